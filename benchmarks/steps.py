@@ -162,7 +162,7 @@ def _recorded(audited: Sequence[AuditBatch]) -> float:
         store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
         recorder = Recorder(
-            store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.audited
+            store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage
         )
         best = np.inf
         for _ in range(ROUNDS):

@@ -166,7 +166,7 @@ def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     good = record(0.25, causes={Cause.BLOCKED: 0.25})
     bad = [record(None), record(math.inf), record(-1.0), record(0.25, causes={Cause.BLOCKED: math.nan})]
     for table in (good, *bad, *joined([good, record(0.5, more={}), *bad])):
-        metrics.audited(table)
+        metrics.count_leakage(table)
     text = metrics.exposition().decode()
     assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text

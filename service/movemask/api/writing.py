@@ -19,8 +19,8 @@ from movemask.leakage.causes import Cause
 from movemask.network.model import Model
 from movemask.pipeline import Answer
 
-#: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
-#: `schemas`; those document the shape.
+#: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of `schemas`. The models
+#: document the shape.
 Json = dict[str, Any]
 
 #: Most illegal moves that an answer names.
@@ -33,7 +33,7 @@ def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
 
 
 def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
-    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
+    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the move that it draws."""
     out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
@@ -49,7 +49,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
 
 
 def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
-    """The JSON of a `GameOut`, with the `forecasts` that the report has, or without."""
+    """The JSON of a `GameOut`, with or without the `forecasts` of the report."""
     first, game = report.moves[0], report.game
     out: Json = {"headers": dict(game.headers), "chess960": game.chess960}
     out["ignored"] = sorted({name for move in report.moves for name in move.ignored})
@@ -88,7 +88,7 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
 
 
 def _played(report: MoveReport, model: Model, forecasts: bool) -> Json:
-    """The JSON of a `PlayedOut`. What is infinite is written as null."""
+    """The JSON of a `PlayedOut`. An infinite number is written as null."""
     position = report.position
     out = {
         "ply": report.ply,
@@ -159,12 +159,12 @@ def _illegal(answer: Answer) -> Json:
 
 
 def causes_out(causes: Mapping[Cause, float]) -> Json:
-    """Masses by cause, the largest first."""
+    """The masses by cause, the largest first."""
     return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
 
 
 def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Json]:
-    """The moves of a policy, or only the one at an index."""
+    """The moves of a policy, or only the move at an index."""
     codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
     codes, probabilities = codes[span], probabilities[span]
@@ -189,7 +189,7 @@ def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
 
 
 def sweep_out(points: Sequence[Json], position: Position, *, san: bool) -> Json:
-    """The JSON of a `SweepOut` from the `policy_out` of each point, which it takes apart."""
+    """The JSON of a `SweepOut` from the `policy_out` of each point; changes the points."""
     lines: dict[str, list[float]] = {}
     for number, point in enumerate(points):
         for move in point.pop("moves"):

@@ -114,7 +114,7 @@ CLEAR_LEAD = 0.1
 SURE = 2.0
 #: Words before the figures: for positions with their games, and for positions without.
 WAYS = ("", "from bare FENs: ")
-_AT_ONCE = 64
+_POSITIONS_PER_BATCH = 64
 _FIRST_LOOK = 4096  # positions; each further look doubles them
 _TINIEST = 1e-12  # probability
 
@@ -162,7 +162,7 @@ class Judgement:
         return cls(len(found), float(found[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """Each figure above its limit, and the factor of positions that would rule out chance; up to 1, these do."""
+        """The figures above their limits, and the factor of positions that rules out chance, at most 1 if these do."""
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
@@ -172,8 +172,8 @@ class Judgement:
 
 def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
     """The positions in batches."""
-    for start in range(0, len(known), _AT_ONCE):
-        part = known[start : start + _AT_ONCE]
+    for start in range(0, len(known), _POSITIONS_PER_BATCH):
+        part = known[start : start + _POSITIONS_PER_BATCH]
         yield model.whole_batch([one.position for one in part], [one.elo for one in part])
 
 
@@ -245,7 +245,7 @@ _WARM, _ROUNDS = 5, 100
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds'."""
+    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median over the rounds."""
 
     before: float
     after: float

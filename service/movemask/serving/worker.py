@@ -68,7 +68,7 @@ async def serve_app(
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
         metrics.connections.set(connections)
         services: Services = app.state.services
-        if not services.serving.faults():
+        if not services.models.faults():
             tally.put(ALIVE, time.monotonic())
         if shared:
             shared_metrics.take_room(number)

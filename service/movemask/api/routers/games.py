@@ -50,10 +50,10 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     """
     limit = services.settings.max_positions
     context = context_of(http.scope)
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         if PGN in http.headers.get("accept", ""):
-            work = _annotated(pipeline, request, services, context)
-            return Response(await while_connected(http.scope, work), media_type=PGN)
+            coroutine = _annotated(pipeline, request, services, context)
+            return Response(await while_connected(http.scope, coroutine), media_type=PGN)
         games = await while_connected(http.scope, _reported(pipeline, request, limit, context))
     return await run_in_threadpool(_reports, games, pipeline, services, "forecast" in request.include)
 
@@ -61,7 +61,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
 async def _reported(
     pipeline: Pipeline, request: GamesIn, limit: int, context: RequestContext
 ) -> list[GameReport | MovemaskError]:
-    """The reports on the games, with what is to be included."""
+    """The reports on the games, with the trees and forecasts that `include` names."""
     trees = "tree" in request.include
     reports = await report_games(
         pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees, caller=context
@@ -71,7 +71,7 @@ async def _reported(
 
 
 async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
-    """The games with comments; what is wrong with one is counted, as in JSON."""
+    """The games with comments. The error of a game is counted, as in JSON."""
     limit, texts = services.settings.max_positions, []
     async for game in annotated(pipeline, request.pgn, request.temperature, max_positions=limit, caller=context):
         if isinstance(game.report, MovemaskError):

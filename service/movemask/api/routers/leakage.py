@@ -38,10 +38,10 @@ _PLAIN = (
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
 
-#: What an `AuditedOut` has of a stored position.
+#: The fields of an `AuditedOut` that a stored position has.
 _STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
-_MOST = 10**9  # positions that can be asked for
+_MOST = 10**9  # largest `limit`
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
@@ -60,12 +60,12 @@ async def _which(
     since: TimeText = None,
     until: TimeText = None,
 ) -> tuple[str | None, Span]:
-    """The name of a model of the folder, None for all, and a span of time; raises UnknownModel, InvalidParameter."""
+    """The name of a model, None for all, and a span of time; raises UnknownModel or InvalidParameter."""
     now = time.time()
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.serving.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span
 
 
 Which = Annotated[tuple[str | None, Span], Depends(_which)]
@@ -91,7 +91,7 @@ async def figures(
 
     def read() -> dict[str, Any]:
         models = services.figures.models(*which, dimension)
-        return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
+        return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
 
     return await _respond(services, read)
 
@@ -110,8 +110,8 @@ async def history(
         histories = services.figures.history(*which, _BUCKETS[bucket])
         return {
             "models": {
-                one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
-                for one, buckets in histories
+                model.name: {**_network_out(model), "buckets": [_bucket_out(bucket) for bucket in buckets]}
+                for model, buckets in histories
             }
         }
 
@@ -132,7 +132,7 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
-        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
+        return {"positions": [_position_out(position) for position in services.figures.worst(kind, limit, *which)]}
 
     return await _respond(services, read)
 
@@ -173,7 +173,7 @@ async def positions(
         def read() -> dict[str, Any]:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return {"positions": [_position_out(one) for one in page[:wanted]], "next": more}
+            return {"positions": [_position_out(position) for position in page[:wanted]], "next": more}
 
         return await _respond(services, read)
     fresh = freshness_out(services)
@@ -187,16 +187,16 @@ async def positions(
         "Movemask-As-Of-Utc": fresh["as_of_utc"],
         "Movemask-Waiting": str(fresh["waiting"]),
     }
-    if context_of(http.scope).head:  # reads nothing: the rows may be millions
+    if context_of(http.scope).head:  # without reading rows, of which there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
 
 async def _respond(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
-    """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
+    """The JSON of the result of `read` and its freshness, made on a thread of the readers."""
 
     def made() -> bytes:
-        freshness = freshness_out(services)  # before the figures, which are at least as fresh
+        freshness = freshness_out(services)  # first: figures that are read later are at least as fresh
         return orjson.dumps({**read(), "freshness": freshness})
 
     return Response(await services.read(made), media_type="application/json")
@@ -249,15 +249,15 @@ def _position_out(position: StoredPosition) -> dict[str, Any]:
 def _parts(
     positions: Iterator[StoredPosition], write: Callable[[list[StoredPosition]], bytes], head: bytes = b""
 ) -> Iterator[bytes]:
-    """Positions as text, 500 at a time, since each part of a streamed response is a trip to another thread."""
-    while (some := list(islice(positions, 500))) or head:
-        yield head + write(some)
+    """Positions as text, 500 at a time: each part of a streamed response is made on another thread."""
+    while (rows := list(islice(positions, 500))) or head:
+        yield head + write(rows)
         head = b""
 
 
 def _ndjson(positions: list[StoredPosition]) -> bytes:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
-    return b"".join(orjson.dumps(_position_out(one), option=orjson.OPT_APPEND_NEWLINE) for one in positions)
+    return b"".join(orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE) for position in positions)
 
 
 def _csv(positions: list[StoredPosition]) -> bytes:

@@ -1,4 +1,4 @@
-"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`, `/v1/models`: for operators, and what is served."""
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version` and `/v1/models`: for operators, and the list of models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from movemask.version import __version__
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
-keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
+keyed_router = Router(tags=["operations"])  # needs a key, if keys are set
 
 
 @router.get("/livez", summary="Liveness")
@@ -63,7 +63,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.serving.registry},
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
         audit=AuditStateOut(waiting=recorder.freshness().waiting, dropped=recorder.dropped, failure=failure),
         waiting=int(services.tally.total(WAITING)),
     )
@@ -72,7 +72,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
 @keyed_router.get("/v1/version", summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
     """The versions of the service and of its API, and the name of the default model."""
-    return VersionOut(name="movemask", version=__version__, api="v1", model=services.serving.registry.default)
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
 
 
 @keyed_router.get(
@@ -89,7 +89,7 @@ async def metrics(services: AppServices) -> Response:
 @models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why."""
-    return _response({"models": [_entry_out(entry, services) for entry in services.serving.registry]})
+    return _response({"models": [_entry_out(entry, services) for entry in services.models.registry]})
 
 
 @models_router.get(
@@ -103,7 +103,7 @@ async def model(
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
     leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
-    entry = services.serving.registry.entry(name)
+    entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
         out["freshness"] = freshness_out(services)
@@ -125,7 +125,7 @@ async def vocabulary_of(
     the variations of its contract."""
     if name in vocabulary_names():
         return _response(described(vocabulary(name), name))
-    contract = services.serving.registry.entry(name).contract
+    contract = services.models.registry.entry(name).contract
     if contract is None:
         raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
     words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
@@ -138,7 +138,7 @@ def _response(out: dict[str, Any]) -> Response:
 
 def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
     """The JSON of a `ModelEntryOut`."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.serving.registry.default}
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.models.registry.default}
     for name in ("served", "failure", "digest", "rejected"):
         if (value := getattr(entry, name)) is not None:
             out[name] = value

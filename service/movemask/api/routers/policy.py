@@ -52,9 +52,9 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     if len(include) == len(request.include):
         return await _respond(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
     query = query_of(request)
-    with services.serving.lease(request.model) as pipeline:
-        work = _with_forecast(query, include, pipeline, context_of(http.scope))
-        return Response(await while_connected(http.scope, work), media_type=JSON)
+    with services.models.lease(request.model) as pipeline:
+        coroutine = _with_forecast(query, include, pipeline, context_of(http.scope))
+        return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
 
 @_post("/v1/move", summary="Choose a move", response_model=MoveChosenOut, limits=position_limits)
@@ -63,7 +63,7 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     `seed` always draws the same move."""
     seed = request.seed
     if request.method == "sample" and seed is None:
-        seed = secrets.randbits(53)  # what a JSON number holds everywhere
+        seed = secrets.randbits(53)  # every JSON reader can hold 53 bits
     return await _respond(request, http, services, lambda answer: orjson.dumps(move_out(answer, request, seed)))
 
 
@@ -88,7 +88,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
-    with services.serving.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
+    with services.models.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
             return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
         results = await while_connected(http.scope, _results(request, request.positions, pipeline, services, context))
@@ -113,7 +113,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     with ExitStack() as stack:
         series = []
         for name in [request.model] if request.models is None else request.models:
-            pipeline = stack.enter_context(services.serving.lease(name))
+            pipeline = stack.enter_context(services.models.lease(name))
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
@@ -135,7 +135,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
 async def _with_forecast(
     query: Query, include: Sequence[Include], pipeline: Pipeline, context: RequestContext
 ) -> bytes:
-    """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
+    """The JSON of a `PolicyOut` with a forecast; raises the position's error."""
     (outcome,) = await pipeline.submit(
         [query], lambda answer: (policy_out(answer, include), Outlook.of(answer)), context
     )
@@ -149,13 +149,13 @@ async def _with_forecast(
 
 
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         for start in range(0, len(request.positions), _STREAMED_TOGETHER):
-            part = request.positions[start : start + _STREAMED_TOGETHER]
+            together = request.positions[start : start + _STREAMED_TOGETHER]
             try:
-                results = await _results(request, part, pipeline, services, context)
+                results = await _results(request, together, pipeline, services, context)
             except MovemaskError as error:  # the status has been sent, so every position gets the error
-                results = [item_error(error, services.metrics.problem) for _ in part]
+                results = [item_error(error, services.metrics.problem) for _ in together]
             yield b"\n".join([*results, b""])
 
 
@@ -166,7 +166,7 @@ async def _results(
     services: Services,
     context: RequestContext,
 ) -> list[bytes]:
-    """The answers and errors of positions, as JSON."""
+    """The JSON of each position's answer or error, in order."""
     items = [_query(position, request) for position in positions]
     queries = [item for item in items if isinstance(item, Query)]
 
@@ -188,9 +188,8 @@ def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | Mo
 async def _respond(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
     """The response to one position; raises its error."""
     query = query_of(request)
-    with services.serving.lease(request.model) as pipeline:
-        work = pipeline.submit([query], write, context_of(http.scope))
-        (outcome,) = await while_connected(http.scope, work)
+    with services.models.lease(request.model) as pipeline:
+        (outcome,) = await while_connected(http.scope, pipeline.submit([query], write, context_of(http.scope)))
     if isinstance(outcome, MovemaskError):
         raise outcome
     return Response(outcome, media_type=JSON)
