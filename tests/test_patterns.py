@@ -78,7 +78,7 @@ def most(text: str) -> str:
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
-    "board/pgn.py _DRAW": (
+    "board/pgn.py _OTHERWISE": (
         lambda text: pgn._as_standard(text, False),
         [full("{"), full("{}"), full("\u00bd"), full(";")],
     ),
