@@ -259,7 +259,7 @@ class MomentOut(BaseModel):
 class GameOut(BaseModel):
     """A game."""
 
-    headers: dict[str, str] = Field(description="The PGN's headers.")
+    headers: dict[str, str] = Field(description="The PGN's tags, their values without escapes.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
     elo: dict[str, float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
@@ -278,7 +278,9 @@ class GamesOut(BaseModel):
 
     model: ModelOut = Field(description="The network that was used.")
     temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
-    games: list[GameOut | ErrorOut] = Field(description="One for each game, in order.")
+    games: list[GameOut | ErrorOut] = Field(
+        description="One for each game, in order, and an error for text in front of or between games."
+    )
 
 
 class FigureOut(BaseModel):
