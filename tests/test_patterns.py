@@ -93,7 +93,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "board/fen.py _COUNTER": (fen._COUNTER.findall, [full('"'), full("hmvc "), "hmvc" + full(" "), full("a")]),
     "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
-    "board/pgn.py _DRAW": (
+    "board/pgn.py _OTHERWISE": (
         lambda text: pgn._as_standard(text, False),
         [full("{"), full("{}"), full("\u00bd"), full(";")],
     ),

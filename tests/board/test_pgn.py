@@ -126,7 +126,9 @@ def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> No
     assert isinstance(games[1], Game)
 
 
-@pytest.mark.parametrize("rating", ["²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""])
+@pytest.mark.parametrize(
+    "rating", ["0", "5", "99", "4001", "1500?", "²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""]
+)
 def test_what_is_no_rating_is_left_out_and_one_alone_is_both_players(rating: str) -> None:
     for other, elo in (("1800", Elo(1800, 1800)), ("?", None)):
         (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "{other}"]\n\n1. e4 *\n')

@@ -65,8 +65,11 @@ _MARKS = {"N", "TN", "ep", "e.p."}
 _PADDING = "\x00\x1a"  # zeros that fill a block, and the end of a file in DOS; by themselves
 _DIAGRAM = {"D", "(D)"}  # by itself: behind a letter it may belong to a move, as in the German Dd4
 
-#: A comment, or a draw as people write it. python-chess passes over such a draw, and over comments up to a line's end.
-_DRAW = re.compile(r"(\{[^}]*(?:\}|$))|(;.*)|\u00bd(?:[-\u2013]\u00bd)?")
+#: A comment, and what word processors and people write instead of the standard's draw, dash and x. python-chess passes
+#: over those, and over comments up to a line's end.
+_OTHERWISE = re.compile(
+    r"(\{[^}]*(?:\}|$))|(;.*)|\u00bd(?:[-\u2010-\u2013\u2212]\u00bd)?|([\u2010-\u2013\u2212])|(\u00d7)"
+)
 
 _OPEN, _CLOSE, _NOT_BLANK = re.compile(r"\{"), re.compile("}"), re.compile(r"\s*\S")
 
@@ -117,12 +120,21 @@ def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
 
 
 def outside(text: GameText) -> InvalidPgn | None:
-    """What to say of text that stands outside games: its line and first word. None after the last game, and where it
-    has no words."""
-    if text.kind == "trailing" or text.unread is None:
+    """What to say of text in front of or between games: its line and first word. None for a game, for text after the
+    last one, and for text without words."""
+    if text.kind != "outside" or text.unread is None:
         return None
     line, word = text.unread
     return InvalidPgn(f"pgn: line {line}: text outside a game: {word!r} is neither a tag nor a move")
+
+
+def no_game(text: GameText | None) -> InvalidPgn:
+    """What to say of a text without games, whose words, if it has some, are `text`."""
+    why = "there is no game in it"
+    if text is not None and text.unread is not None:
+        line, word = text.unread
+        why += f": line {line}: {word!r} is neither a tag nor a move"
+    return InvalidPgn(f"pgn: {why}")
 
 
 def rating_of(value: str | None) -> float | None:
@@ -150,11 +162,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
         if number or text.kind != "trailing":
             yield parsed
     if not number:
-        why = "there is no game in it"
-        if trailing is not None and trailing.unread is not None:
-            line, word = trailing.unread
-            why += f": line {line}: {word!r} is neither a tag nor a move"
-        yield Parsed(trailing, None, InvalidPgn(f"pgn: {why}"))
+        yield Parsed(trailing, None, no_game(trailing))
 
 
 def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, float]) -> Parsed:
@@ -215,17 +223,18 @@ def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | 
 
 
 def _as_standard(line: str, inside: bool) -> str:
-    """A line of moves with a draw as the standard writes it, and with comments in braces alone. `inside` says that a
-    brace comment is open at its beginning."""
+    """A line of moves in the standard's signs, and with comments in braces alone. `inside` says that a brace comment is
+    open at its beginning."""
     comment, closed, moves = line.partition("}") if inside else ("", "", line)
-    return comment + closed + _DRAW.sub(_standard, moves)
+    return comment + closed + _OTHERWISE.sub(_standard, moves)
 
 
 def _standard(found: re.Match[str]) -> str:
-    if found[2] is None:
-        return found[1] or "1/2-1/2"
-    comment = found[2][1:].strip().replace("}", ")")
-    return f"{{ {comment} }}" if comment else ""
+    comment, rest_of_line, dash, times = found.groups()
+    if rest_of_line is not None:
+        text = rest_of_line[1:].strip().replace("}", ")")
+        return f"{{ {text} }}" if text else ""
+    return comment or (dash and "-") or (times and "x") or "1/2-1/2"
 
 
 def _unread(line: str, inside: bool) -> str | None:

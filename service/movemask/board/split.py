@@ -9,7 +9,7 @@ The rules, which `api/page/split.js` follows too (`tests/board/test_split.py` co
 - Without tags, a game begins at a first move (`1. e4`) on a new line, and at a move after an empty line or a result,
   unless its number shows that it continues the game before.
 - Comments are `{…}`, `;…` to the end of the line, and outside braces a line that begins with `%`.
-- The fence of a code block and the `>` of a quoted mail count as white space.
+- The fence of a code block, a line of asterisks and the `>` of a quoted mail count as white space.
 - CR, LF and CRLF end a line.
 
 Time and memory are linear in the length of a game. Source of the format: the PGN standard, sections 3 to 8.
@@ -34,31 +34,34 @@ _S += "\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
 _LETTER = r"[A-Za-z\u00c0-\u1fff\u2654-\u265f\u2c00-\ud7ff\uf900-\ufefe\uff10-\uffdc\U00010000-\U0010ffff]"
 _QUOTES = '"\u201c\u201d\u201e'  # straight, and what word processors make of it
 
-_RESULT = r"(?:1-0|0-1|1/2-1/2|\u00bd(?:[-\u2013]\u00bd)?|\*)"
+_DASH = r"[-\u2010-\u2013\u2212]"  # a hyphen, and what word processors make of it
+_RESULT = rf"(?:1{_DASH}0|0{_DASH}1|1/2{_DASH}1/2|\u00bd(?:{_DASH}\u00bd)?|\*)"
 _MOVE = (
-    rf"(?:{_LETTER}{{0,2}}[a-h]?[1-8]?[-\u2013x:\u00d7]?[a-h][1-8]"  # a letter or two: pieces of any language
-    r"|[O0o]-[O0o]|--(?!-)|Z0|0000|@@@@)"
+    rf"(?:{_LETTER}{{0,2}}[a-h]?[1-8]?(?:{_DASH}|[x:\u00d7])?[a-h][1-8]"  # a letter or two: pieces of any language
+    rf"|[O0o]{_DASH}[O0o])"
 )
+_NULL_MOVE = r"(?:--|Z0|0000|@@@@)"
+_BESIDE = r"[0-9A-Za-z/*\u00bd\u2010-\u2013\u2212-]"  # beside what looks like a result, it says that it is none
 
 #: How movetext begins where it has not begun: a variation or glyph, a result, a move with or without its number, or
 #: the number alone. Two slashes in a word are a FEN.
 _START = re.compile(
-    rf"(?P<aside>\((?=[{_S}(]*(?:\{{|(?:[0-9]{{1,4}}[{_S}.\u2026]*)?{_MOVE}))|\$[0-9]+)"
-    rf"|(?P<result>{_RESULT}(?![0-9A-Za-z/*\u00bd-]))"
+    rf"(?P<aside>\((?=[{_S}(]*(?:\{{|[0-9]{{1,4}}[{_S}.\u2026]*(?:{_MOVE}|{_NULL_MOVE})|{_MOVE}))|\$[0-9]+)"
+    rf"|(?P<result>{_RESULT}(?!{_BESIDE}))"
     rf"|(?!(?:[0-9]{{1,4}}\.?[{_S}]+)?[^{_S}/]*/[^{_S}/]*/)"
-    rf"(?:(?:(?P<number>[0-9]{{1,4}})(?P<dots>[{_S}.\u2026]*))?{_MOVE}"
+    rf"(?:(?P<number>[0-9]{{1,4}})(?P<dots>[{_S}.\u2026]*)(?:{_MOVE}|{_NULL_MOVE})|{_MOVE}"
     rf"|(?P<alone>[0-9]{{1,4}})(?P<after>[{_S}]*[.\u2026][{_S}.\u2026]*)(?:$|[{{;$(]))"
 )
 _FIRST_MOVE = re.compile(rf"[{_S}]*1[{_S}]*\.[{_S}]*(?![{_S}.\u2026])")
 
 #: Where movetext may hold more than moves.
 _MARK = re.compile(rf"[\[{{;()]|{_RESULT}")
-_WORD_END = re.compile(r"[0-9A-Za-z/*\u00bd-]")
+_WORD_END = re.compile(_BESIDE)
 
-#: A tag up to its value; one whose value does not begin in this line; one without quotation marks.
-_NAME = (
-    rf"[A-Za-z0-9_\u00c0-\uffdc][^{_S}{_QUOTES}\[\]{{}}();]*(?:[{_S}]+[^{_S}{_QUOTES}\[\]{{}}();]+){{0,4}}"  # or words
-)
+#: A tag up to its value; one whose value does not begin in this line; one without quotation marks. Names should be
+#: words without blanks, but programs write some of several words.
+_IN_NAME = rf"[^{_S}{_QUOTES}\\\[\]{{}}();]"
+_NAME = rf"[A-Za-z0-9_\u00c0-\uffdc]{_IN_NAME}*(?:[{_S}]+{_IN_NAME}+){{0,4}}"
 _OPEN = re.compile(rf"\[[{_S}]*({_NAME})[{_S}]*[{_QUOTES}]")
 _HALF_OPEN = re.compile(rf"\[[{_S}]*(?:{_NAME}[{_S}]*)?$")
 _BARE = re.compile(
@@ -80,14 +83,14 @@ _SPACES = re.compile(rf"[{_S}]+")
 _WORD = re.compile(rf"[^{_S}]+")
 _TEXT = re.compile(rf"[0-9]|{_LETTER}")
 _A_LETTER = re.compile(_LETTER)
-_FENCE = re.compile(rf"[{_S}>]*(?:```+|~~~+)[{_S}]*(?:[A-Za-z]+[{_S}]*)?")
+_FENCE = re.compile(rf"[{_S}>]*(?:(?:```+|~~~+)[{_S}]*(?:[A-Za-z]+[{_S}]*)?|\*[{_S}]*\*[{_S}]*\*[{_S}*]*)")
 _QUOTED = re.compile(rf"(?:[{_S}]*>)+")
 
 #: What is read at once where all is plain, as in most games, in a fifth of the time: a tag that fills a line, a line
 #: that begins with a move, and moves with closed comments up to what may be a result. split.js reads all the long way.
 _PLAIN_TAG = re.compile(r'\[([A-Za-z0-9_]+) "([^"\\\[\u201c-\u201e]*)"\]')
 _PLAIN_LINE = re.compile(r"[0-9A-Za-z]")
-_PLAIN_MOVES = re.compile(r"(?:[^\[{;()*\u00bd01]++|\{[^}]*+\}|[01](?!-[01]|/2))*+")
+_PLAIN_MOVES = re.compile(rf"(?:[^\[{{;()*\u00bd01]++|\{{[^}}]*+\}}|[01](?!{_DASH}[01]|/2))*+")
 
 #: Lines over which one tag may be spread, and characters that an error quotes.
 _TAG_LINES, _SHOWN = 4, 40
@@ -111,7 +114,7 @@ class GameText:
     text : all of it as it was written, with LF as the end of lines
     tags : values by name, without escapes; of a name that is repeated, the last one
     movetext : comments and moves, a line for each line of the text from `movetext_line` on. Lines that are neither,
-        such as escapes and the fence of a code block, are empty
+        such as escapes and fences, are empty
     moves_at : offset in `text` of the first comment or move after the tags
     unread : line and text of the first word that is neither tag nor move and does not stand in the movetext
     unclosed : beginning of the brace comment that goes on to the end of the whole text
@@ -426,7 +429,7 @@ class _Splitter:
     def _begin_tag(self, at: int, number: int, name: str, value: str) -> None:
         """Adds a tag, which begins in line `number`, to the game that is read, or to the next one."""
         here = self._here
-        known = _KNOWN.get(name.lower(), name)
+        known = _KNOWN.get(name.rstrip(" :=").lower(), name)
         again = known in here.tags and (here.blank or (len(here.tags) > 1 and known == next(iter(here.tags))))
         if here.begun or again or (here.unread and not here.tags):
             self._next_piece(at)
@@ -492,7 +495,7 @@ def _value_end(line: str, at: int) -> tuple[int | None, int]:
     """Where a tag's value ends and where the tag does; without an end, None and the next tag or the line's end."""
     for found in _VALUE_END.finditer(line, at):
         if found[0] == "[":
-            if _OPEN.match(line, found.start()):
+            if (tag := _OPEN.match(line, found.start())) and not _VALUE_END.match(line, tag.end() - 1):
                 return None, found.start()
         elif found[0][0] != "\\":
             return found.start(), found.end()

@@ -24,8 +24,8 @@ _ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or 
 #: Other formats by their first bytes, and what to do with such a file.
 _FORMATS = (
     (rb"PK(\x03\x04|\x05\x06)", "a zip archive: unpack it first"),
-    (rb"BZh[1-9]1AY&SY", "compressed by bzip2: unpack it first (bunzip2)"),
-    (rb"\xfd7zXZ\0", "compressed by xz: unpack it first (unxz)"),
+    (rb"BZh[1-9]1AY&SY", "compressed by bzip2: unpack it first"),
+    (rb"\xfd7zXZ\0", "compressed by xz: unpack it first"),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
     (rb"Rar!\x1a\x07", "a rar archive: unpack it first"),
     (rb".{257}ustar", "a tar archive: unpack it first"),
@@ -51,7 +51,7 @@ _LONGEST = 1 << 24
 _RATIO, _UNMEASURED = 500, 1 << 22
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
-_PADDING = b"\0\x1a"  # at the end: a block that was not full, and the end of a file in CP/M and DOS
+_PADDING = b"\0\x1a"  # behind a text: the rest of a block, and the end of a file in DOS
 
 #: Windows-1252 by the bytes that it does not share with Latin-1. The five that it leaves undefined stay control
 #: characters, as in browsers, so that no byte is lost.
@@ -153,7 +153,9 @@ def _check_text(head: bytes, name: str) -> None:
             packed = " (gzip and zstandard are read as they are)" if "unpack" in advice else ""
             raise SourceError(f"{name}: {advice}{packed}")
     text = head.rstrip(_PADDING)
-    if b"\0" in text or 100 * len(text.translate(None, _TEXT)) > len(text) or (head and not text):
+    padding = text.count(b"\0")
+    strange = len(text.translate(None, _TEXT)) - padding
+    if 2 * padding > len(text) or 100 * strange > len(text) or (head and not text):
         raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
 
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.moves import has_legal_move
-from movemask.board.pgn import Game, outside, read_game_text
+from movemask.board.pgn import Game, no_game, outside, read_game_text
 from movemask.board.position import Elo, Position
 from movemask.board.split import GameText, begins_with_tag, split
 from movemask.board.textfile import STDIN, TextSource
@@ -60,7 +60,7 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some games or lines of one file: `items` are their numbers in the file, from 1, and their texts. Text between
+    """Some games or lines of one file: `items` are their numbers in the file, from 1, and their texts. Text outside
     games has the number of the game before it.
 
     The same files in the same order give the same chunks. `size` is its length in bytes of the file on disk, as far as
@@ -87,8 +87,12 @@ class Chunk:
 
 
 def _counts(item: tuple[int, str | GameText]) -> bool:
-    """Whether an item is a game or a line, not text between games."""
-    return isinstance(item[1], str) or outside(item[1]) is None
+    """Whether an item is a game or a line, not text outside games."""
+    return isinstance(item[1], str) or _is_game(item[1])
+
+
+def _is_game(text: GameText) -> bool:
+    return text.kind == "game" or text.unclosed is not None
 
 
 def text_source(name: str) -> TextSource:
@@ -148,7 +152,7 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
 
 def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterator[str]]:
     """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
-    suffixes = [suffix for suffix in Path(source.name.partition("?")[0]).suffixes if suffix not in _COMPRESSED]
+    suffixes = [suffix for suffix in Path(source.name.partition("?")[0]).suffixes if suffix.lower() not in _COMPRESSED]
     form = form or _NAMED.get(suffixes[-1].lower() if suffixes else "")
     head: list[str] = []
     told: Form | None = None
@@ -174,12 +178,12 @@ def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
-    """The texts of games with their numbers, and text between them."""
+    """The texts of games with their numbers, and text between them; or the text of a file without games."""
     number = 0
     try:
         for text in split(lines):
-            number += text.kind == "game" or text.unclosed is not None
-            if text.kind == "game" or text.unclosed is not None or outside(text):
+            number += _is_game(text)
+            if _is_game(text) or outside(text) or not number:
                 yield number, text
     except LimitExceeded as error:
         raise SourceError(f"{name}: {error}") from None
@@ -236,10 +240,12 @@ def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     for number, item in chunk.items:
         if isinstance(item, str):
             yield from _line_samples(item, chunk.source, number, choice, skipped)
+        elif _is_game(item):
+            yield from _game_samples(item, chunk.source, number, choice, skipped)
         elif (error := outside(item)) is not None:
             skipped.add("text outside games", f"{chunk.source}: {error}")
-        else:
-            yield from _game_samples(item, chunk.source, number, choice, skipped)
+        elif item.kind == "trailing":
+            skipped.add("file without games", f"{chunk.source}: {no_game(item)}")
 
 
 def _game_samples(text: GameText, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:

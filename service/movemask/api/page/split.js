@@ -4,25 +4,30 @@
 const S = `\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff`; // no width, or white
 const LETTER = "[A-Za-z\\u00c0-\\u1fff\\u2654-\\u265f\\u2c00-\\ud7ff\\uf900-\\ufefe\\uff10-\\uffdc\\u{10000}-\\u{10ffff}]";
 const Q = "\"\u201c\u201d\u201e";
-const RESULT = "(?:1-0|0-1|1/2-1/2|\u00bd(?:[\\-\u2013]\u00bd)?|\\*)";
-const MOVE = `(?:${LETTER}{0,2}[a-h]?[1-8]?[\\-\u2013x:\u00d7]?[a-h][1-8]|[O0o]-[O0o]|--(?!-)|Z0|0000|@@@@)`;
-const NAME = `[A-Za-z0-9_\\u00c0-\\uffdc][^${S}${Q}\\[\\]{}();]*(?:[${S}]+[^${S}${Q}\\[\\]{}();]+){0,4}`;
+const D = "[\\-\u2010-\u2013\u2212]";
+const RESULT = `(?:1${D}0|0${D}1|1/2${D}1/2|\u00bd(?:${D}\u00bd)?|\\*)`;
+const MOVE = `(?:${LETTER}{0,2}[a-h]?[1-8]?(?:${D}|[x:\u00d7])?[a-h][1-8]|[O0o]${D}[O0o])`;
+const NULL_MOVE = "(?:--|Z0|0000|@@@@)";
+const BESIDE = "[0-9A-Za-z/*\u00bd\u2010-\u2013\u2212\\-]";
+const IN_NAME = `[^${S}${Q}\\\\\\[\\]{}();]`;
+const NAME = `[A-Za-z0-9_\\u00c0-\\uffdc]${IN_NAME}*(?:[${S}]+${IN_NAME}+){0,4}`;
 
 const at = (pattern) => new RegExp(pattern, "uy"); // what stands at a place
 const from = (pattern) => new RegExp(pattern, "ug"); // what comes next
 const all = (pattern) => new RegExp(`^(?:${pattern})$`, "u");
 
-const START = at(`(?<aside>\\((?=[${S}(]*(?:\\{|(?:[0-9]{1,4}[${S}.\u2026]*)?${MOVE}))|\\$[0-9]+)`
-  + `|(?<result>${RESULT}(?![0-9A-Za-z/*\u00bd\\-]))`
+const START = at(`(?<aside>\\((?=[${S}(]*(?:\\{|[0-9]{1,4}[${S}.\u2026]*(?:${MOVE}|${NULL_MOVE})|${MOVE}))|\\$[0-9]+)`
+  + `|(?<result>${RESULT}(?!${BESIDE}))`
   + `|(?!(?:[0-9]{1,4}\\.?[${S}]+)?[^${S}/]*/[^${S}/]*/)`
-  + `(?:(?:(?<number>[0-9]{1,4})(?<dots>[${S}.\u2026]*))?${MOVE}`
+  + `(?:(?<number>[0-9]{1,4})(?<dots>[${S}.\u2026]*)(?:${MOVE}|${NULL_MOVE})|${MOVE}`
   + `|(?<alone>[0-9]{1,4})(?<after>[${S}]*[.\u2026][${S}.\u2026]*)(?:$|[{;$(]))`);
 const FIRST_MOVE = at(`[${S}]*1[${S}]*\\.[${S}]*(?![${S}.\u2026])`);
 const MARK = from(`[\\[{;()]|${RESULT}`);
-const WORD_END = /^[0-9A-Za-z/*\u00bd-]/;
+const WORD_END = new RegExp(`^${BESIDE}`);
 const OPEN = at(`\\[[${S}]*(${NAME})[${S}]*[${Q}]`);
 const HALF_OPEN = at(`\\[[${S}]*(?:${NAME}[${S}]*)?$`);
 const BARE = at(`\\[[${S}]*([A-Za-z0-9_]+)(?:[${S}:=]+([^${S}:=${Q}\\[\\]][^${Q}\\[\\]]*)?)?\\](?=[${S}]*(?:$|\\[))`);
+const CLOSE = at(`[${Q}][${S}]*\\]`);
 const VALUE_END = from(`\\\\[\\s\\S]|[${Q}][${S}]*\\]|\\[`);
 const BEFORE = `(?=[${S}]*(?:$|\\[|[0-9]+[${S}]*\\.))`;
 const DAMAGED_END = from(`[${Q}][${S}]*\\]${BEFORE}|[\\]${Q}]${BEFORE}|$`);
@@ -33,7 +38,7 @@ const WORD = from(`[^${S}]+`);
 const TEXT = new RegExp(`[0-9]|${LETTER}`, "u");
 const A_LETTER = new RegExp(LETTER, "u");
 const WHITE = all(`[${S}]`);
-const FENCE = all(`[${S}>]*(?:\`\`\`+|~~~+)[${S}]*(?:[A-Za-z]+[${S}]*)?`);
+const FENCE = all(`[${S}>]*(?:(?:\`\`\`+|~~~+)[${S}]*(?:[A-Za-z]+[${S}]*)?|\\*[${S}]*\\*[${S}]*\\*[${S}*]*)`);
 const QUOTED = at(`(?:[${S}]*>)+`);
 const TAG_LINES = 4, SHOWN = 40;
 const KNOWN = new Map(["Event", "Site", "Date", "Round", "White", "Black", "Result", "WhiteElo", "BlackElo", "SetUp", "FEN", "Variant",
@@ -267,7 +272,7 @@ class Splitter {
   }
 
   #beginTag(place, number, name, value) {
-    const known = KNOWN.get(name.toLowerCase()) ?? name, { tags, begun, blank, unread } = this.#here;
+    const known = KNOWN.get(name.replace(/[ :=]+$/, "").toLowerCase()) ?? name, { tags, begun, blank, unread } = this.#here;
     const again = tags.has(known) && (blank || (tags.size > 1 && known === tags.keys().next().value));
     if (begun || again || (unread && !tags.size)) this.#nextPiece(place);
     this.#finish(this.#held);
@@ -323,7 +328,8 @@ const endOf = (pattern, text, place) => place + (match(pattern, text, place)?.[0
 function valueEnd(line, place) {
   for (let found; (found = match(VALUE_END, line, place)); place = found.index + found[0].length) {
     if (found[0] === "[") {
-      if (match(OPEN, line, found.index)) return [-1, found.index];
+      const tag = match(OPEN, line, found.index);
+      if (tag && !match(CLOSE, line, found.index + tag[0].length - 1)) return [-1, found.index];
     } else if (found[0][0] !== "\\") return [found.index, found.index + found[0].length];
   }
   return [-1, line.length];

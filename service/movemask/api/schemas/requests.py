@@ -217,7 +217,8 @@ class GamesIn(In):
 
     pgn: str = Field(
         max_length=MAX_PGN,
-        description="One or more games. Ratings: WhiteElo and BlackElo; if only one is given, it is used for both.",
+        description="One or more games. Ratings: WhiteElo and BlackElo, from 100 to 4000; if only one is given, it is "
+        "used for both.",
     )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
