@@ -4,7 +4,7 @@
 
 Arguments are settings by name; `MOVEMASK_…` variables of the nodes count too. Replicas share one database and need the
 same models folder; each has its own /metrics, queue and rate limits. We recommend Kubernetes with `deploy/kubernetes`
-instead: Ray Serve answers 0.12 to 0.58 of the requests that the plain service answers (docs/performance.md).
+instead: Ray Serve answers 0.12 to 0.58 of the requests that the plain service answers (benchmarks/results/cluster.md).
 """
 
 from __future__ import annotations
