@@ -48,9 +48,6 @@ class Game:
         return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
-#: Characters of one move's comments from which further ones are dropped.
-_LONGEST_COMMENT = 10_000
-
 #: The PGN standard's last glyph ($255).
 _LAST_GLYPH = 255
 
@@ -201,11 +198,11 @@ class _Pieces:
 
 
 def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | None]:
-    """Movetext from line `number` on as python-chess is to read it; and the line and text of its first word that is no
+    """Movetext from line `number` on as python-chess has to read it, and the line and text of its first word that is no
     move.
 
-    Nothing is lost in it: comments up to a line's end get braces, and a draw gets the standard's words. Empty lines
-    outside comments are left out, since they would end the game, and long lines come in pieces.
+    Comments up to a line's end get braces, and results the standard's signs. Empty lines outside comments are left out,
+    since they would end the game for python-chess. Long lines come in pieces.
     """
     pieces: list[str] = []
     unread: tuple[int, str] | None = None
@@ -214,6 +211,8 @@ def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | 
         if not inside and not line.strip():
             continue
         line = _as_standard(line, inside)
+        if not inside and not line.strip():  # an empty comment
+            continue
         if unread is None and (word := _unread(line, inside)):
             unread = number + index, word
         for piece, open_after in _pieces(line, inside):
@@ -262,12 +261,14 @@ def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
     """Builds a game with these tags. Errors are kept in it, not logged; the moves and variations `left` are counted
-    down."""
+    down. Comments wait for the next move or variation: python-chess would join all of a move's again for each one, in
+    quadratic time."""
 
     def __init__(self, tags: dict[str, str], left: dict[str, float]) -> None:
         super().__init__()
         self._tags = tags
         self._left = left
+        self._comments: list[str] = []
 
     def begin_headers(self) -> chess.pgn.Headers:
         headers = super().begin_headers()
@@ -283,18 +284,36 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         return None
 
     def visit_comment(self, comment: str) -> None:
-        """Keeps comments up to a length: python-chess joins all of a move's again for each one, in quadratic time."""
-        if len(self.starting_comment) + len(self.variation_stack[-1].comment) < _LONGEST_COMMENT:
-            super().visit_comment(comment)
+        self._comments.append(comment)
+
+    def _add_comments(self) -> None:
+        if self._comments:
+            super().visit_comment(" ".join(filter(None, self._comments)))
+            self._comments = []
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
+        self._add_comments()
         super().visit_move(board, move)
 
     def begin_variation(self) -> None:
         """Counts variations, also those without a move: python-chess copies the whole game so far for each."""
         self._count("variations")
+        self._add_comments()
         super().begin_variation()
+
+    def end_variation(self) -> None:
+        self._add_comments()
+        super().end_variation()
+
+    def end_game(self) -> None:
+        self._add_comments()
+        super().end_game()
+
+    def visit_result(self, result: str) -> None:
+        """Takes the last result, unless a tag gives one: a result may also stand between the moves."""
+        if self._tags.get("Result", "*") == "*":
+            self.game.headers["Result"] = result
 
     def visit_nag(self, nag: int) -> None:
         """Refuses a glyph that no standard has: its number may be too long for JSON."""

@@ -82,7 +82,7 @@ class Annotated:
         if self.tree is not None:
             moves = self.tree.accept(chess.pgn.StringExporter(headers=False, columns=80))
             return f"{self._tags(self.tree)}\n\n{moves}"
-        if self.text is not None and (self.text.kind != "game" or self.report is None):
+        if self.text is not None and (self.text.kind == "outside" or self.report is None):
             return self.text.text.strip()
         text, at = (self.text.text, self.text.moves_at) if self.text is not None else ("", 0)
         moves = text[at:]
