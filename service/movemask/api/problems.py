@@ -149,7 +149,7 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each."""
 
     async def expected(http: Request, error: Exception) -> JSONResponse:
-        asked = f"{http.method} {http.url.path}"
+        request = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
         elif isinstance(error, HTTPException):
@@ -157,10 +157,10 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
             if own.get("Allow") == "GET":  # `RequestLog` passes HEAD on as GET
                 own["Allow"] = "GET, HEAD"
             name = status.phrase.lower().replace(" ", "-")
-            error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
+            error = ProblemError(name, f"{request}: {status.phrase}", own, status=status)
         as_problem = response_to(error, count)
         if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
-            log.error("%s: %s: %s", asked, type(error).__name__, error)
+            log.error("%s: %s: %s", request, type(error).__name__, error)
         return as_problem
 
     async def unexpected(http: Request, error: Exception) -> JSONResponse:

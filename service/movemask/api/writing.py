@@ -79,8 +79,8 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
         node, parent, board = waiting.pop()
         if not node.move:
             continue
-        made = {"parent": parent, "uci": node.move.uci(), "san": board.san(node.move), "nags": sorted(node.nags)}
-        nodes.append({**made, "before": node.starting_comment, "comment": node.comment})
+        entry = {"parent": parent, "uci": node.move.uci(), "san": board.san(node.move), "nags": sorted(node.nags)}
+        nodes.append({**entry, "before": node.starting_comment, "comment": node.comment})
         board = board.copy(stack=False)
         board.push(node.move)
         waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]

@@ -61,9 +61,9 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
             f"ratings: model {name!r} plays at one rating only; name several in `models` to compare ratings"
         )
     default = contract.elo.default
-    held = fixed or Elo(default, default)
+    others = fixed or Elo(default, default)
     return [
-        Elo(held.self if vary is Vary.OPPONENT else rating, held.opponent if vary is Vary.SELF else rating)
+        Elo(others.self if vary is Vary.OPPONENT else rating, others.opponent if vary is Vary.SELF else rating)
         for rating in (usual_ratings(contract) if ratings is None else ratings)
     ]
 

@@ -62,9 +62,12 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     seen: set[str] = set()
     calibration = _distinct(model, _drawn(groups[::_EVERY]), CALIBRATION, seen)
     judged = _distinct(model, _drawn([group for i, group in enumerate(groups) if i % _EVERY]), JUDGED, seen)
-    for aim, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
-        if len(found) < least:
-            few = f"{source}: {len(found)} positions to {aim} are too few, at least {least} are needed"
+    for aim, positions, least in (
+        ("calibrate on", calibration, LEAST_CALIBRATION),
+        ("judge by", judged, LEAST_JUDGED),
+    ):
+        if len(positions) < least:
+            few = f"{source}: {len(positions)} positions to {aim} are too few, at least {least} are needed"
             raise SourceError(f"{few}; give more games or positions")
     return Sets(calibration, judged, source, len(groups), skipped)
 
@@ -75,12 +78,12 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
     rng = random.Random(_SEED)
     games: dict[tuple[str, int], list[Played]] = {}
     for chunk in chain.from_iterable(read(index, name, None) for index, name in enumerate(files)):
-        found: dict[tuple[str, int], list[Played]] = {}
+        plies_of: dict[tuple[str, int], list[Played]] = {}
         for sample in samples(chunk, Choice(), skipped):
             played = {} if sample.played is None else {sample.played: 1}
             known = Played(sample.position, sample.elo, played)
-            found.setdefault((sample.source, sample.item), []).append(known)
-        for game, plies in found.items():
+            plies_of.setdefault((sample.source, sample.item), []).append(known)
+        for game, plies in plies_of.items():
             games[game] = rng.sample(plies, min(_PER_GAME, len(plies)))
         if sum(map(len, games.values())) >= _PER_GAME * _GAMES:
             break
@@ -95,14 +98,14 @@ def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
                 yield game[number]
 
 
-def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
+def _distinct(model: Model, positions: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
     """Up to `wanted` positions that the network can read and that are not in `seen`; adds them to `seen`."""
     kept: list[Played] = []
-    fresh = iter(found)
-    while len(kept) < wanted and (part := list(islice(fresh, _TRIED))):
-        part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
-        batch, refused = model.batch([known.position for known in part], [known.elo for known in part])
-        readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
+    remaining = iter(positions)
+    while len(kept) < wanted and (tried := list(islice(remaining, _TRIED))):
+        tried = list({known.key: known for known in reversed(tried) if known.key not in seen}.values())[::-1]
+        batch, refused = model.batch([known.position for known in tried], [known.elo for known in tried])
+        readable = [known for row, known in enumerate(tried) if row not in refused and batch.counts[row]]
         kept += readable[: wanted - len(kept)]
         seen.update(known.key for known in kept[-len(readable) :])
     return kept
@@ -152,14 +155,14 @@ class Judgement:
     means: Mapping[str, Mean]
 
     @classmethod
-    def of(cls, found: Float) -> Judgement:
+    def of(cls, rows: Float) -> Judgement:
         """The judgement from the `differences` of all positions."""
         means = {}
-        for name, column in zip(FIGURES, found.T, strict=False):
+        for name, column in zip(FIGURES, rows.T, strict=False):
             values = column[~np.isnan(column)]
             if len(values):
                 means[name] = Mean(float(values.mean()), float(values.std() / np.sqrt(len(values))), len(values))
-        return cls(len(found), float(found[:, -1].max()), means)
+        return cls(len(rows), float(rows[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
         """The figures above their limits, and the factor of positions that rules out chance, at most 1 if these do."""
@@ -173,8 +176,8 @@ class Judgement:
 def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
     """The positions in batches."""
     for start in range(0, len(known), _POSITIONS_PER_BATCH):
-        part = known[start : start + _POSITIONS_PER_BATCH]
-        yield model.whole_batch([one.position for one in part], [one.elo for one in part])
+        together = known[start : start + _POSITIONS_PER_BATCH]
+        yield model.whole_batch([played.position for played in together], [played.elo for played in together])
 
 
 def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
@@ -183,40 +186,41 @@ def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
     A row for each position, a column for each of FIGURES (NaN where it is unknown), and last the largest change of a
     probability.
     """
-    parts, start = [], 0
+    of_batches, start = [], 0
     for batch in batches_of(model, known):
-        one, two = (evaluate(each, batch, [Normalisation()] * len(batch)) for each in (model, other))
-        for error in (*one.unusable.values(), *two.unusable.values()):
+        ours, theirs = (evaluate(network, batch, [Normalisation()] * len(batch)) for network in (model, other))
+        for error in (*ours.unusable.values(), *theirs.unusable.values()):
             raise error
-        parts.append(_differences(batch, one, two, known[start : start + len(batch)]))
+        of_batches.append(_differences(batch, ours, theirs, known[start : start + len(batch)]))
         start += len(batch)
-    return np.concatenate(parts)
+    return np.concatenate(of_batches)
 
 
-def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
+def _differences(batch: Batch, original: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
     indptr = batch.indptr
-    p, q = (softmax(each.unmasked.legal, indptr) for each in (one, other))  # by slots: in the same order
+    # Both are in the order of the slots.
+    p, q = (softmax(evaluated.unmasked.legal, indptr) for evaluated in (original, other))
     ordered = np.sort(padded(p, indptr, 0.0), axis=1)
     lead = ordered[:, -1] - (ordered[:, -2] if ordered.shape[1] > 1 else 0.0)
-    first, its_first = (padded(each, indptr, -1.0).argmax(axis=1) + indptr[:-1] for each in (p, q))
-    flips = (first != its_first).astype(np.float64)
+    first, other_first = (padded(policy, indptr, -1.0).argmax(axis=1) + indptr[:-1] for policy in (p, q))
+    flips = (first != other_first).astype(np.float64)
     played = shares(batch, known)
     has = row_sum(played, indptr) > 0
     lost = row_sum(played * np.log(np.maximum(p, _TINIEST) / np.maximum(q, _TINIEST)), indptr)
-    valued = [each for each in (one, other) if each.value is not None]
-    scores = [expected_score(Outputs(each.unmasked.logits, each.value)) for each in valued]
-    found = {
+    valued = [evaluated for evaluated in (original, other) if evaluated.value is not None]
+    scores = [expected_score(Outputs(evaluated.unmasked.logits, evaluated.value)) for evaluated in valued]
+    columns = {
         "kl": kl_divergence(p, q, indptr),
         "flips": flips,
         "clear_flips": np.where(lead >= CLEAR_LEAD, flips, np.nan),
         "lost": np.where(has, lost, np.nan),
         "accuracy": np.where(has, played[first], np.nan),
-        "accuracy_change": np.where(has, played[its_first] - played[first], np.nan),
-        "raw": one.raw,
-        "raw_change": other.raw - one.raw,
+        "accuracy_change": np.where(has, played[other_first] - played[first], np.nan),
+        "raw": original.raw,
+        "raw_change": other.raw - original.raw,
         "value": np.abs(np.subtract(*scores)) if scores else np.full(len(batch), np.nan),
     }
-    return np.column_stack([*(found[name] for name in FIGURES), row_max(np.abs(p - q), indptr)])
+    return np.column_stack([*(columns[name] for name in FIGURES), row_max(np.abs(p - q), indptr)])
 
 
 def judged(
@@ -226,16 +230,16 @@ def judged(
 
     More positions are judged only while chance could explain a figure above its limit. Raises a ModelError.
     """
-    parts: dict[str, list[Float]] = {way: [] for way in WAYS[: 1 + model.contract.takes_history]}
+    rows: dict[str, list[Float]] = {way: [] for way in WAYS[: 1 + model.contract.takes_history]}
     start, end = 0, _FIRST_LOOK
     while True:
         progress(f"judging on {min(end, len(known)):,} other positions")
-        for way, part in parts.items():
-            part.append(differences(model, other, [one.bare if way else one for one in known[start:end]]))
-        found = {way: Judgement.of(np.concatenate(part)) for way, part in parts.items()}
-        unsure = any(times > 1 for one in found.values() for _, times in one.exceeded())
+        for way, of_way in rows.items():
+            of_way.append(differences(model, other, [played.bare if way else played for played in known[start:end]]))
+        judgements = {way: Judgement.of(np.concatenate(of_way)) for way, of_way in rows.items()}
+        unsure = any(times > 1 for judgement in judgements.values() for _, times in judgement.exceeded())
         if end >= len(known) or not unsure:
-            return found
+            return judgements
         start, end = end, 2 * end
 
 
@@ -282,7 +286,7 @@ class Apart:
         return not (self.largest <= SEEN_LARGEST and self.mean <= SEEN_MEAN)
 
 
-def apart(one: Sequence[Float], other: Sequence[Float]) -> Apart:
+def apart(original: Sequence[Float], other: Sequence[Float]) -> Apart:
     """How far two networks' `curves` of the same positions are apart."""
-    differences = np.concatenate([np.abs(a - b).ravel() for a, b in zip(one, other, strict=True)])
-    return Apart(len(one), float(differences.max()), float(differences.mean()))
+    differences = np.concatenate([np.abs(a - b).ravel() for a, b in zip(original, other, strict=True)])
+    return Apart(len(original), float(differences.max()), float(differences.mean()))

@@ -48,10 +48,10 @@ def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> tuple[int, 
     """The bits of weights for this processor, or the given number, and the reason in words."""
     words = cpuinfo.read_text(encoding="utf-8", errors="replace").split() if cpuinfo.is_file() else []
     flag = next((flag for flag in _SUMS if flag in words), None)
-    found = f"{_SUMS[flag]} ({flag})" if flag else f"no VNNI in {cpuinfo}, and products of 8 bits saturate without it"
-    asked = ", as asked" if bits else ""
+    reason = f"{_SUMS[flag]} ({flag})" if flag else f"no VNNI in {cpuinfo}, and products of 8 bits saturate without it"
+    as_asked = ", as asked" if bits else ""
     bits = bits or (FULL if flag else REDUCED)
-    return bits, f"{bits} bits{asked}: {found}"
+    return bits, f"{bits} bits{as_asked}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,24 @@ class Quantised:
 
     def excess(self) -> list[str]:
         """Why it is not worth keeping: limits that are exceeded beyond chance, or no gain in speed."""
-        found = [one for one, times, _ in self._exceeded() if not times > 1]
-        return found if self.speed.ratio > 1 else [*found, f"no faster: {self.speed.ratio:.2f} times the speed"]
+        limits = [figure for figure, times, _ in self._exceeded() if not times > 1]
+        return limits if self.speed.ratio > 1 else [*limits, f"no faster: {self.speed.ratio:.2f} times the speed"]
 
     def unsure(self, known: Sets) -> list[str]:
         """The limits that are exceeded within chance, and how many games would decide."""
-        found = []
-        for one, times, positions in self._exceeded():
+        limits = []
+        for figure, times, positions in self._exceeded():
             if times > 1:
                 games = float(f"{times * positions * known.games / len(known.judged):.2g}")
                 most = f", but no more than {JUDGED:,} positions are judged" if times * positions > JUDGED else ""
-                found.append(f"{one}: chance could explain that; about {games:,.0f} games or lines would tell{most}")
-        return found
+                words = f"chance could explain that; about {games:,.0f} games or lines would tell{most}"
+                limits.append(f"{figure}: {words}")
+        return limits
 
     def _exceeded(self) -> Iterator[tuple[str, float, int]]:
         for way, judgement in self.judgements.items():
-            for one, times in judgement.exceeded():
-                yield f"{way}{one}", times, judgement.positions
+            for figure, times in judgement.exceeded():
+                yield f"{way}{figure}", times, judgement.positions
 
 
 def quantised(
@@ -125,7 +126,8 @@ def quantised(
 
 def _both_ways(model: Model, known: Sequence[Played]) -> list[Played]:
     """The positions. For a network with history, every second one is a bare FEN."""
-    return [one.bare if place % 2 and model.contract.takes_history else one for place, one in enumerate(known)]
+    bare = model.contract.takes_history
+    return [played.bare if bare and place % 2 else played for place, played in enumerate(known)]
 
 
 SWEPT = 100  # commonest positions, and positions from later in games
@@ -136,8 +138,8 @@ def _swept(model: Model, other: Model, known: Sequence[Played]) -> Apart:
     games."""
     common = commonest(SWEPT)
     openings = {position.fen for position in common}
-    later = [one for one in known[: 3 * SWEPT] if one.position.fen not in openings][:SWEPT]
-    positions = [*common, *(one.position for one in _both_ways(model, later))]
+    later = [played for played in known[: 3 * SWEPT] if played.position.fen not in openings][:SWEPT]
+    positions = [*common, *(played.position for played in _both_ways(model, later))]
     return apart(curves(model, positions), curves(other, positions))
 
 
@@ -146,9 +148,9 @@ def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **m
     table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
     table.pop("network", None)
     card = table.pop("card", {})
-    figures = {"judged_bare" if way else "judged": asdict(one) for way, one in result.judgements.items()}
+    figures = {"judged_bare" if way else "judged": asdict(judgement) for way, judgement in result.judgements.items()}
     swept = {"swept": asdict(result.swept)} if result.swept else {}
-    found = {
+    quantised = {
         "from": original.stem,
         "from_digest": digest,
         **more,
@@ -163,7 +165,7 @@ def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **m
         **_rounded({**figures, **swept, "speed": asdict(result.speed)}),
         "speed_what": f"microseconds a position, batch of {BATCH}, one thread, both networks in turn",
     }
-    new = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize", "quantised": found}
+    new = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize", "quantised": quantised}
     kept = {"original": card, **({"licence": card["licence"]} if "licence" in card else {})} if card else {}
     return {**table, "card": {**new, **kept}}
 
@@ -180,8 +182,9 @@ def asked_of(contract: Path, model: Model, files: Sequence[str], *options: objec
     again = all(map(os.path.isfile, files))
     stats = [(os.path.abspath(file), os.stat(file)) for file in files] if again else []
     sources = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats] or uuid.uuid4().hex * (not again)
-    asked = repr((movemask.__version__, onnxruntime.__version__, model.digest, contract.read_bytes(), sources, options))
-    return "sha256:" + hashlib.sha256(asked.encode()).hexdigest()
+    versions = movemask.__version__, onnxruntime.__version__
+    made_from = repr((*versions, model.digest, contract.read_bytes(), sources, options))
+    return "sha256:" + hashlib.sha256(made_from.encode()).hexdigest()
 
 
 def keep_refused(file: Path, network: bytes, table: Mapping[str, Any]) -> None:
@@ -248,7 +251,9 @@ def quantise(
             raise ContractError(f"{file.name}: has no large layer with constant float weights before its heads")
         relus = [node.name for node in graph.node if node.op_type == "Relu"]  # fused with the convolution before
         own = _with_own_inputs(graph, chosen)
-        exact = {own[name]: [_EXACT] for name in own if name in batches[0] and _whole([one[name] for one in batches])}
+        exact = {
+            own[name]: [_EXACT] for name in own if name in batches[0] and _whole([batch[name] for batch in batches])
+        }
         onnx.save(model, str(prepared))
         quantize_static(
             str(prepared),
@@ -301,8 +306,8 @@ def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[
         return wanted
 
     first, *others = (behind(output) for output in outputs)
-    shared = [name for name, made in layers.items() if all(made in one for one in (first, *others))]
-    return shared if others and shared else [name for name, made in layers.items() if made in first][:-1]
+    shared = [name for name, tensor in layers.items() if all(tensor in needed for needed in (first, *others))]
+    return shared if others and shared else [name for name, tensor in layers.items() if tensor in first][:-1]
 
 
 def _with_own_inputs(graph: onnx.GraphProto, layers: Collection[str]) -> dict[str, str]:
