@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from movemask.api.schemas.answers import TYPE_PREFIX, Problem
-from movemask.errors import CapacityError, MovemaskError, StoreError
+from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
 from movemask.logs import request_id
 
 log = logging.getLogger(__name__)
@@ -47,9 +47,6 @@ STATUSES: dict[str, HTTPStatus] = {
     }.items()
     for name in names.split()
 }
-
-#: What a database says may name its host, port and user, which are for the log alone.
-AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 
 #: The value of a field that a body gives twice: no field takes it, so its error has its path.
 REPEATED = object()
@@ -90,6 +87,13 @@ def problem_of(error: Exception) -> Problem:
         if name in STATUSES:
             return problem(name, str(error), **vars(error))
     return problem("internal-error", "an error in the service; its log says more")
+
+
+def audit_unwritable(error: StoreError) -> str:
+    """Why the audit is not written, without the addresses and paths of the driver's message."""
+    if isinstance(error, StoreUnreachable):
+        return "the audit cannot be written now: the database does not answer; the service's log says more"
+    return "the audit cannot be written now; the service's log says why"
 
 
 def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:
