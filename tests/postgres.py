@@ -96,11 +96,13 @@ class Proxy:
     lose_replies : how many of the next COMMITs reach the server without their reply reaching the client, whose
         connection breaks instead
     lost : replies lost so far, each of a COMMIT that the server has carried out
+    hold_commits : how many of the next COMMITs do not reach the server; their connections fall silent for good
     """
 
     def __init__(self, server: Server) -> None:
         self.lose_replies = 0
         self.lost = 0
+        self.hold_commits = 0
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: list[_Link] = []
@@ -157,6 +159,9 @@ class _Link:
     def requests(self) -> None:
         with suppress(OSError):
             while data := self._client.recv(65_536):
+                if b"COMMIT" in data and self._proxy.hold_commits:
+                    self._proxy.hold_commits -= 1
+                    self.speaking.clear()
                 self.speaking.wait()
                 if b"COMMIT" in data and self._proxy.lose_replies:
                     self._proxy.lose_replies -= 1

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from movemask.api.schemas.answers import TYPE_PREFIX, Problem
-from movemask.errors import CapacityError, MovemaskError, StoreError
+from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
 from movemask.serving.logs import request_id
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,6 @@ STATUSES: dict[str, HTTPStatus] = {
     }.items()
     for name in names.split()
 }
-
-#: In place of the database's own message, which may name its host, port and user; the log has that.
-AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 
 #: The value of a field that a body gives twice. No field accepts it, so pydantic's error has the field's path.
 REPEATED = object()
@@ -91,6 +88,13 @@ def problem_of(error: Exception) -> Problem:
         if name in STATUSES:
             return problem(name, str(error), **vars(error))
     return problem("internal-error", "an error in the service; its log says more")
+
+
+def audit_unwritable(error: StoreError) -> str:
+    """Why the audit is not written, without the addresses and paths of the driver's message."""
+    if isinstance(error, StoreUnreachable):
+        return "the audit cannot be written now: the database does not answer; the service's log says more"
+    return "the audit cannot be written now; the service's log says why"
 
 
 def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:

@@ -149,8 +149,6 @@ def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callab
     `copied_aside` copies the database before it is migrated, and says where. Raises StoreError.
     """
     if connection.dialect.name == "postgresql":
-        for limit in ("lock_timeout", "statement_timeout"):  # a migration takes its time, and others wait for it
-            connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     version = version_of(connection, shown)
     if version is None:

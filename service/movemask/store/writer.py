@@ -36,6 +36,9 @@ TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 #: Worst positions that are kept per model and kind.
 _KEEP_WORST = 100
 
+#: Most positions deleted in one transaction.
+_PER_PRUNE = 10_000
+
 #: The tier of all time.
 EVER = 0
 
@@ -52,8 +55,8 @@ _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in 
 class Store:
     """Opens the database of a URL and creates its tables if needed. Raises StoreError if it cannot.
 
-    A server that cannot be reached is not an error here: `unreachable` holds the reason, and writes work once it is
-    back.
+    A server that cannot be reached is not an error here: `unreachable` holds the error, and writes work once the server
+    is back.
 
     Parameters
     ----------
@@ -78,11 +81,11 @@ class Store:
         self._keep_worst = keep_worst
         self._writer = uuid4().hex
         self.database = Database(url)
-        self.unreachable: str | None = None
+        self.unreachable: StoreUnreachable | None = None
         try:
             self.database.open()
         except StoreUnreachable as error:
-            self.unreachable = str(error)
+            self.unreachable = error
         except StoreError:
             self.database.close()
             raise
@@ -112,19 +115,28 @@ class Store:
         noted = insert.on_conflict_do_update(index_elements=["id"], set_=row, where=WRITER.c.batch != table.id)
         return connection.execute(noted.returning(WRITER.c.id)).first() is not None
 
-    def prune(self) -> None:
-        """Deletes single positions beyond their age or number and ids of old batches, and merges old spans."""
+    def prune(self) -> bool:
+        """Deletes single positions beyond their age or number and ids of old batches, and merges old spans.
+
+        At most 10,000 positions are deleted, so that nobody waits long; True if there may be more.
+        """
         now = time.time()
         surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
+        old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
         with self.database.writing() as connection:
-            old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
-            connection.execute(sa.delete(POSITION).where(old))
+            some = sa.select(POSITION.c.id).where(old).limit(_PER_PRUNE)
+            deleted = connection.execute(sa.delete(POSITION).where(POSITION.c.id.in_(some))).rowcount
             connection.execute(sa.delete(WRITER).where(WRITER.c.time < now - _KEEP_WRITERS))
             models = connection.execute(sa.select(MODEL.c.id).order_by(MODEL.c.name, MODEL.c.digest).with_for_update())
             for (model,) in models.all():
                 for (tier, keep_seconds), (longer, _) in pairwise(TIERS):
                     assert keep_seconds is not None
                     _roll_up(connection, model, tier, longer, before=int(now - keep_seconds) // longer * longer)
+        return bool(deleted == _PER_PRUNE)
+
+    def hurry(self) -> None:
+        """Gives up soon on a database that does not answer, also in a write that has begun."""
+        self.database.hurry()
 
     def close(self) -> None:
         self.database.close()
@@ -289,7 +301,7 @@ def delete(
     vacuuming reuses its place.
     """
     assert not figures or (model is not None and before is None)
-    with database.writing() as connection:
+    with database.writing(without_limits=True) as connection:
         known = {number: name for number, name in connection.execute(sa.select(MODEL.c.id, MODEL.c.name))}
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:

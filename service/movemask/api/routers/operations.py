@@ -60,7 +60,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder
-    failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
+    failure = None if recorder.failure is None else problems.audit_unwritable(recorder.failure)
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
