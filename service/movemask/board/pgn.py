@@ -70,6 +70,9 @@ _OTHERWISE = re.compile(
 
 _OPEN, _CLOSE, _NOT_BLANK = re.compile(r"\{"), re.compile("}"), re.compile(r"\s*\S")
 
+#: Tags that say nothing where they are empty: the game begins where games do, and ends as its moves say.
+_NOT_EMPTY = {"FEN", "Variant", "Result"}
+
 #: Ratings that a player can have. Outside them, as with 0 or 9999, a tag says that the rating is not known.
 _LEAST_RATING, _MOST_RATING = 100, 4_000
 
@@ -132,6 +135,11 @@ def no_game(text: GameText | None) -> InvalidPgn:
         line, word = text.unread
         why += f": line {line}: {word!r} is neither a tag nor a move"
     return InvalidPgn(f"pgn: {why}")
+
+
+def odd_tags(tags: dict[str, str]) -> dict[str, str]:
+    """The tags whose names python-chess does not take, such as `White ACPL`."""
+    return {name: value for name, value in tags.items() if not chess.pgn.TAG_NAME_REGEX.match(name)}
 
 
 def rating_of(value: str | None) -> float | None:
@@ -271,8 +279,11 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         self._comments: list[str] = []
 
     def begin_headers(self) -> chess.pgn.Headers:
-        headers = super().begin_headers()
-        headers.update({name: value for name, value in self._tags.items() if chess.pgn.TAG_NAME_REGEX.match(name)})
+        headers, odd = super().begin_headers(), odd_tags(self._tags)
+        for name, value in self._tags.items():
+            empty = name in _NOT_EMPTY and value.strip() in ("", "?", "-")
+            if name not in odd and not empty:
+                headers[name] = value
         return headers
 
     def end_headers(self) -> chess.pgn.SkipType | None:
@@ -312,7 +323,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
 
     def visit_result(self, result: str) -> None:
         """Takes the last result, unless a tag gives one: a result may also stand between the moves."""
-        if self._tags.get("Result", "*") == "*":
+        if self._tags.get("Result", "*") in ("*", "?", "-", ""):
             self.game.headers["Result"] = result
 
     def visit_nag(self, nag: int) -> None:
@@ -346,7 +357,7 @@ class _MainLine(_Tree):
 
 
 def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree: bool) -> Game:
-    headers = {**parsed.headers, **{tag: value for tag, value in tags.items() if tag not in parsed.headers}}
+    headers = {**parsed.headers, **odd_tags(tags)}
     if parsed.errors:
         raise InvalidPgn(f"{name}: {parsed.errors[0]}")
     try:

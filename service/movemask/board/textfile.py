@@ -139,7 +139,7 @@ def _wide(head: bytes) -> str | None:
     """Python's name of UTF-16 if a text begins as that does; without its mark, by the zeros in every other byte."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    pairs = head[:64]
+    pairs = head[:16]
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(pairs) > 7 and not any(pairs[first::2]) and all(pairs[1 - first :: 2]):
             return encoding

@@ -19,7 +19,7 @@ import chess.pgn
 
 from movemask.board.moves import has_legal_move
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Game, Lines, read_trees
+from movemask.board.pgn import Game, Lines, odd_tags, read_trees
 from movemask.board.split import GameText, escaped
 from movemask.errors import EngineFailed, MovemaskError
 from movemask.games.reports import (
@@ -69,6 +69,13 @@ RARE, FALL = 0.02, 0.1
 _GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
 
+class _Exporter(chess.pgn.StringExporter):
+    """Writes the movetext. A Result tag may say anything, but only results end the moves."""
+
+    def visit_result(self, result: str) -> None:
+        super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")
+
+
 @dataclass(frozen=True, slots=True)
 class Annotated:
     """A game with comments and the report on it. One that cannot be played through has no tree, but its text and the
@@ -80,7 +87,7 @@ class Annotated:
 
     def __str__(self) -> str:
         if self.tree is not None:
-            moves = self.tree.accept(chess.pgn.StringExporter(headers=False, columns=80))
+            moves = self.tree.accept(_Exporter(headers=False, columns=80))
             return f"{self._tags(self.tree)}\n\n{moves}"
         if self.text is not None and (self.text.kind == "outside" or self.report is None):
             return self.text.text.strip()
@@ -93,9 +100,7 @@ class Annotated:
 
     def _tags(self, tree: chess.pgn.Game) -> str:
         """A line for each tag: those of python-chess's game, and those whose names it does not take."""
-        tags = dict(tree.headers)
-        if self.text is not None:
-            tags |= {name: value for name, value in self.text.tags.items() if name not in tags}
+        tags = {**tree.headers, **odd_tags(self.text.tags if self.text is not None else {})}
         return "\n".join(f'[{name} "{escaped(value)}"]' for name, value in tags.items())
 
 

@@ -379,14 +379,16 @@ const PACKED = [ // by their first bytes
 ];
 
 /**
- * The text of a file. UTF-16 begins with its mark; any other line is UTF-8 if all of it is valid, or else Windows-1252,
- * as older files are. So a file that was joined from both keeps both. board/textfile.py does the same.
+ * The text of a file. UTF-16 begins with its mark, or has zeros in every other byte. Of other text, a line is UTF-8 if all
+ * of it is valid, or else Windows-1252, as older files are. A file that was joined from both keeps both.
+ * board/textfile.py does the same.
  */
 export async function textOf(file) {
   const bytes = new Uint8Array(await file.arrayBuffer()), head = String.fromCharCode(...bytes.subarray(0, 16));
   const packed = PACKED.find(([, magic]) => magic.test(head));
   if (packed) throw new Error(`${file.name} is ${packed[0]}. Unpack it first: the page reads plain PGN.`);
-  if (/^(\xff\xfe|\xfe\xff)/.test(head)) return new TextDecoder(head[0] === "\xff" ? "utf-16le" : "utf-16be").decode(bytes);
+  const wide = /^(\xff\xfe|([^\0]\0){4,8}$)/.test(head) ? "utf-16le" : /^(\xfe\xff|(\0[^\0]){4,8}$)/.test(head) ? "utf-16be" : null;
+  if (wide) return new TextDecoder(wide).decode(bytes);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {

@@ -30,7 +30,7 @@ export function said(answer, { opponent, likeliest }) {
 export function wrong(error) {
   const { message, title } = error;
   if (error.name === "Error" && !title) return message; // ours
-  if (/^pgn: (there is no game in it|game \d+: no moves)$/.test(message)) return "This is not a PGN: no moves found.";
+  if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
   if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${message.slice(5)}`;
   if (message.startsWith("fen: ")) return `This FEN cannot be read: ${message.slice(5)}`;
   return `${title ?? "Error in this page"}: ${message}`;
