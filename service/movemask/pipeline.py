@@ -432,17 +432,18 @@ class Pipeline:
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
         """The batches joined for the audit. What needs logits is computed here, the rest by the recorder."""
         model = self.model
-        evaluated = [batch.evaluated for batch in batches if batch.evaluated is not None]
-        joined = Batch.joined([part.batch for part in evaluated])
-        unmasked = UnmaskedLogits.joined([part.unmasked for part in evaluated])
+        results = [batch.evaluated for batch in batches if batch.evaluated is not None]
+        joined = Batch.joined([evaluated.batch for evaluated in results])
+        unmasked = UnmaskedLogits.joined([evaluated.unmasked for evaluated in results])
         rows: list[Answer | None] = []  # None where the answer failed
         for batch in batches:
-            of_row = {answer.row: answer for answer in batch.answers if answer.evaluated is not None}
-            rows += map(of_row.get, range(len(batch.evaluated.batch) if batch.evaluated is not None else 0))
+            if batch.evaluated is not None:
+                by_row = {answer.row: answer for answer in batch.answers if answer.evaluated is not None}
+                rows += [by_row.get(row) for row in range(len(batch.evaluated.batch))]
         elos = [None if answer is None else answer.query.elo for answer in rows]
         audited = AuditBatch(
             model=model,
-            times=np.repeat([batch.time for batch in batches], [len(part.batch) for part in evaluated]),
+            times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
             elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
             batch=joined,
             measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
