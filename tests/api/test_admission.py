@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
-from movemask.api.admission import BytesInFlight, RateLimit
-from movemask.api.context import RequestContext
+from movemask.api.admission import AdmissionControl, BytesInFlight, RateLimit
+from movemask.api.context import CONTEXT, RequestContext
 from movemask.errors import Overloaded, RateLimited
-from movemask.serving.tally import Tally
+from movemask.serving.tally import HELD, Tally
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -49,11 +50,50 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
         add(flight, asking("greedy"))
     for one in others:
         add(flight, one)
-    with pytest.raises(Overloaded, match="8 MiB are in flight"):
+    little = [asking(f"little {number}") for number in range(2)]
+    for one in little:  # who holds little has a quarter of the room beside
+        add(flight, one)
+    with pytest.raises(Overloaded, match="10 MiB are in flight"):
         add(flight, asking("another"), 1)
+    with pytest.raises(Overloaded, match="10 MiB are in flight"):
+        add(flight, others[0], 1)
+    for one in little:
+        flight.release(one)
     for one in (*answers[:4], *others):
         flight.release(one)
     assert flight.total == 0
+
+
+def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:
+    """Eight exports by two addresses held everybody off with bytes that had been read long ago."""
+    held: list[int] = []
+    app: Any = client.app
+    tally: Tally = app.state.services.tally
+
+    async def send(message: Any) -> None:
+        held.append(int(tally.total(HELD)))
+
+    async def export(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(100):
+            await send({"type": "http.response.body", "body": b"x" * 300_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    admission = AdmissionControl(export, None, app.state.services.settings, app.state.metrics, tally)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/x",
+        "scheme": "http",
+        "headers": [],
+        "client": ("1.1.1.1", 1),
+    }
+    asyncio.run(admission({**scope, CONTEXT: asking("a")}, receive, send))
+    assert 0 < max(held) <= 300_000
+    assert held[-1] == tally.total(HELD) == 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ Kinds = dict[str, Cell]  # cells by kind
 StoredPosition = dict[str, Any]
 
 #: Positions read at once where all are.
-_PAGE = 1000
 
 
 def positions_of(kinds: Kinds) -> int:
@@ -123,14 +122,6 @@ class Figures:
         if before is not None:
             query = query.where(POSITION.c.id < before)
         return self._stored(query.order_by(POSITION.c.id.desc()).limit(limit))
-
-    def all_positions(
-        self, *, before: int | None = None, model: str | None = None, span: Span = Span()
-    ) -> Iterator[StoredPosition]:
-        """All single positions, newest first, read in pages: no long transaction, and little memory."""
-        while page := self.positions(_PAGE, before=before, model=model, span=span):
-            yield from page
-            before = page[-1]["id"]
 
     def _stored(self, query: sa.Select[Any]) -> list[StoredPosition]:
         with self._database.reading() as connection:

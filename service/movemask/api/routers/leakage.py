@@ -10,7 +10,6 @@ import io
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -30,6 +29,9 @@ from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosit
 from movemask.times import FORMS, rfc3339, time_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
+
+#: Positions of a streamed export that are read together: some 100 kB of text.
+_PAGE = 100
 _PLAIN = (
     *("time", "time_utc", "model", "digest", "trained_with_mask"),
     *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
@@ -177,11 +179,14 @@ async def positions(
 
         return await _respond(services, read)
     fresh = freshness_out(services)
-    rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
+
+    def page(size: int, before: int | None) -> list[StoredPosition]:
+        return services.figures.positions(size, before=before, model=model, span=span)
+
     if chosen == "csv":
-        parts, media_type = _parts(rows, _csv, _csv_lines([_COLUMNS])), _CSV
+        parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
-        parts, media_type = _parts(rows, _ndjson), _NDJSON
+        parts, media_type = _parts(page, before, limit, _ndjson), _NDJSON
     headers = {
         "Movemask-As-Of": repr(fresh["as_of"]),
         "Movemask-As-Of-Utc": fresh["as_of_utc"],
@@ -247,12 +252,26 @@ def _position_out(position: StoredPosition) -> dict[str, Any]:
 
 
 def _parts(
-    positions: Iterator[StoredPosition], write: Callable[[list[StoredPosition]], bytes], head: bytes = b""
+    page: Callable[[int, int | None], list[StoredPosition]],
+    before: int | None,
+    limit: int | None,
+    write: Callable[[list[StoredPosition]], bytes],
+    head: bytes = b"",
 ) -> Iterator[bytes]:
-    """Positions as text, 500 at a time: each part of a streamed response is made on another thread."""
-    while (rows := list(islice(positions, 500))) or head:
-        yield head + write(rows)
-        head = b""
+    """Positions below the id `before` as text, a page at a time. While a client reads, the stream holds the text of one
+    page and no rows, which take ten times as much."""
+    left = math.inf if limit is None else limit
+
+    def text() -> bytes:
+        nonlocal before, left
+        rows = page(int(min(_PAGE, left)), before) if left else []
+        if rows:
+            before, left = rows[-1]["id"], left - len(rows)
+        return write(rows)
+
+    yield head + text()
+    while part := text():
+        yield part
 
 
 def _ndjson(positions: list[StoredPosition]) -> bytes:
