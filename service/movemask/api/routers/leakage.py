@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
