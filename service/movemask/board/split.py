@@ -1,6 +1,6 @@
 r"""Splits text into the games of a PGN: their tags, their movetext, and the text that stands outside games.
 
-The rules, which `api/page/split.js` follows too (`tests/board/test_split.py` compares both):
+The rules, which `api/page/split.js` follows too (`tests/page/test_split.py` compares both):
 
 - A tag is `[Name "value"]` anywhere outside a comment; white space may stand between its parts, and nothing need stand
   between two tags. A game begins at a tag that follows movetext.

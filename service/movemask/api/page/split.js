@@ -1,7 +1,7 @@
 // The games of a PGN, their tags, and the text that stands outside games. A copy of the service's board/split.py, whose
-// rules it follows name by name; tests/board/test_split.py compares both.
+// rules it follows name by name; tests/page/test_split.py compares both.
 
-const S = `\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff`; // no width, or white
+const S = `\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff`; // white space, and what has no width
 const LETTER = "[A-Za-z\\u00c0-\\u1fff\\u2654-\\u265f\\u2c00-\\ud7ff\\uf900-\\ufefe\\uff10-\\uffdc\\u{10000}-\\u{10ffff}]";
 const Q = "\"\u201c\u201d\u201e";
 const D = "[\\-\u2010-\u2013\u2212]";
