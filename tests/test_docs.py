@@ -14,7 +14,6 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from benchmarks.trace_request import traced
 from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.telemetry import Metrics
@@ -29,7 +28,7 @@ from movemask.leakage.kinds import KINDS
 from movemask.models.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.network.contract import Contract, read_contract
 from movemask.normalisation import Normalizer
-from movemask.settings import PREFIX, Settings, shipped_models
+from movemask.settings import PREFIX, Settings
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 
@@ -187,13 +186,6 @@ def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda file: file.name)
 def test_the_example_contracts_can_be_read(file: Path) -> None:
     assert read_contract(file).card
-
-
-def test_few_files_run_between_accept_and_the_last_byte() -> None:
-    """A way through the code that is short enough to read, as README shows it."""
-    files = traced(shipped_models())
-    assert "pipeline.py" in files
-    assert len(files) <= 24, sorted(files)
 
 
 def test_links_lead_somewhere() -> None:
