@@ -41,7 +41,11 @@ OWN = {
     "cli/models.py",
     "cli/options.py",
     "cli/predict.py",
+    "models/file_formats.py",
+    "models/installation.py",
     "network/files.py",
+    "network/guess.py",
+    "network/onnx.py",
     "settings.py",
     "store/database.py",
 }
@@ -77,6 +81,9 @@ def most(text: str) -> str:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
+    "api/routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
+    "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
     "board/fen.py _PLACEMENT": (
         fen._PLACEMENT.search,
