@@ -5,7 +5,7 @@ import { agrees } from "./ask.js";
 import { byId, element, table } from "./dom.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept } from "./shelf.js";
-import { headersOf, split } from "./split.js";
+import { headersOf, ratingOf, split } from "./split.js";
 import { wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
@@ -55,16 +55,21 @@ export async function show() {
 export async function add(text) {
   await ready();
   const known = new Set(entries.map(({ game }) => game.pgn)), time = Date.now(), games = [];
-  let again = 0;
+  let again = 0, stray; // games that the list has; text that stands outside games
   for (const part of split(text)) {
-    const pgn = part.trim();
+    if (part.kind !== "game" && !part.unclosed) {
+      if (part.kind === "outside" || !games.length) stray ??= part.unread;
+      continue;
+    }
+    const pgn = part.text.trim();
     if (known.has(pgn)) again++;
     else games.push({ id: [time, games.length], pgn });
     known.add(pgn);
   }
-  if (!games.length && !again) throw new Error("There is no game in this PGN.");
+  const outside = stray ? ` Line ${stray[0]}: “${stray[1]}” is neither a tag nor a move.` : "";
+  if (!games.length && !again) throw new Error(`There is no game in this PGN.${outside}`);
   entries.push(...games.map(entryOf));
-  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.`;
+  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.${outside}`;
   await save(games);
   draw();
   read();
@@ -103,7 +108,8 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
 /** What the list says of a game. */
 function cellsOf({ pgn, asked, opening, moment, error }) {
   const headers = headersOf(pgn);
-  const player = (side) => (headers[side] ?? "?") + (headers[`${side}Elo`] > 0 ? ` (${headers[`${side}Elo`]})` : "");
+  const rating = (side) => ratingOf(headers[`${side}Elo`]);
+  const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
   const names = (opening ? [opening.eco, opening.name] : own).filter((name) => name && name !== "?");
   return [`${player("White")} – ${player("Black")}`, headers.Result?.replace("1/2-1/2", "½-½") ?? "", (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),

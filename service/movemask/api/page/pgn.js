@@ -1,5 +1,6 @@
 // A game as a PGN, with all its comments and variations.
 
+import { escaped } from "./split.js";
 import { firstPly, numbered } from "./tree.js";
 
 const HEADERS = ["Event", "Site", "Date", "Round", "White", "Black", "Result"]; // of every PGN, in this order
@@ -11,7 +12,7 @@ export function pgnOf(tree, headers = {}, result = tree.headers.Result ?? "*") {
   if (tree.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: tree.fen });
   if (tree.chess960) all.Variant = "Chess960";
   const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
-  const tags = names.map((name) => `[${name} "${all[name]}"]`); // python-chess leaves quotes as they are escaped
+  const tags = names.map((name) => `[${name} "${escaped(all[name])}"]`);
   const words = [...noted(tree.nodes[0].comment), ...written(tree, 0, firstPly(tree.fen)), all.Result];
   return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
 }

@@ -2,6 +2,7 @@
 
 import { byId, element } from "./dom.js";
 import { outcomeOf, whyOf } from "./match.js";
+import { ratingOf } from "./split.js";
 import { drawing, piecesOf } from "./squares.js";
 
 const WORTH = { p: 1, n: 3, b: 3, r: 5, q: 9 };
@@ -13,9 +14,9 @@ export function showPlayers({ headers, fen, flip, clocks }) {
 }
 
 function strip(name, headers, fen, clocks) {
-  const side = name.toLowerCase(), rating = headers[`${name}Elo`];
+  const side = name.toLowerCase(), rating = ratingOf(headers[`${name}Elo`]);
   const parts = [element("span", { className: `colour ${side}`, role: "img", "aria-label": name }),
-    element("strong", {}, (headers[name] ?? "?") === "?" ? name : headers[name]), element("span", { className: "quiet" }, /^\d+$/.test(rating ?? "") ? rating : ""), material(fen, side)];
+    element("strong", {}, (headers[name] ?? "?") === "?" ? name : headers[name]), element("span", { className: "quiet" }, rating ?? ""), material(fen, side)];
   if (clocks) parts.push(element("span", { className: "clock", role: "timer", "aria-label": `${name}'s clock`, "data-side": side }));
   return element("div", { className: "player" }, ...parts);
 }

@@ -2,6 +2,7 @@
 
 import { remembered } from "./api.js";
 import { ownSide } from "./names.js";
+import { ratingOf } from "./split.js";
 import { Tree } from "./tree.js";
 
 /** The event that loads a text: the position or the game that it is. Throws the service's problem. */
@@ -19,9 +20,8 @@ export async function read(text, model, chess960 = false) {
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, tree: nodes } = found;
   const moves = found.moves.map((move) => move.uci), tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
-  const rating = (name) => (/^\d+$/.test(headers[name] ?? "") ? Number(headers[name]) : undefined);
   const named = tree.grown(moves).named(moves, found.moves.map((move) => move.san));
-  return { type: "load", tree: named, moves, white: rating("WhiteElo"), black: rating("BlackElo"), you: ownSide(headers) };
+  return { type: "load", tree: named, moves, white: ratingOf(headers.WhiteElo), black: ratingOf(headers.BlackElo), you: ownSide(headers) };
 }
 
 /** The event that loads a position. Throws the service's problem. */
