@@ -189,6 +189,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_label("Your rating").fill("1350")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_contain_text("1300")
+    expect(page.locator("#black-shown")).to_have_text("1300")  # the review is of that player too
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
@@ -432,6 +433,7 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
 
 def test_sound_looks_as_it_is(visit: Visit) -> None:
     page = visit.open()
+    page.get_by_text("More", exact=True).click()
     button = page.get_by_role("button", name="Sound")
     look = "one => getComputedStyle(one).backgroundColor"
     off = button.evaluate(look)
@@ -447,6 +449,10 @@ def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     panel = page.get_by_role("dialog", name="Play against the network")
     panel.get_by_label("White", exact=True).check()
     panel.get_by_label("Custom").check()
+    panel.get_by_label("Minutes").fill("0")
+    panel.get_by_label("Seconds a move").fill("0")
+    panel.get_by_role("button", name="Start").click()
+    expect(panel).to_be_visible()  # no time at all is no clock
     panel.get_by_label("Minutes").fill("0.5")
     panel.get_by_label("Seconds a move").fill("7")
     panel.get_by_label("at once").check()
