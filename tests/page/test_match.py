@@ -285,6 +285,30 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
+def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
+    """As a phone ends one in the background; the page that comes back counts its time from anew."""
+    own_visit.page.add_init_script("""
+        addEventListener("pagehide", (event) => event.stopImmediatePropagation(), true);
+        const now = performance.now.bind(performance), open = sessionStorage.getItem("open") ? 0 : 3600_000;
+        performance.now = () => now() + open;
+    """)
+    page = own_visit.open()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    own_visit.settles()
+    yours = page.get_by_role("timer", name="White's clock")
+    expect(yours).to_have_text(re.compile(r"2:5[0-8]"))
+    page.evaluate("""() => {
+        Object.defineProperty(document, "hidden", { value: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+        sessionStorage.setItem("open", "before");
+    }""")
+    page.reload()
+    own_visit.settles()
+    expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
+
+
 def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
