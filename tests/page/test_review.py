@@ -112,6 +112,7 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7?")
     page.locator("#white").fill("2000")  # another rating, another verdict
     expect(page.locator("#verdict")).to_contain_text("rated 2000")
+    expect(page.locator("#review-moves [aria-current]")).to_be_in_viewport()
     page.locator("h1").click()
     page.keyboard.press("Home")
     expect(page.locator("#verdict")).to_contain_text("Step through the game")
