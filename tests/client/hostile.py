@@ -91,8 +91,14 @@ def misbehaving(behaviour: Behaviour, tls: tuple[Path, Path] | None = None, *, r
 
 
 def answer(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> Behaviour:
-    """A whole answer."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers]
+    """A whole answer, after which the connection is closed: a client that sends its next request on it may lose it."""
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *headers,
+    ]
     data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
     return lambda connection: connection.send(data)
 
