@@ -31,8 +31,8 @@ class RequestContext(Caller):
 
     `key` is the name of its API key, and `scopes` what it may do. `charged` is the number of positions counted against
     the client's rate so far; `charge(n)` sets it to n, or raises RateLimited. `held` is the number of its bytes in
-    flight, of which `counted` were added to those of the service. `head` is whether only the head of its answer is
-    asked for. `runs` is None unless the request is traced.
+    flight; `hold(n)` adds n to it, or raises Overloaded; `counted` of them are in the tally. `head` is whether only the
+    head of its answer is asked for. `runs` is None unless the request is traced.
     """
 
     id: str
@@ -41,6 +41,7 @@ class RequestContext(Caller):
     charged: int = 0
     charge: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
+    hold: Callable[[int], None] = field(default=lambda size: None)
     counted: int = 0
     head: bool = False
 

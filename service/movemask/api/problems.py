@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -130,7 +130,7 @@ def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespons
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
 
-    async def expected(http: Request, error: Exception) -> JSONResponse:
+    async def expected(http: Request, error: Exception) -> Response:
         asked = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
@@ -138,6 +138,10 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
             status, own = HTTPStatus(error.status_code), dict(error.headers or {})
             if own.get("Allow") == "GET":  # `RequestLog` answers HEAD too
                 own["Allow"] = "GET, HEAD"
+            if "Allow" in own:
+                own["Allow"] += ", OPTIONS"
+                if http.method == "OPTIONS":
+                    return Response(status_code=HTTPStatus.NO_CONTENT, headers=own)
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
         answer = answer_to(error, count)

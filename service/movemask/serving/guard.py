@@ -449,7 +449,10 @@ class Guards:
         """Ends connections whose time is over, until cancelled."""
         while True:
             now = time.monotonic()
-            self._looked(len(self._open))
+            try:
+                self._looked(len(self._open))
+            except Exception:  # a bug, or no descriptors are left; the connections are looked at
+                log.exception("the process cannot be looked at")
             if self.invalid:
                 log.warning("invalid HTTP requests refused: %d", self.invalid)
                 self.invalid = 0

@@ -66,10 +66,10 @@ async def serve_app(
     logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
 
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
-        metrics.connections.set(connections)
         services: Services = app.state.services
         if not services.serving.faults():
             tally.put(ALIVE, time.monotonic())
+        metrics.looked(connections)
         if shared:
             shared_metrics.take_room(number)
 
