@@ -105,7 +105,7 @@ class Guard(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.guards.leave(self)
         if self._inner is not None:
-            self._inner.connection_lost(exc)
+            self._inner.connection_lost(None)  # after an error uvicorn would keep its timer, and the connection with it
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
@@ -211,8 +211,7 @@ class Guard(asyncio.BufferedProtocol):
             return
         if self._chunked:
             self._accepted.append(b"0\r\n\r\n")
-        self._in_body, self._pending = False, 0
-        self._idle()
+        self._in_body, self._pending, self.until = False, 0, None
 
     def _head(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         version = self._parser.get_http_version().encode()
@@ -231,8 +230,6 @@ class Guard(asyncio.BufferedProtocol):
         self._unanswered -= 1
         if self._last and not self._unanswered and not self._in_head:
             self.end()
-        elif not self._in_body:
-            self._idle()
 
     def write(self, data: bytes) -> None:
         """Writes a part of an answer: its head together with its body, if that is there, as one packet."""
@@ -250,8 +247,8 @@ class Guard(asyncio.BufferedProtocol):
             self._held = b""
 
     def close(self) -> None:
-        """What uvicorn's `transport.close()` does: after the last answer ends the connection, between answers waits for
-        a request that is on its way."""
+        """What uvicorn's `transport.close()` does: after the last answer ends the connection; between answers, when it
+        has been idle or the service stops, waits for a request that is on its way."""
         if self._inner is None:
             return
         if self._unanswered:
@@ -303,13 +300,6 @@ class Guard(asyncio.BufferedProtocol):
         self._discarded += size
         if self._discarded > _DISCARDED and not self.transport.is_closing():
             self.transport.close()
-
-    def _idle(self) -> None:
-        """Begins the time for the next request, unless an answer is under way or a request has begun."""
-        if not self._deaf and not self._in_head:
-            self.until = None
-            if not self._unanswered:
-                self._wait(self.guards.settings.keep_alive_seconds)
 
     def _wait(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds

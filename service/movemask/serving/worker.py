@@ -82,7 +82,7 @@ async def serve_app(
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
         proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
-        timeout_keep_alive=86_400,  # the guard ends idle connections
+        timeout_keep_alive=cast(int, settings.keep_alive_seconds),
         ws="none",
         http=cast(Any, guards.protocol),
         ssl_certfile=settings.tls_cert,
