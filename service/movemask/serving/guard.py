@@ -104,8 +104,10 @@ class Guard(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.guards.leave(self)
-        if self._inner is not None:
-            self._inner.connection_lost(None)  # after an error uvicorn would keep its timer, and the connection with it
+        # Timers that were cancelled may keep this object a while: it keeps nothing large.
+        inner, self._inner, self._buffer, self._accepted = self._inner, None, memoryview(b""), []
+        if inner is not None:
+            inner.connection_lost(None)  # after an error uvicorn would not cancel its timer of an idle connection
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
