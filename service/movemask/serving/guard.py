@@ -42,6 +42,9 @@ _SWEEP_SECONDS = 0.5
 #: Seconds that a connection without a request stays open when the service stops, for a request that is on its way.
 _ON_ITS_WAY = 0.2
 
+#: Seconds that a client whose body is complete is listened to after the last answer.
+_LISTENING = 5.0
+
 #: Bytes a second that a client must read of an answer to count as reading.
 _READING = 1024
 
@@ -55,7 +58,7 @@ class _Refused(Exception):
 
 
 class Guard(asyncio.BufferedProtocol):
-    """Bounds heads, trailers and pipelining, and the time for heads, bodies, reading and idling, of one connection.
+    """Bounds one connection: its heads, trailers and pipelined requests, and the time for heads, bodies and reading.
 
     Parameters
     ----------
@@ -264,8 +267,8 @@ class Guard(asyncio.BufferedProtocol):
         return self._ended or self.transport.is_closing()
 
     def end(self) -> None:
-        """Ends the connection. A client that is still sending is listened to until its time for the body is over: a
-        reset would take the answer from it."""
+        """Ends the connection. A client that may still be sending is listened to for a while, at most until its time
+        for the body is over: a reset would take the answer from it."""
         self._flush()
         self._ended = True
         if self.transport.is_closing():
@@ -274,7 +277,7 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.close()
             return
         if self.until is None:
-            self._wait(self.guards.settings.body_seconds)
+            self._wait(_LISTENING)
         self._deaf = True
         self.transport.resume_reading()
         if self.transport.can_write_eof():
@@ -317,7 +320,7 @@ class Guard(asyncio.BufferedProtocol):
         if self._unanswered and not self._in_body:
             self._last = True
             return
-        if self._unanswered <= 1 and not (self._unanswered and self._started):
+        if not self._in_body or (self._unanswered == 1 and not self._started):
             if self._inner is not None:  # the app waits for the body: to it, the client has gone
                 inner, self._inner = self._inner, None
                 inner.connection_lost(None)
