@@ -23,6 +23,7 @@ from movemask.errors import MovemaskError
 from movemask.serving import logs, shared_metrics
 from movemask.serving.guard import GuardedApp, Guards
 from movemask.serving.listening import Listener, on_loop_error
+from movemask.serving.memory import Returned
 from movemask.serving.parent import end_with_parent
 from movemask.serving.signals import exit_at_once, on_stop
 from movemask.serving.supervisor import Place
@@ -65,11 +66,14 @@ async def serve_app(
     metrics: Metrics = app.state.metrics
     logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
 
+    returned = Returned()
+
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
         services: Services = app.state.services
         if not services.serving.faults():
             tally.put(ALIVE, time.monotonic())
         metrics.looked(connections)
+        returned.looked(connections)
         if shared:
             shared_metrics.take_room(number)
 
