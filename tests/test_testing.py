@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import chess
+import chess.variant
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from movemask.board.position import Position
 from movemask.client.local import Network
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.errors import ContractError, InvalidFen, InvalidParameter, InvalidPosition
+from movemask.errors import ContractError, InvalidFen, InvalidParameter, InvalidPosition, UnsupportedVariant
 from movemask.testing import POSITIONS, assert_masked
 from tests.conftest import ROOT
 from tests.processes import environment, with_packages
@@ -259,8 +260,12 @@ CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
         ({"at_most": float("nan")}, InvalidParameter, "at_most nan"),
         ({"vocabulary": "lc0"}, ContractError, "no vocabulary 'lc0'; available: alphazero-4672"),
         ({"positions": ["7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"]}, InvalidParameter, "/8 b - - 0 1' has no legal move"),
-        ({"positions": [chess.Board()]}, InvalidFen, "fen: "),
-        ({"positions": "startpos"}, InvalidFen, "fen: 's' is cut short"),
+        ({"positions": [chess.Board()]}, InvalidParameter, "positions: a chess.Board; pass its FEN"),
+        ({"positions": [chess.variant.AtomicBoard()]}, UnsupportedVariant, "positions: Atomic has other rules"),
+        ({"positions": [3]}, InvalidParameter, "positions: 3 is not a FEN"),
+        ({"positions": "startpos"}, InvalidParameter, "positions: 'startpos' is not a list of FENs"),
+        ({"positions": chess.Board()}, InvalidParameter, "is not a list of FENs"),
+        ({"positions": ["8/8"]}, InvalidFen, "fen: '8/8' is cut short"),
         ({"positions": [CHESS960]}, InvalidPosition, "valid as Chess960: ask with chess960 true"),
     ],
 )

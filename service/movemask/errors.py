@@ -31,11 +31,12 @@ MovemaskError
 │   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
 ├── EngineFailed                a UCI engine that cannot be started, or that stops answering
-├── AuditError                  an audit of files that cannot continue with these arguments
+├── BulkError                   an audit of files that cannot continue with these arguments
 ├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
 ├── ApiError                    a service answered movemask's client with a problem
 ├── ServiceUnreachable          a service does not answer movemask's client
+├── InvalidResponse             what answered movemask's client is no movemask, or a broken one
 └── SettingsError               the service cannot start with its settings
 """
 
@@ -150,7 +151,7 @@ class SourceError(MovemaskError): ...
 class EngineFailed(MovemaskError): ...
 
 
-class AuditError(MovemaskError): ...
+class BulkError(MovemaskError): ...
 
 
 class KeysError(MovemaskError): ...
@@ -186,7 +187,11 @@ class ApiError(MovemaskError):
 
 
 class ServiceUnreachable(MovemaskError):
-    """No answer: the connection failed, or timed out."""
+    """No whole answer: the connection failed, or the time was over."""
+
+
+class InvalidResponse(MovemaskError):
+    """An answer that is not movemask's: too long, no JSON, or other fields. The address may be another server's."""
 
 
 class SettingsError(MovemaskError): ...

@@ -13,10 +13,14 @@ import numpy as np
 
 from movemask.board.moves import has_legal_move
 from movemask.board.position import Position
+from movemask.board.variants import check_variant
 from movemask.encoding import vocabularies
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
-from movemask.leakage.foreign import GIVEN, Pattern, Verdict, audited_policy, audited_slots
+from movemask.leakage.judge_policy import judge_policy
+from movemask.leakage.judge_slots import judge_slots
+from movemask.leakage.patterns import Pattern
+from movemask.leakage.verdict import GIVEN, Verdict
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 
@@ -67,7 +71,9 @@ def assert_masked(
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     words = None if vocabulary is None else vocabularies.vocabulary(vocabulary)
-    fens = map(str, POSITIONS if positions is None else positions)
+    if isinstance(positions, str) or not isinstance(positions, Iterable | None):
+        raise InvalidParameter(f"positions: {positions!r:.60} is not a list of FENs")
+    fens = map(_fen, POSITIONS if positions is None else positions)
     tried = {fen: Position.read(fen, chess960=chess960) for fen in fens}
     if not tried or not 0 <= at_most < 1:
         raise InvalidParameter(f"nothing could fail with {len(tried)} positions and at_most {at_most}")
@@ -78,6 +84,16 @@ def assert_masked(
     faults = sorted((fault for fault in found if fault), key=lambda fault: -fault.badness)
     if faults:
         raise AssertionError(_report(faults, len(tried), at_most)) from faults[0].error
+
+
+def _fen(position: Any) -> str:
+    """A position that is a FEN; raises UnsupportedVariant, InvalidParameter."""
+    if isinstance(position, chess.Board):
+        check_variant(position, "positions")
+        raise InvalidParameter("positions: a chess.Board; pass its FEN, which the policy will be called with")
+    if not isinstance(position, str):
+        raise InvalidParameter(f"positions: {position!r:.60} is not a FEN")
+    return position
 
 
 def _fault(policy: Policy, fen: str, position: Position, words: Vocabulary | None, at_most: float) -> _Fault | None:
@@ -107,12 +123,12 @@ def _verdict(answer: Any, position: Position, words: Vocabulary | None) -> Verdi
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}
-        return audited_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
+        return judge_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
     if words is None:
         names = ", ".join(vocabularies.vocabulary_names())
         raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
     vector = np.asarray(answer, dtype=np.float64).tolist()
-    return audited_slots("probabilities", vector, position, words, least=0, named=len(words))
+    return judge_slots("probabilities", vector, position, words, least=0, named=len(words))
 
 
 def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:

@@ -68,6 +68,9 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         (game,) = (await told(client, "game", pgn=SCHOLARS_MATE, top=1))["games"]
         assert [one["move"] for one in game["surprising"]] == ["2.Qh5"]
         assert (game["result"], game["white_moves"]["moves"], game["black_moves"]["moves"]) == ("1-0", 4, 3)
+        line = '[White "Ann"] [Black "Bob"] 1. e4 e5 2. Nf3 Nc6 *'
+        (game,) = (await told(client, "game", pgn=line, top=1))["games"]
+        assert (game["white"], game["black"], game["white_moves"]["moves"]) == ("Ann", "Bob", 2)
         audit = await told(client, "audit", policy={"e2e4": 0.75, "e1g1": 0.25})
         assert audit["illegal_percent"] == 25
         assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]

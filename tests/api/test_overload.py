@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from benchmarks.load import request
 from movemask.api.app import create_app
-from movemask.network import queue
+from movemask.network import pace
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.serving.tally import WAITING
 from movemask.settings import Settings
@@ -94,8 +94,8 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
 async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert queue._HANGS == 4.0
-    monkeypatch.setattr(queue, "_HANGS", 0.5)
+    assert pace._HANGS_SECONDS == 4.0
+    monkeypatch.setattr(pace, "_HANGS_SECONDS", 0.5)
 
     async with opened(settings, gate) as (_, web):
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))

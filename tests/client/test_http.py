@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 import movemask
 from movemask.api.schemas.answers import ErrorOut, PolicyOut
+from tests.client.hostile import Connection, answer, misbehaving
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.store.records import written
@@ -58,6 +59,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     positions = list(client.leakage_positions())
     assert positions[0].kinds["raw"].leaked is not None
     assert [model.name for model in client.models().models] == ["fake"]
+    assert client.vocabulary("fake").moves == list(movemask.vocabulary("movemask-1880"))
 
 
 async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
@@ -76,7 +78,7 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
 
 def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
     def methods(client: type) -> dict[str, str | None]:
-        names = [name for name in vars(client) if not name.startswith("_")]
+        names = [name for name in dir(client) if not name.startswith("_")]
         return {name.removeprefix("a") if name == "aclose" else name: getattr(client, name).__doc__ for name in names}
 
     assert methods(movemask.Client) == methods(movemask.AsyncClient)
@@ -131,7 +133,7 @@ def test_a_problem_is_an_exception_with_its_fields(client: movemask.Client) -> N
 
 
 def test_what_is_no_finite_number_reaches_the_service(client: movemask.Client) -> None:
-    with pytest.raises(movemask.ApiError, match=r"elo: .* got nan"):
+    with pytest.raises(movemask.ApiError, match=r"elo\.self: .* got nan"):
         client.policy("startpos", elo=math.nan)
     with pytest.raises(movemask.ApiError, match=r"temperature: .* got inf"):
         client.policy("startpos", temperature=math.inf)
@@ -144,14 +146,14 @@ def answering(*answers: httpx2.Response | type[httpx2.TransportError]) -> tuple[
     """A transport that gives these answers in turn, and the requests that it got."""
     seen: list[httpx2.Request] = []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    def respond(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)
         found = answers[min(len(seen), len(answers)) - 1]
         if isinstance(found, httpx2.Response):
             return found
         raise found("refused", request=request)
 
-    return httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://x"), seen
+    return httpx2.Client(transport=httpx2.MockTransport(respond), base_url="http://x"), seen
 
 
 BUSY = {"type": "urn:movemask:problem:overloaded", "title": "Overloaded", "status": 503, "detail": "the queue is full"}
@@ -184,7 +186,13 @@ def test_a_service_that_does_not_answer_is_told() -> None:
 
 
 def test_a_key_and_the_version_are_sent() -> None:
-    with movemask.Client("http://x", key="secret") as client:
-        headers = client._http.headers
-        assert headers["Authorization"] == "Bearer secret"
-        assert headers["User-Agent"] == f"movemask/{movemask.__version__}"
+    heads: list[bytes] = []
+
+    def behave(connection: Connection) -> None:
+        heads.append(connection.request)
+        answer(b'{"models": []}')(connection)
+
+    with misbehaving(behave) as url, movemask.Client(url, key="secret") as client:
+        client.models()
+    assert b"Authorization: Bearer secret\r\n" in heads[0]
+    assert f"User-Agent: movemask/{movemask.__version__}\r\n".encode() in heads[0]

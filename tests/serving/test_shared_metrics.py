@@ -72,9 +72,7 @@ def test_files_that_have_grown_get_their_room(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_tally_needs_no_room_in_dev_shm() -> None:
-    before = os.statvfs("/dev/shm").f_bavail
     with new_table(4) as table:
         Tally(table, 4, 3).add(CONNECTIONS, 1)
         assert os.fstat(table.fileno()).st_dev != os.stat("/dev/shm").st_dev
         assert Tally(table, 4, 0).total(CONNECTIONS) == 1
-    assert os.statvfs("/dev/shm").f_bavail <= before

@@ -125,6 +125,28 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
     failing.close()
 
 
+def test_what_the_database_committed_without_telling_is_not_written_again(database_url: str) -> None:
+    """The parts of a batch with a bad position too, each of which is a batch of its own."""
+
+    class Untold(Store):
+        told = True
+
+        def write(self, table: AuditTable) -> None:
+            super().write(table)
+            self.told = not self.told
+            if not self.told:
+                raise StoreError("the reply was lost")
+
+    store = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
+    recorder = recording(store)
+    recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    until(lambda: written(recorder), "all is written")
+    recorder.close()
+    assert (count(store), recorder.dropped) == (63, 1)
+    assert len(Figures(store.database).positions(1_000_000)) == 63
+    store.close()
+
+
 def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:
     recorder = recording(store)
     before = time.time()

@@ -338,7 +338,7 @@ class AdmissionControl:
             if path not in POLLED:
                 self._in_flight.make_room(context)
         except MovemaskError as error:
-            await problems.answer_to(error, self._metrics.problem)(scope, receive, send_in_pieces)
+            await problems.response_to(error, self._metrics.problem)(scope, receive, send_in_pieces)
         else:
             await self._app(scope, counted, send_in_pieces)
         finally:

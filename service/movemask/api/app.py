@@ -18,13 +18,12 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.origins import OwnOrigin
 from movemask.api.prefix import RootPath
-from movemask.api.routers import leakage, operations, page, policy
+from movemask.api.routers import games, judge, leakage, operations, page, policy
 from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
@@ -32,6 +31,7 @@ from movemask.errors import require
 from movemask.network.model import Model
 from movemask.serving.tally import Tally
 from movemask.settings import Settings
+from movemask.version import __version__
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -99,7 +99,7 @@ def create_app(
         },
     )
     app.state.metrics = metrics
-    posts = [*policy.router.posts, *leakage.router.posts]
+    posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
     app.state.posts = {route.path: route for route in posts}
     app.router.routes[:0] = posts  # for the documents, and for other methods
     for router in (leakage.router, operations.models_router, operations.keyed_router):

@@ -7,17 +7,18 @@ ignores arguments that a tool does not have, and writes every error of the argum
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from httpx2 import AsyncClient, TransportError
+from httpx2 import AsyncClient, RequestError, Response
 from mcp.server import Server, ServerRequestContext
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-from movemask import __version__
+from movemask.version import __version__
 
 INSTRUCTIONS = """
 movemask says which moves people play: a network that learned from human games gives every legal move the probability
@@ -30,6 +31,7 @@ _FORWARDED = ("authorization", "host", "x-request-id")
 
 _MOST_ERRORS = 10  # games whose errors are listed
 _LONGEST = 500  # characters of an error
+_MOST_BYTES = 16 * 2**20  # of an answer of the API
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
@@ -223,8 +225,14 @@ _TOOLS: dict[Any, tuple[str, type[BaseModel]]] = {
 }
 
 
-def mcp_server(http: Opener) -> Server[Any]:
-    """The tools. `http` opens a client of the service's API for a call, whose context says who called."""
+def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
+    """The tools.
+
+    Parameters
+    ----------
+    http : opens a client of the service's API for a call, whose context says who called
+    seconds : time for the API's whole answer to a call; None for an API in this process, which has limits of its own
+    """
     calls: dict[str, TypeAdapter[Asked]] = {tool.__name__: TypeAdapter(tool) for tool in _TOOLS}
     tools = [
         Tool(
@@ -254,7 +262,11 @@ def mcp_server(http: Opener) -> Server[Any]:
     async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
             path, body, answer = asked(params.name, params.arguments or {})
-            out = answer(await _response(http(context), context, path, body)).model_dump()
+            response = await _response(http(context), context, path, body, seconds)
+            try:
+                out = answer(response).model_dump()
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise ToolError(f"the service's answer is not movemask's: {type(error).__name__}: {error}") from None
         except ToolError as error:
             return CallToolResult(content=[TextContent(text=str(error)[:_LONGEST])], is_error=True)
         return CallToolResult(content=[TextContent(text=json.dumps(out, ensure_ascii=False))], structured_content=out)
@@ -265,20 +277,38 @@ def mcp_server(http: Opener) -> Server[Any]:
     return Server("movemask", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)
 
 
-async def _response(client: AsyncClient, context: Context, path: str, body: Json) -> Any:
+async def _response(client: AsyncClient, context: Context, path: str, body: Json, seconds: float | None) -> Any:
     """The API's answer; raises ToolError."""
     given = context.request.headers if context.request else {}
-    headers = {name: given[name] for name in _FORWARDED if name in given}
+    headers = {name: given[name] for name in _FORWARDED if name in given} | {"Accept-Encoding": "identity"}
+    sent = {name: value for name, value in body.items() if value is not None}
     try:
-        async with client:
-            sent = {name: value for name, value in body.items() if value is not None}
-            answer = await client.post(path, json=sent, headers=headers)
-    except TransportError as error:
+        async with asyncio.timeout(seconds), client, client.stream("POST", path, json=sent, headers=headers) as answer:
+            content = await _content(answer)
+    except TimeoutError:
+        raise ToolError(f"the service did not answer within {seconds:g} s") from None
+    except (RequestError, OSError) as error:
         raise ToolError(f"the service cannot be reached: {error}") from None
-    content = answer.json()
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ToolError(f"the service answered {answer.status_code} without JSON; is it movemask?") from None
     if not answer.is_success:
-        raise ToolError(content.get("detail", f"the service answered {answer.status_code}"))
-    return content
+        detail = found.get("detail") if isinstance(found, dict) else None
+        raise ToolError(detail if isinstance(detail, str) else f"the service answered {answer.status_code}")
+    return found
+
+
+async def _content(answer: Response) -> bytes:
+    """The body of an answer; raises ToolError."""
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise ToolError("the service's answer is compressed, which was not asked for")
+    content = bytearray()
+    async for piece in answer.aiter_bytes():
+        content += piece
+        if len(content) > _MOST_BYTES:
+            raise ToolError(f"the service's answer has more than {_MOST_BYTES:,} bytes")
+    return bytes(content)
 
 
 def percent(probability: float | None) -> float | None:

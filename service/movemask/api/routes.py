@@ -60,7 +60,7 @@ def operation_id(route: APIRoute) -> str:
     """The path in camel case: `/v1/policy/batch` → `policyBatch`, `/v1/models/{name}` → `model`."""
     parts = [part for part in route.path.split("/") if part not in ("", "v1")]
     if parts and parts[-1].startswith("{"):
-        parts = [*parts[:-2], parts[-2].removesuffix("s")]
+        parts = [*parts[:-2], re.sub("ies$", "y", parts[-2]).removesuffix("s")]
     first, *rest = parts or ["root"]
     return first + "".join(part.capitalize() for part in rest)
 
@@ -258,8 +258,10 @@ def _decoded(body: bytes, limits: BodyLimits) -> Any:
         fault = f"{error.msg} at character {error.pos}"
     except RecursionError:
         fault = "nested too deeply"
-    except ValueError:  # not text, or a number of thousands of digits
-        fault = "is not text, or holds a number of more than 4,300 digits"
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}; send UTF-8"
+    except ValueError:
+        fault = "holds a number of more than 4,300 digits"
     raise ProblemError("malformed-json", f"body: {fault}")
 
 

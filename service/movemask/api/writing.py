@@ -13,15 +13,14 @@ from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Position
-from movemask.games.reports import GameReport, MoveReport, moments_of
+from movemask.games.reports import GameReport, Moment, MoveReport, moments_of
+from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
-from movemask.normalisation import Normalizer
 from movemask.pipeline import Answer
-from movemask.think_time import Clock, think_time
 
-#: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
-#: `schemas`; those document the shape.
+#: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of `schemas`. The models
+#: document the shape.
 Json = dict[str, Any]
 
 #: Most illegal moves that an answer names.
@@ -34,10 +33,10 @@ def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
 
 
 def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
-    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
+    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the move that it draws."""
     out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
-        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.temperature, seed)
+        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
@@ -50,7 +49,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
 
 
 def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
-    """The JSON of a `GameOut`, with the `forecasts` that the report has, or without."""
+    """The JSON of a `GameOut`, with or without the `forecasts` of the report."""
     first, game = report.moves[0], report.game
     out: Json = {"headers": dict(game.headers), "chess960": game.chess960}
     out["ignored"] = sorted({name for move in report.moves for name in move.ignored})
@@ -59,11 +58,17 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     for color, side in (("white", report.white), ("black", report.black)):
         out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
-    out |= {"opening": opening_of(game.played), "moments": moments_of(report)}
+    out |= {"opening": opening_of(game.played), "moments": [_moment(moment) for moment in moments_of(report)]}
     out["moves"] = [_played(move, model, forecasts) for move in report.moves]
     if game.tree is not None:
         out["tree"] = _tree(game.tree)
     return out
+
+
+def _moment(moment: Moment) -> Json:
+    """The JSON of a `MomentOut`."""
+    named = {"ply": moment.ply, "kind": moment.label, "change": moment.change}
+    return {**named, "best": moment.best, "text": moment.text}
 
 
 def _tree(game: chess.pgn.Game) -> list[Json]:
@@ -74,8 +79,8 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
         node, parent, board = waiting.pop()
         if not node.move:
             continue
-        made = {"parent": parent, "uci": node.move.uci(), "san": board.san(node.move), "nags": sorted(node.nags)}
-        nodes.append({**made, "before": node.starting_comment, "comment": node.comment})
+        entry = {"parent": parent, "uci": node.move.uci(), "san": board.san(node.move), "nags": sorted(node.nags)}
+        nodes.append({**entry, "before": node.starting_comment, "comment": node.comment})
         board = board.copy(stack=False)
         board.push(node.move)
         waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]
@@ -83,7 +88,7 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
 
 
 def _played(report: MoveReport, model: Model, forecasts: bool) -> Json:
-    """The JSON of a `PlayedOut`. What is infinite is written as null."""
+    """The JSON of a `PlayedOut`. An infinite number is written as null."""
     position = report.position
     out = {
         "ply": report.ply,
@@ -128,13 +133,13 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
         out["value"] = value._asdict()
     if answer.evaluated is not None:
         out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
-        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+        if answer.rule.normalizer == "softmax_one":
             out["abstention"] = float(answer.evaluated.policies.abstention[answer.row])
         if "statistics" in include:
-            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
+            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.divisor)
         if "illegal" in include:
             out["illegal"] = _illegal(answer)
-        out["temperature"] = answer.rule.temperature
+        out["temperature"] = answer.rule.divisor
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)
@@ -154,12 +159,12 @@ def _illegal(answer: Answer) -> Json:
 
 
 def causes_out(causes: Mapping[Cause, float]) -> Json:
-    """Masses by cause, the largest first."""
+    """The masses by cause, the largest first."""
     return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
 
 
 def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Json]:
-    """The moves of a policy, or only the one at an index."""
+    """The moves of a policy, or only the move at an index."""
     codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
     codes, probabilities = codes[span], probabilities[span]
@@ -184,7 +189,7 @@ def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
 
 
 def sweep_out(points: Sequence[Json], position: Position, *, san: bool) -> Json:
-    """The JSON of a `SweepOut` from the `policy_out` of each point, which it takes apart."""
+    """The JSON of a `SweepOut` from the `policy_out` of each point; changes the points."""
     lines: dict[str, list[float]] = {}
     for number, point in enumerate(points):
         for move in point.pop("moves"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -16,6 +16,8 @@ from movemask.settings import Settings
 
 if TYPE_CHECKING:
     import httpx2
+
+_SECONDS = 60.0  # for a service's answer
 
 
 @click.command()
@@ -33,17 +35,22 @@ def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
 
 
 async def _served(url: str | None, key: str | None, settings: Settings) -> None:
+    """Serves the tools until standard input ends."""
     import httpx2
     from mcp.server.stdio import stdio_server
 
     from movemask.api.mcp import mcp_server
+    from movemask.client.connections import Address, asynchronous_client, headers_of
 
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with _in_process(settings) if url is None else nullcontext() as transport:
-        options: dict[str, Any] = {"base_url": url or "http://127.0.0.1", "headers": headers, "transport": transport}
-        server = mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=60))
-        async with stdio_server() as streams:
-            await server.run(streams[0], streams[1], server.create_initialization_options())
+    async with AsyncExitStack() as stack:
+        if url is None:
+            transport = await stack.enter_async_context(_in_process(settings))
+            server = mcp_server(lambda _: httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport))
+        else:
+            address, headers = Address.of(url), headers_of(key)
+            server = mcp_server(lambda _: asynchronous_client(address, headers), _SECONDS)
+        streams = await stack.enter_async_context(stdio_server())
+        await server.run(streams[0], streams[1], server.create_initialization_options())
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,9 +11,10 @@ import chess
 import numpy as np
 
 from movemask.board.moves import read_move
-from movemask.errors import IllegalMove
-from movemask.normalisation import Normalisation, policies
-from movemask.normalisation import Value as Value
+from movemask.client.rule import rule_of
+from movemask.errors import IllegalMove, InvalidParameter
+from movemask.network.value import Value as Value
+from movemask.normalisation import policies
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,17 +68,22 @@ class Policy:
         return list(self.probabilities.items())[:count]
 
     def sample(self, seed: int | None = None) -> chess.Move | None:
-        """A move drawn by its probability, the same for the same seed; None in a finished game."""
+        """A move drawn by its probability, the same for the same seed; None in a finished game. Raises
+        InvalidParameter for a seed that is no whole number."""
         if not self.probabilities:
             return None
         moves = list(self.probabilities)
-        return random.Random(seed).choices(moves, [self.probabilities[move] for move in moves])[0]
+        try:
+            number = None if seed is None else operator.index(seed)
+        except TypeError:
+            raise InvalidParameter(f"seed: {seed!r:.60} is not a whole number") from None
+        return random.Random(number).choices(moves, [self.probabilities[move] for move in moves])[0]
 
     def shaped(
         self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None
     ) -> Policy:
         """The distribution at another temperature, among some of the moves, and cut to the fewest moves whose
-        probabilities sum to `top_p`. A temperature of 0 leaves the most probable move."""
+        probabilities sum to `top_p`. A temperature of 0 leaves the most probable move. Raises InvalidRule."""
         kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
         if temperature == 0:
             return replace(self, probabilities=dict.fromkeys(list(kept)[:1], 1.0))
@@ -84,7 +91,7 @@ class Policy:
             return replace(self, probabilities={})
         with np.errstate(divide="ignore"):
             logits = np.log(list(kept.values()))
-        rule = Normalisation(temperature=temperature, top_p=top_p if top_p < 1 else None)
+        rule = rule_of({"temperature": temperature, "top_p": top_p if top_p < 1 else None})
         shaped = policies(np.arange(len(kept)), logits, np.array([0, len(kept)]), [rule])
         moves, (chosen, shares, _, _) = list(kept), shaped.lists
         return replace(self, probabilities={moves[place]: p for place, p in zip(chosen, shares, strict=True)})

@@ -2,40 +2,198 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
+from numbers import Real
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from urllib.parse import quote
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
-from movemask.client import wire
-from movemask.errors import ApiError, ServiceUnreachable, require
+from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
+from movemask.client import options
+from movemask.client.deadline import Deadline
+from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
+from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
 
-require("client", "movemask.Client")  # names the extra; the import below would only name the package
+require("client", "movemask.Client")  # names the extra; the imports below would only name the package
 
 import httpx2  # noqa: E402
 
-M = TypeVar("M", bound=BaseModel)
+from movemask.client.connections import (  # noqa: E402
+    Address,
+    AsyncConnections,
+    BlockingConnections,
+    Connections,
+    Response,
+    headers_of,
+)
+from movemask.client.responses import (  # noqa: E402
+    MOST,
+    Lines,
+    content_of,
+    error_of,
+    read_json,
+    seconds_to_wait,
+    text_of,
+)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _URL = "http://127.0.0.1:8000"
-_JSON = "application/json"
+_JSON, _NDJSON, _PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
-#: Reads a line of a streamed batch.
+#: A position of a streamed batch.
 _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 
-#: Most seconds to wait before a request is sent again, whatever Retry-After says.
-_MOST_SECONDS = 30.0
+#: The shapes of answers, by their models.
+_POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
+_GAMES, _VERDICT = TypeAdapter(GamesOut), TypeAdapter(VerdictOut)
+_FIGURES, _WORST, _POSITIONS = TypeAdapter(LeakageFiguresOut), TypeAdapter(WorstOut), TypeAdapter(PositionsOut)
+_MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
+
+#: Bytes of a report on games for each character of the PGN: a move in a variation of a tree has 80 for 3 characters.
+_REPORTED = 64
+
+_MOST_SECONDS = 1e9  # of a timeout; system calls refuse more
 
 
-class AsyncClient:
+class _Calls:
+    """The API's calls, as coroutines over connections of either kind."""
+
+    def __init__(self, connections: Connections[Any], timeout: float, retries: int) -> None:
+        self._connections = connections
+        self._timeout = _seconds(timeout)
+        self._retries = _retries(retries)
+
+    async def policy(self, position: options.Given = ..., **given: Unpack[options.PositionOptions]) -> PolicyOut:
+        """The move distribution of a position."""
+        return await self._answer("/v1/policy", _POLICY, fields_of(position, given))
+
+    async def move(self, position: options.Given = ..., **given: Unpack[options.MoveOptions]) -> MoveChosenOut:
+        """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
+        return await self._answer("/v1/move", _MOVE, fields_of(position, given))
+
+    async def policies(
+        self, positions: Iterable[options.PositionLike], **given: Unpack[options.PolicyOptions]
+    ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
+        """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
+        of one that is invalid. Requests are cut to what the service takes. `timeout` holds for each result."""
+        shared = fields_of(..., given)
+        for batch in batches(positions):
+            parts = [batch]
+            while parts:
+                part = parts.pop(0)
+                body = body_of({"positions": part} | shared)
+                deadline = Deadline(self._timeout)
+                try:
+                    async with self._response("/v1/policy/batch", deadline, body=body, accept=_NDJSON) as response:
+                        lines = Lines(response, _NDJSON)
+                        for number in range(len(part)):
+                            if (line := await lines.next()) is None:
+                                raise InvalidResponse(f"{response.where}: {number} results for {len(part)} positions")
+                            yield read_json(line, _RESULT, response.where)
+                            deadline.restart()
+                        if await lines.next() is not None:
+                            raise InvalidResponse(
+                                f"{response.where}: more results than positions, of which it got {len(part)}"
+                            )
+                except ApiError as error:
+                    if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                        raise
+                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+
+    async def sweep(self, position: options.Given = ..., **given: Unpack[options.SweepOptions]) -> SweepOut:
+        """One position at many `ratings`, or by many `models`."""
+        return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, given))
+
+    async def games(self, pgn: str, **given: Unpack[options.GamesOptions]) -> GamesOut:
+        """How probable the moves of whole games were."""
+        return await self._answer("/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., given), most=_most_of(pgn))
+
+    async def annotate(self, pgn: str, **given: Unpack[options.GamesOptions]) -> str:
+        """The games as a PGN with comments."""
+        body, deadline = body_of({"pgn": pgn} | fields_of(..., given)), Deadline(self._timeout)
+        async with self._response("/v1/games", deadline, body=body, accept=_PGN) as response:
+            return await text_of(response, _PGN, _most_of(pgn))
+
+    async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> VerdictOut:
+        """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
+        return await self._answer("/v1/audit", _VERDICT, fields_of(position, given))
+
+    async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
+        """Leakage by model and kind; `model`, `by`, `since`, `until`."""
+        return await self._answer("/v1/leakage", _FIGURES, query=query)
+
+    async def leakage_worst(self, /, **query: options.Parameter) -> WorstOut:
+        """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
+        return await self._answer("/v1/leakage/worst", _WORST, query=query)
+
+    async def leakage_positions(self, /, **query: options.Parameter) -> AsyncGenerator[AuditedOut, None]:
+        """All audited positions, newest first, page by page; `model`, `since`, `until`. `timeout` holds for a page."""
+        query |= {"limit": 1000, "cursor": None}
+        while True:
+            page = await self._answer("/v1/leakage/positions", _POSITIONS, query=query)
+            for position in page.positions:
+                yield position
+            if page.next is None:
+                return
+            if not page.positions or page.next == query["cursor"]:
+                raise InvalidResponse("/v1/leakage/positions: an empty page, or the same again, names a next one")
+            query["cursor"] = page.next
+
+    async def models(self) -> ModelsOut:
+        """The networks."""
+        return await self._answer("/v1/models", _MODELS)
+
+    async def vocabulary(self, name: str) -> VocabularyOut:
+        """The move of each slot of a vocabulary or a model."""
+        return await self._answer(f"/v1/vocabularies/{quote(name, safe='')}", _VOCABULARY)
+
+    async def _answer(
+        self,
+        path: str,
+        shape: TypeAdapter[T],
+        fields: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, options.Parameter] = {},
+        most: int = MOST,
+    ) -> T:
+        """The answer to a request with these fields as its body, or with none."""
+        body, deadline = None if fields is None else body_of(fields), Deadline(self._timeout)
+        async with self._response(path, deadline, body=body, query=query_of(query)) as response:
+            return read_json(await content_of(response, _JSON, most), shape, response.where)
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        path: str,
+        deadline: Deadline,
+        *,
+        body: bytes | None,
+        query: Mapping[str, str] = {},
+        accept: str = _JSON,
+    ) -> AsyncIterator[Response]:
+        """A successful response, to be read in the block. Every request may be sent again, since none changes anything;
+        without a Retry-After, as of a model that failed its check, waiting does not help."""
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({} if body is None else {"Content-Type": _JSON})
+        method = "GET" if body is None else "POST"
+        for retries_left in range(self._retries, -1, -1):
+            sent = self._connections.response(method, path, deadline, params=query, headers=headers, content=body)
+            async with sent as response:
+                if response.ok:
+                    yield response
+                    return
+                problem, delay = await error_of(response), seconds_to_wait(response)
+            if delay is None or not retries_left or delay >= deadline.left:
+                raise problem
+            await self._connections.sleep(delay)
+
+
+class AsyncClient(_Calls):
     """`Client` for asyncio: `async with AsyncClient(url) as client: …`, or call `aclose` at the end.
 
     Its parameters are those of `Client`, but `http` is an `httpx2.AsyncClient`; its methods are to be awaited.
@@ -50,9 +208,7 @@ class AsyncClient:
         retries: int = 3,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        self._retries = retries
-        self._own = http is None
-        self._http = http or httpx2.AsyncClient(base_url=url, headers=wire.headers(key), timeout=timeout)
+        super().__init__(AsyncConnections(Address.of(url), headers_of(key), http), timeout, retries)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,149 +218,30 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        if self._own:
-            await self._http.aclose()
-
-    async def policy(self, position: wire.Given = ..., **options: Unpack[wire.PositionOptions]) -> PolicyOut:
-        """The move distribution of a position."""
-        return await self._ask("/v1/policy", PolicyOut, wire.fields_of(position, options))
-
-    async def move(self, position: wire.Given = ..., **options: Unpack[wire.MoveOptions]) -> MoveChosenOut:
-        """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
-        return await self._ask("/v1/move", MoveChosenOut, wire.fields_of(position, options))
-
-    async def policies(
-        self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
-    ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
-        """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what the service takes."""
-        shared = wire.fields_of(..., options)
-        for batch in wire.batches(positions):
-            parts = [batch]
-            while parts:
-                part = parts.pop(0)
-                body = {"positions": part} | shared
-                try:
-                    async with self._answered("/v1/policy/batch", body, accept="application/x-ndjson") as response:
-                        async for line in response.aiter_lines():
-                            if line:
-                                yield _RESULT.validate_json(line)
-                except ApiError as error:
-                    if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
-                        raise
-                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
-
-    async def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
-        """One position at many `ratings`, or by many `models`."""
-        return await self._ask("/v1/policy/sweep", SweepOut, wire.fields_of(position, options))
-
-    async def games(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> GamesOut:
-        """How probable the moves of whole games were."""
-        return await self._ask("/v1/games", GamesOut, {"pgn": pgn} | wire.fields_of(..., options))
-
-    async def annotate(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> str:
-        """The games as a PGN with comments."""
-        body = {"pgn": pgn} | wire.fields_of(..., options)
-        async with self._answered("/v1/games", body, accept="application/x-chess-pgn") as response:
-            return (await response.aread()).decode()
-
-    async def audit(self, position: wire.Given = ..., **options: Unpack[wire.AuditOptions]) -> VerdictOut:
-        """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
-        return await self._ask("/v1/audit", VerdictOut, wire.fields_of(position, options))
-
-    async def leakage(self, /, **query: str | None) -> LeakageFiguresOut:
-        """Leakage by model and kind; `model`, `by`, `since`, `until`."""
-        return await self._ask("/v1/leakage", LeakageFiguresOut, query=query)
-
-    async def leakage_worst(self, /, **query: str | None) -> WorstOut:
-        """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
-        return await self._ask("/v1/leakage/worst", WorstOut, query=query)
-
-    async def leakage_positions(self, /, **query: str | None) -> AsyncGenerator[AuditedOut, None]:
-        """All audited positions, newest first, page by page; `model`, `since`, `until`."""
-        query |= {"limit": "1000", "cursor": None}
-        while True:
-            page = await self._ask("/v1/leakage/positions", PositionsOut, query=query)
-            for position in page.positions:
-                yield position
-            if page.next is None:
-                return
-            query["cursor"] = page.next
-
-    async def models(self) -> ModelsOut:
-        """The networks."""
-        return await self._ask("/v1/models", ModelsOut)
-
-    async def _ask(
-        self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
-    ) -> M:
-        async with self._answered(path, body, query) as response:
-            return answer.model_validate_json(await response.aread())
-
-    @asynccontextmanager
-    async def _answered(
-        self, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any] = {}, accept: str = _JSON
-    ) -> AsyncIterator[httpx2.Response]:
-        """A successful response, to be read in the block. Every request may be sent again, since none changes anything;
-        without a Retry-After, as of a model that failed its check, waiting does not help."""
-        sent: dict[str, Any] = {"params": {name: value for name, value in query.items() if value is not None}}
-        # As Python writes it: NaN and infinity reach the service, which has an answer to them.
-        content = None if body is None else json.dumps(body).encode()
-        sent |= {"headers": {"Accept": accept, "Content-Type": _JSON}, "content": content}
-        for left in range(self._retries, -1, -1):
-            try:
-                async with self._stream("GET" if body is None else "POST", path, **sent) as response:
-                    if response.is_success:
-                        yield response
-                        return
-                    problem = wire.error_of(response.status_code, await response.aread())
-            except httpx2.TransportError as error:
-                where = error.request.url if error._request is not None else "the service"
-                raise ServiceUnreachable(f"{where}: {type(error).__name__}: {error}") from error
-            delay = response.headers.get("Retry-After", "")
-            if not left or response.status_code not in (429, 503) or not delay.isdigit():
-                raise problem
-            await self._sleep(min(float(delay), _MOST_SECONDS))
-
-    def _stream(self, method: str, path: str, **sent: Any) -> AbstractAsyncContextManager[httpx2.Response]:
-        return self._http.stream(method, path, **sent)
-
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await self._connections.close()
 
 
-class _Blocking(AsyncClient):
-    """An `AsyncClient` on an `httpx2.Client`: its coroutines block, and never wait for an event loop."""
-
-    def __init__(self, http: httpx2.Client, retries: int) -> None:
-        self._blocking, self._retries = http, retries
-
-    @asynccontextmanager
-    async def _stream(self, method: str, path: str, **sent: Any) -> AsyncIterator[httpx2.Response]:
-        with self._blocking.stream(method, path, **sent) as response:
-            yield cast(httpx2.Response, _Response(response))
-
-    async def _sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+def _seconds(timeout: Any) -> float:
+    """The seconds of a call; raises InvalidParameter."""
+    if not isinstance(timeout, Real) or not 0 < float(timeout) <= _MOST_SECONDS:
+        raise InvalidParameter(f"timeout: {quoted(timeout)} is not a number of seconds above 0")
+    return float(timeout)
 
 
-class _Response:
-    """A response of an `httpx2.Client`, to be read as one of an `httpx2.AsyncClient`."""
+def _retries(retries: Any) -> int:
+    """How often a request may be sent again; raises InvalidParameter."""
+    if not isinstance(retries, int) or retries < 0:
+        raise InvalidParameter(f"retries: {quoted(retries)} is not a whole number of at least 0")
+    return retries
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self.is_success, self.status_code, self.headers = response.is_success, response.status_code, response.headers
-        self._response = response
 
-    async def aread(self) -> bytes:
-        return self._response.read()
-
-    async def aiter_lines(self) -> AsyncIterator[str]:
-        for line in self._response.iter_lines():
-            yield line
+def _most_of(pgn: str) -> int:
+    """Most bytes of an answer about games."""
+    return MOST + _REPORTED * (len(pgn) if isinstance(pgn, str) else 0)
 
 
 def _result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine of `_Blocking`, which needs no event loop."""
+    """The result of a coroutine over blocking connections, which needs no event loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -213,8 +250,8 @@ def _result(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits for an event loop")
 
 
-def _answer(
-    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+def _blocking(
+    method: Callable[Concatenate[_Calls, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     @wraps(method)
     def call(client: Client, /, *args: P.args, **options: P.kwargs) -> T:
@@ -223,19 +260,19 @@ def _answer(
     return call
 
 
-def _answers(
-    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
+def _blocking_each(
+    method: Callable[Concatenate[_Calls, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Client, P], Iterator[T]]:
     @wraps(method)
     def call(client: Client, /, *args: P.args, **options: P.kwargs) -> Iterator[T]:
-        answers = method(client._calls, *args, **options)
+        results = method(client._calls, *args, **options)
         try:
             while True:
-                yield _result(answers.__anext__())
+                yield _result(results.__anext__())
         except StopAsyncIteration:
             return
         finally:
-            _result(answers.aclose())
+            _result(results.aclose())
 
     return call
 
@@ -245,15 +282,21 @@ class Client:
 
     Parameters
     ----------
-    url : where the service is
+    url : where the service is: `http://…`, `https://…`, or `unix:PATH` for a Unix socket
     key : an API key, if the service asks for one
-    timeout : seconds for connecting, and for each read and write
-    retries : how often a request is sent again after a 429 or 503 with Retry-After
-    http : an `httpx2.Client` to use in place of one made here; it is not closed
+    timeout : seconds for a whole call, with its retries; for each result of `policies`, for each page of
+        `leakage_positions`
+    retries : how often a request is sent again after a 429 or 503 with Retry-After, if the time allows
+    http : an `httpx2.Client` to use in place of one made here; it is not closed. Its `base_url` is where the service
+        is, and `timeout` bounds each wait for the network, not the call.
 
     A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
-    start position if there is none. Every method raises ApiError for a problem that the service answered with, such as
-    a position that was left out or is None, and ServiceUnreachable.
+    start position if there is none. Numbers and arrays may be numpy's.
+
+    Every method raises ApiError for a problem that the service answered with, such as a position that was left out or
+    is None; ServiceUnreachable; InvalidResponse for an answer that is not movemask's; and InvalidParameter and
+    UnsupportedVariant for arguments that cannot be sent. Threads may share a client. After a fork, each process has
+    connections of its own.
     """
 
     def __init__(
@@ -265,9 +308,8 @@ class Client:
         retries: int = 3,
         http: httpx2.Client | None = None,
     ) -> None:
-        self._own = http is None
-        self._http = http or httpx2.Client(base_url=url, headers=wire.headers(key), timeout=timeout)
-        self._calls = _Blocking(self._http, retries)
+        self._connections = BlockingConnections(Address.of(url), headers_of(key), http)
+        self._calls = _Calls(self._connections, timeout, retries)
 
     def __enter__(self) -> Self:
         return self
@@ -277,17 +319,17 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections."""
-        if self._own:
-            self._http.close()
+        _result(self._connections.close())
 
-    policy = _answer(AsyncClient.policy)
-    move = _answer(AsyncClient.move)
-    policies = _answers(AsyncClient.policies)
-    sweep = _answer(AsyncClient.sweep)
-    games = _answer(AsyncClient.games)
-    annotate = _answer(AsyncClient.annotate)
-    audit = _answer(AsyncClient.audit)
-    leakage = _answer(AsyncClient.leakage)
-    leakage_worst = _answer(AsyncClient.leakage_worst)
-    leakage_positions = _answers(AsyncClient.leakage_positions)
-    models = _answer(AsyncClient.models)
+    policy = _blocking(_Calls.policy)
+    move = _blocking(_Calls.move)
+    policies = _blocking_each(_Calls.policies)
+    sweep = _blocking(_Calls.sweep)
+    games = _blocking(_Calls.games)
+    annotate = _blocking(_Calls.annotate)
+    audit = _blocking(_Calls.audit)
+    leakage = _blocking(_Calls.leakage)
+    leakage_worst = _blocking(_Calls.leakage_worst)
+    leakage_positions = _blocking_each(_Calls.leakage_positions)
+    models = _blocking(_Calls.models)
+    vocabulary = _blocking(_Calls.vocabulary)

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from numbers import Real
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
 import chess
-from pydantic import TypeAdapter, ValidationError
+import numpy as np
+from numpy.typing import NDArray
 
 from movemask.board.moves import moves_of
-from movemask.board.position import MAX_RATING, Elo, Position, status_names
+from movemask.board.position import Elo, Position, status_names
+from movemask.board.rating import MAX_RATING
+from movemask.board.variants import check_variant
 from movemask.client.distribution import Policy
-from movemask.client.wire import Ratings, RuleOptions
-from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
+from movemask.client.fields import quoted, ratings_of
+from movemask.client.options import Ratings, RuleOptions
+from movemask.client.rule import rule_of
+from movemask.encoding.vocabularies import vocabulary as _vocabulary
+from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.normalisation import Normalisation
-from movemask.pipeline import Answer, Query, answered
+from movemask.pipeline import Answer, Query, run_queries
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
 _AT_ONCE = 64
-
-#: Checks the numbers of a rule.
-_RULE = TypeAdapter(Normalisation)
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
@@ -56,6 +57,32 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     raise ModelUnavailable("; ".join(failures))
 
 
+def vocabulary(name: str) -> tuple[str, ...]:
+    """The move of each slot of a vocabulary, such as `lc0-1858`, as `Network.slot_moves`. Raises ContractError."""
+    return _vocabulary(name).names()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logits:
+    """What a network gives for a board, before any mask.
+
+    values : float `[A]`, a logit for each slot of the vocabulary
+    slots : intp `[L]`, rising, the slots of the legal moves
+    moves : the legal moves `[L]`, in the order of `slots`
+    """
+
+    values: NDArray[np.floating]
+    slots: NDArray[np.intp]
+    moves: tuple[chess.Move, ...]
+
+    @property
+    def legal_mask(self) -> NDArray[np.bool_]:
+        """bool `[A]`, True = legal."""
+        mask = np.zeros(len(self.values), dtype=np.bool_)
+        mask[self.slots] = True
+        return mask
+
+
 class Network:
     """A loaded network. Threads may share it."""
 
@@ -68,6 +95,27 @@ class Network:
     @property
     def name(self) -> str:
         return self._model.name
+
+    @property
+    def vocabulary(self) -> str:
+        """The name of its vocabulary."""
+        return self._model.vocabulary.name
+
+    @property
+    def slot_moves(self) -> tuple[str, ...]:
+        """The move of each slot in UCI, as the side to move sees it, `[A]`; empty for a slot of no move. Those of its
+        vocabulary, with its contract's variations."""
+        return self._model.vocabulary.names()
+
+    def logits(self, board: chess.Board, *, elo: Ratings | None = None) -> Logits:
+        """The logits of a board as the network gives them, and the slots of its legal moves.
+
+        Its move stack is the history; `elo` is as for `policy`. Raises InvalidPosition, InvalidParameter,
+        UnsupportedVariant or a ModelError.
+        """
+        batch = self._model.whole_batch([Position(_checked(board))], [_elo_of(elo)])
+        values = self._model.run(batch).logits[0]
+        return Logits(values, batch.slots, moves_of(batch.codes))
 
     def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
         """The move distribution of a board; its move stack is the history.
@@ -95,20 +143,24 @@ class Network:
 
         `elos` holds a rating for each board, each as `elo`, which then is for those with None.
         """
-        if rule.get("temperature") == "calibrated":
+        temperature = rule.get("temperature")
+        if isinstance(temperature, str) and temperature == "calibrated":
             rule["temperature"] = self._model.calibrated_temperature()
-        normalisation = _rule_of(rule)
+        normalisation = rule_of(rule)
+        if isinstance(boards, chess.Board) or not isinstance(boards, Iterable):
+            raise InvalidParameter(f"boards: {quoted(boards)} is not a list of boards")
         copies = [_checked(board) for board in boards]
-        if elos is not None and len(elos) != len(copies):
-            raise InvalidParameter(f"elos: {len(elos)} ratings for {len(copies)} boards")
+        of_each = [None] * len(copies) if elos is None else _each(elos)
+        if len(of_each) != len(copies):
+            raise InvalidParameter(f"elos: {len(of_each)} ratings for {len(copies)} boards")
         queries = [
             Query(position=Position(board), elo=_elo_of(elo if own is None else own), rule=normalisation)
-            for board, own in zip(copies, elos or [None] * len(copies), strict=True)
+            for board, own in zip(copies, of_each, strict=True)
         ]
         found: list[Policy] = []
         for start in range(0, len(queries), _AT_ONCE):
             part = queries[start : start + _AT_ONCE]
-            for outcome in answered(self._model, part, [0.0] * len(part))[0]:
+            for outcome in run_queries(self._model, part, [0.0] * len(part))[0]:
                 if not isinstance(outcome, Answer):
                     raise outcome
                 found.append(_policy_of(outcome))
@@ -116,32 +168,31 @@ class Network:
 
 
 def _checked(board: chess.Board) -> chess.Board:
-    """A copy of a board, which the caller may change; raises InvalidPosition, or InvalidParameter for what is none."""
+    """A copy of a board, which the caller may change. Raises InvalidPosition, UnsupportedVariant, InvalidParameter."""
     if not isinstance(board, chess.Board):
-        raise InvalidParameter(f"board: {str(board)[:60]!r} is not a chess.Board; for a FEN, pass chess.Board(FEN)")
+        raise InvalidParameter(f"board: {quoted(board)} is not a chess.Board; for a FEN, pass chess.Board(FEN)")
+    check_variant(board, "board")
     if not board.is_valid():
         names = status_names(board.status())
         raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)
     return board.copy()
 
 
-def _rule_of(options: RuleOptions) -> Normalisation:
-    """The rule of these options; raises InvalidRule that names one that is wrong."""
-    try:
-        return _RULE.validate_python({name: value for name, value in options.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRule(f"{first['loc'][0]}: {first['input']!r:.60}: {first['msg']}") from None
+def _each(elos: Sequence[Ratings | None]) -> list[Ratings | None]:
+    """The ratings of each board; raises InvalidParameter."""
+    if isinstance(elos, str) or not isinstance(elos, Iterable):
+        raise InvalidParameter(f"elos: {quoted(elos)} is not a list of ratings")
+    return list(elos)
 
 
 def _elo_of(elo: Ratings | None) -> Elo | None:
+    """The ratings of a query; raises InvalidParameter."""
     if elo is None:
         return None
-    ratings = tuple(elo) if isinstance(elo, Sequence) and len(elo) == 2 else (elo, elo)
-    if not all(isinstance(one, Real) and not isinstance(one, bool) and 0 <= one <= MAX_RATING for one in ratings):
-        words = f"is neither a rating from 0 to {MAX_RATING} nor those of the side to move and its opponent"
-        raise InvalidParameter(f"elo: {elo!r:.60} {words}")
-    return Elo(*map(float, ratings))
+    ratings = ratings_of(elo)
+    if not all(0 <= rating <= MAX_RATING for rating in ratings):
+        raise InvalidParameter(f"elo: {quoted(elo)} is beyond the ratings, from 0 to {MAX_RATING}")
+    return Elo(*ratings)
 
 
 def _policy_of(answer: Answer) -> Policy:

@@ -99,7 +99,7 @@ def _supervise(settings: Settings, count: int, port: Port) -> None:
         new_table(count) as table,
     ):
         workers = Workers(
-            "movemask.serving.worker",
+            ["movemask.serving.forkserver", "movemask.serving.worker"],
             partial(_run_worker, settings, count, grace),
             count,
             table,

@@ -72,6 +72,8 @@ def take_room(worker: int) -> None:
     """Takes the room of the worker's files that have grown, as they do when metrics get new labels."""
     for kind in FILES:
         file = Path(os.environ[FOLDER]) / f"{kind}_{worker}.db"
+        if not file.exists():
+            continue
         state = file.stat()
         if state.st_blocks * 512 < state.st_size and hasattr(os, "posix_fallocate"):
             try:

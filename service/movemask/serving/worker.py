@@ -70,7 +70,7 @@ async def serve_app(
 
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
         services: Services = app.state.services
-        if not services.serving.faults():
+        if not services.models.faults():
             tally.put(ALIVE, time.monotonic())
         metrics.looked(connections)
         returned.looked(connections)

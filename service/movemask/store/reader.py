@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from movemask.leakage.kinds import DERIVED, RAW, SHOWN, with_derived
+from movemask.leakage.kinds import ANSWER_KINDS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
 from movemask.records import groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
@@ -210,7 +210,7 @@ def _stored_position(row: sa.RowMapping) -> StoredPosition:
     kinds = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
     return {
         **row,
-        **{kind: kinds[kind].leaked for kind in SHOWN},
+        **{kind: kinds[kind].leaked for kind in ANSWER_KINDS},
         "model": row["name"],
         "kinds": kinds,
         "causes": causes,

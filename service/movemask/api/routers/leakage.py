@@ -1,7 +1,6 @@
-"""`GET /v1/leakage…`: the audit's figures, as of each worker's last write; no request waits for a write. And
-`POST /v1/audit`: the logits or probabilities of someone else's network.
+"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write. No request waits for a write.
 
-Queries and JSON are done on threads of their own, never on the event loop or FastAPI's shared threads.
+Threads of their own read the database and write the JSON, never the event loop or FastAPI's shared threads.
 """
 
 from __future__ import annotations
@@ -16,24 +15,15 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Depends, Header, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
-from movemask.api.routes import Router, audit_limits
-from movemask.api.schemas.answers import VerdictOut
+from movemask.api.routes import Router
 from movemask.api.schemas.reports import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.requests import AuditIn
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import causes_out
-from movemask.board.moves import legal_moves
-from movemask.board.position import Position
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Castling
-from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
+from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
-from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.store.cells import CAUSE
 from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
@@ -51,10 +41,10 @@ _PLAIN = (
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
 
-#: What an `AuditedOut` has of a stored position.
+#: The fields of an `AuditedOut` that a stored position has.
 _STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
-_MOST = 10**9  # positions that can be asked for
+_MOST = 10**9  # largest `limit`
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
@@ -73,12 +63,12 @@ async def _which(
     since: TimeText = None,
     until: TimeText = None,
 ) -> tuple[str | None, Span]:
-    """The name of a model of the folder, None for all, and a span of time; raises UnknownModel, InvalidParameter."""
+    """The name of a model, None for all, and a span of time; raises UnknownModel or InvalidParameter."""
     now = time.time()
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.serving.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span
 
 
 Which = Annotated[tuple[str | None, Span], Depends(_which)]
@@ -104,9 +94,9 @@ async def figures(
 
     def read() -> dict[str, Any]:
         models = services.figures.models(*which, dimension)
-        return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
+        return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
@@ -123,12 +113,12 @@ async def history(
         histories = services.figures.history(*which, _BUCKETS[bucket])
         return {
             "models": {
-                one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
-                for one, buckets in histories
+                model.name: {**_network_out(model), "buckets": [_bucket_out(bucket) for bucket in buckets]}
+                for model, buckets in histories
             }
         }
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @_get("/v1/leakage/worst", summary="The positions with the most leakage", response_model=WorstOut)
@@ -145,9 +135,9 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
-        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
+        return {"positions": [_position_out(position) for position in services.figures.worst(kind, limit, *which)]}
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @router.get(
@@ -186,9 +176,9 @@ async def positions(
         def read() -> dict[str, Any]:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return {"positions": [_position_out(one) for one in page[:wanted]], "next": more}
+            return {"positions": [_position_out(position) for position in page[:wanted]], "next": more}
 
-        return await _answer(services, read)
+        return await _respond(services, read)
     fresh = freshness_out(services)
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
@@ -203,32 +193,16 @@ async def positions(
         "Movemask-As-Of-Utc": fresh["as_of_utc"],
         "Movemask-Waiting": str(fresh["waiting"]),
     }
-    if context_of(http.scope).head:  # reads nothing: the rows may be millions
+    if context_of(http.scope).head:  # without reading rows, of which there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
 
-@router.post(
-    "/v1/audit",
-    summary="Audit another program's logits or probabilities",
-    response_model=VerdictOut,
-    limits=audit_limits,
-)
-async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
-    """Checks another program's output: how much probability is on illegal moves, on which ones, and why each is
-    illegal. This runs no network and records nothing.
-
-    Send `logits` or `probabilities` with their `vocabulary`, or a `policy` that maps UCI moves to probabilities.
-    `patterns` lists the known mistakes that the numbers resemble, such as multiplying by the mask.
-    """
-    return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
-
-
-async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
-    """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
+async def _respond(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
+    """The JSON of the result of `read` and its freshness, made on a thread of the readers."""
 
     def made() -> bytes:
-        freshness = freshness_out(services)  # before the figures, which are at least as fresh
+        freshness = freshness_out(services)  # first: figures that are read later are at least as fresh
         return orjson.dumps({**read(), "freshness": freshness})
 
     return Response(await services.read(made), media_type="application/json")
@@ -303,7 +277,7 @@ def _parts(
 
 def _ndjson(positions: list[StoredPosition]) -> bytes:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
-    return b"".join(orjson.dumps(_position_out(one), option=orjson.OPT_APPEND_NEWLINE) for one in positions)
+    return b"".join(orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE) for position in positions)
 
 
 def _csv(positions: list[StoredPosition]) -> bytes:
@@ -324,32 +298,3 @@ def _csv_lines(lines: Iterable[Iterable[object]]) -> bytes:
     for line in lines:
         csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in line)
     return out.getvalue().encode()
-
-
-def _verdict(request: AuditIn) -> dict[str, Any]:
-    """The JSON of a `VerdictOut`."""
-    position = Position.read(request.fen, request.moves, chess960=request.chess960)
-    least, named = request.threshold, request.limit
-    if request.policy is not None:
-        castling = None if request.castling is None else Castling(request.castling)
-        found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
-    else:
-        if request.vocabulary not in vocabulary_names():
-            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
-        logits = [-math.inf if number is None else number for number in request.logits or []]
-        kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
-        slots = vocabulary(request.vocabulary)
-        found = audited_slots(kind, request.probabilities or logits, position, slots, least=least, named=named)
-    return {
-        "fen": position.fen,
-        "turn": position.turn,
-        "notation": position.notation,
-        "legal_moves": len(legal_moves([position.board]).codes),
-        "kinds": found.figures,
-        "sum": found.total,
-        "top": {"uci": found.top, "legal": found.top_is_legal},
-        "missing": found.missing,
-        "causes": causes_out(found.causes),
-        "illegal": found.illegal,
-        "patterns": [{"pattern": one.name, "share": one.share, "detail": one.detail} for one in found.patterns],
-    }

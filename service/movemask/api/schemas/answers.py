@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from movemask.api.schemas.shapes import ByName, Items, Out
 from movemask.board.openings import Opening
 
 Include = Literal["san", "logit", "statistics", "illegal"]
@@ -21,7 +22,7 @@ FORECAST = "On request: `value` one ply deeper, from the network's values after 
 TYPE_PREFIX = "urn:movemask:problem:"
 
 
-class Problem(BaseModel):
+class Problem(Out):
     """RFC 9457 problem details. `type` is stable; `detail` names the offending input."""
 
     model_config = ConfigDict(extra="allow")
@@ -38,27 +39,27 @@ class Problem(BaseModel):
         return self.type.removeprefix(TYPE_PREFIX)
 
 
-class ErrorOut(BaseModel):
+class ErrorOut(Out):
     """An item that failed."""
 
     error: Problem = Field(description="What is wrong with the item.")
 
 
-class ModelOut(BaseModel):
+class ModelOut(Out):
     """The network that answered."""
 
     name: str = Field(description="Its name in `/v1/models`.")
     digest: str = Field(description="SHA-256 of the network's file.")
 
 
-class EloOut(BaseModel):
+class EloOut(Out):
     """The ratings that the network used: those of the request, clamped to its range, or the default."""
 
     own: float = Field(alias="self", description="Rating of the side to move, in Elo points.")
     opponent: float = Field(description="Rating of its opponent, in Elo points.")
 
 
-class MoveOut(BaseModel):
+class MoveOut(Out):
     """A legal move."""
 
     uci: str = Field(description="The move in UCI.")
@@ -67,7 +68,7 @@ class MoveOut(BaseModel):
     logit: float | None = Field(None, description="The network's score, in nats up to a constant; on request.")
 
 
-class ValueOut(BaseModel):
+class ValueOut(Out):
     """The network's forecast of the result, for the side to move."""
 
     win: float | None = Field(description="Probability of a win; null if the network gives only the expected score.")
@@ -76,7 +77,7 @@ class ValueOut(BaseModel):
     score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
 
 
-class LeakageOut(BaseModel):
+class LeakageOut(Out):
     """Probability on illegal moves."""
 
     raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
@@ -85,7 +86,7 @@ class LeakageOut(BaseModel):
     trained_with_mask: TrainedWithMask
 
 
-class StatisticsOut(BaseModel):
+class StatisticsOut(Out):
     """Statistics of the probabilities, rescaled to a sum of 1 if there is an abstention."""
 
     entropy: float = Field(description="Entropy of the distribution, in nats.")
@@ -95,7 +96,7 @@ class StatisticsOut(BaseModel):
     maximum: float = Field(description="The highest probability, 0 to 1.")
 
 
-class IllegalMoveOut(BaseModel):
+class IllegalMoveOut(Out):
     """An illegal move that gets probability."""
 
     uci: str = Field(description="The move in UCI.")
@@ -103,22 +104,22 @@ class IllegalMoveOut(BaseModel):
     cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
 
 
-class IllegalOut(BaseModel):
+class IllegalOut(Out):
     """What plain softmax, without a mask, gives to illegal moves."""
 
     slots: int = Field(description="Number of slots of the vocabulary that are not legal moves here.")
-    moves: list[IllegalMoveOut] = Field(description="Most probable first, at most 20.")
-    causes: dict[str, float] = Field(description="All of this probability, by cause, largest first.")
+    moves: Items[IllegalMoveOut] = Field(description="Most probable first, at most 20.")
+    causes: ByName[float] = Field(description="All of this probability, by cause, largest first.")
 
 
-class TimingOut(BaseModel):
+class TimingOut(Out):
     """Where the time went."""
 
     queue_ms: float = Field(description="Milliseconds that the position waited for the network.")
     inference_ms: float = Field(description="Milliseconds that the network took for the batch with this position.")
 
 
-class DrawOut(BaseModel):
+class DrawOut(Out):
     """A draw by the laws of chess, in a position that has legal moves."""
 
     reason: Literal[
@@ -127,7 +128,7 @@ class DrawOut(BaseModel):
     claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
 
 
-class Where(BaseModel):
+class Where(Out):
     """The position."""
 
     fen: str = Field(description="The position, after `moves`.")
@@ -137,7 +138,7 @@ class Where(BaseModel):
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
-class PointOut(BaseModel):
+class PointOut(Out):
     """Everything except position and moves. Without a legal move there is no leakage, value or timing."""
 
     model: ModelOut = Field(description="The network that answered.")
@@ -148,14 +149,14 @@ class PointOut(BaseModel):
     illegal: IllegalOut | None = Field(None, description="On request.")
     temperature: float | None = Field(None, description="What the logits were divided by, as a number.")
     elo: EloOut | None = Field(None, description="Ratings used; left out for networks without ratings.")
-    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
+    ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
 
 class PolicyOut(PointOut, Where):
     """The move distribution of a position."""
 
-    moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
+    moves: Items[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
     forecast: ValueOut | None = Field(None, description=FORECAST)
 
 
@@ -170,35 +171,37 @@ class MoveChosenOut(PointOut, Where):
     )
 
 
-class BatchOut(BaseModel):
+class BatchOut(Out):
     """The answers to a batch."""
 
-    results: list[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
+    results: Items[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
 
 
-class SweptOut(BaseModel):
+class SweptOut(Out):
     """A legal move along the sweep."""
 
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
-    probabilities: list[float] = Field(description="Probability at each point, 0 to 1; 0 if the filters drop the move.")
+    probabilities: Items[float] = Field(
+        description="Probability at each point, 0 to 1; 0 if the filters drop the move."
+    )
 
 
 class SweepOut(Where):
     """One position at many ratings, or by many models."""
 
-    points: list[PointOut] = Field(description="In the order of the ratings or models.")
-    moves: list[SweptOut] = Field(description="Highest mean probability first.")
+    points: Items[PointOut] = Field(description="In the order of the ratings or models.")
+    moves: Items[SweptOut] = Field(description="Highest mean probability first.")
 
 
-class MadeOut(BaseModel):
+class MadeOut(Out):
     """How often players make a move if both have this rating."""
 
     rating: float = Field(description="In Elo points.")
     probability: float = Field(description="Probability of the move, 0 to 1.")
 
 
-class PlayedOut(BaseModel):
+class PlayedOut(Out):
     """A move that was played. The last three fields need engine evaluations in the PGN (`[%eval]`)."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
@@ -217,23 +220,23 @@ class PlayedOut(BaseModel):
         description="`mistake`: loses 0.1 or more; `trap`: a mistake with a probability of 0.5 or more; `gem`: a move "
         "with a probability of at most 0.05 that loses at most 0.02, while both sides still expect at least 0.1.",
     )
-    by_rating: list[MadeOut] | None = Field(
+    by_rating: Items[MadeOut] | None = Field(
         None, description="For the 20 worst mistakes: how often players of each rating make it."
     )
 
 
-class NodeOut(BaseModel):
+class NodeOut(Out):
     """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
 
     parent: int | None = Field(None, description="Number of the parent node, from 0; the first child is the main line.")
     uci: str | None = Field(None, description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN.")
-    nags: list[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
+    nags: Items[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
     before: str | None = Field(None, description="Comment before the first move of a variation.")
     comment: str | None = Field(None, description="Comment after the move.")
 
 
-class SideOut(BaseModel):
+class SideOut(Out):
     """One side's moves."""
 
     moves: int = Field(description="Number of moves that the side made.")
@@ -244,7 +247,7 @@ class SideOut(BaseModel):
     multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
 
 
-class MomentOut(BaseModel):
+class MomentOut(Out):
     """A key move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
     are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
     or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
@@ -256,32 +259,34 @@ class MomentOut(BaseModel):
     text: str = Field(description="The moment in a sentence.")
 
 
-class GameOut(BaseModel):
+class GameOut(Out):
     """A game."""
 
-    headers: dict[str, str] = Field(description="The PGN's headers.")
+    headers: ByName[str] = Field(description="The PGN's tags, their values without escapes.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
-    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
-    elo: dict[str, float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
+    ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
+    elo: ByName[float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
     opening: Opening | None = Field(
         description="By the last position in lichess's list; null in Chess960, or from a FEN."
     )
-    moments: list[MomentOut] = Field(description="At most five key moves, the most important first.")
-    moves: list[PlayedOut] = Field(description="The moves, in order.")
-    tree: list[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
+    moments: Items[MomentOut] = Field(description="At most five key moves, the most important first.")
+    moves: Items[PlayedOut] = Field(description="The moves, in order.")
+    tree: Items[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 
 
-class GamesOut(BaseModel):
+class GamesOut(Out):
     """Reports on the games of a PGN."""
 
     model: ModelOut = Field(description="The network that was used.")
     temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
-    games: list[GameOut | ErrorOut] = Field(description="One for each game, in order.")
+    games: Items[GameOut | ErrorOut] = Field(
+        description="One for each game, in order, and an error for text in front of or between games."
+    )
 
 
-class FigureOut(BaseModel):
+class FigureOut(Out):
     """One kind for one position."""
 
     leaked: float | None = Field(description="Probability of illegal moves, 0 to 1; null if it cannot be measured.")
@@ -289,14 +294,14 @@ class FigureOut(BaseModel):
     kl: float | None = Field(description="Divergence from the correct policy, in nats; null if infinite or unmeasured.")
 
 
-class TopOut(BaseModel):
+class TopOut(Out):
     """The most probable move."""
 
     uci: str = Field(description="The move in UCI.")
     legal: bool = Field(description="Whether the move is legal.")
 
 
-class PatternOut(BaseModel):
+class PatternOut(Out):
     """A known mistake that the numbers resemble."""
 
     pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"] = Field(
@@ -306,17 +311,17 @@ class PatternOut(BaseModel):
     detail: str = Field(description="What was found, for people.")
 
 
-class VerdictOut(BaseModel):
+class VerdictOut(Out):
     """What leaks: how much, to which moves, and why they are illegal."""
 
     fen: str = Field(description="The position, after `moves`.")
     turn: Turn = Field(description="The side to move.")
     notation: Notation | None = Field(None, description="How `moves` were read; null without `moves`.")
     legal_moves: int = Field(description="Number of legal moves.")
-    kinds: dict[str, FigureOut] = Field(description="For logits, every kind; otherwise `given`, the illegal share.")
+    kinds: ByName[FigureOut] = Field(description="For logits, every kind; otherwise `given`, the illegal share.")
     sum: float | None = Field(description="Sum of the probabilities; null for logits.")
     top: TopOut = Field(description="The most probable move.")
-    missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.")
-    causes: dict[str, float] = Field(description="The whole illegal share by cause, as probabilities.")
-    illegal: list[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; named by slot.")
-    patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")
+    missing: Items[str] = Field(description="Legal moves with no probability at all, in UCI.")
+    causes: ByName[float] = Field(description="The whole illegal share by cause, as probabilities.")
+    illegal: Items[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; named by slot.")
+    patterns: Items[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

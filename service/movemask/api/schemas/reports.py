@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
+from movemask.api.schemas.shapes import ByName, Items, Out
 
 
-class FreshnessOut(BaseModel):
+class FreshnessOut(Out):
     """How recent the figures are: they are as of the last write."""
 
     as_of: float = Field(description="All workers' answers before this time are counted; in seconds since 1970.")
@@ -17,7 +18,7 @@ class FreshnessOut(BaseModel):
     as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
 
-class KindOut(BaseModel):
+class KindOut(Out):
     """Figures of one kind. All are exact except the quantiles. A quantile is never below its exact value (the smallest
     that at least this share of the positions do not exceed), and at most 2 % above it. With by=cause, figures that are
     not measured per cause are left out."""
@@ -35,61 +36,61 @@ class KindOut(BaseModel):
     infinite_kl: int | None = Field(None, description="Number of positions where a legal move would have got 0.")
 
 
-class GroupOut(BaseModel):
+class GroupOut(Out):
     """Positions of one group."""
 
     positions: int = Field(description="Number of positions.")
     share: float | None = Field(None, description="With by=cause: share of all `raw` mass, 0 to 1.")
-    kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
 
 
-class ModelLeakageOut(BaseModel):
+class ModelLeakageOut(Out):
     """Figures of one network; `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
     positions: int = Field(description="Number of positions.")
     trained_with_mask: TrainedWithMask
-    kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     since: int | None = Field(None, description="Start of the counted span, in seconds since 1970.")
     since_utc: str | None = Field(None, description="`since` in RFC 3339.")
     until: int | None = Field(None, description="End of the counted span, in seconds since 1970.")
     until_utc: str | None = Field(None, description="`until` in RFC 3339.")
-    by: dict[str, dict[str, GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
+    by: ByName[ByName[GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
 
 
-class LeakageFiguresOut(BaseModel):
+class LeakageFiguresOut(Out):
     """Figures of all networks."""
 
-    models: dict[str, ModelLeakageOut] = Field(description="By the name of the network.")
+    models: ByName[ModelLeakageOut] = Field(description="By the name of the network.")
     freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
-class BucketOut(BaseModel):
+class BucketOut(Out):
     """One span of time."""
 
     start: int = Field(description="Start of the span, in seconds since 1970.")
     seconds: int = Field(description="Length of the span, in seconds.")
     positions: int = Field(description="Number of positions.")
-    kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     start_utc: str = Field(description="`start` in RFC 3339.")
 
 
-class ModelHistoryOut(BaseModel):
+class ModelHistoryOut(Out):
     """Figures of one network over time."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
     trained_with_mask: TrainedWithMask
-    buckets: list[BucketOut] = Field(description="In order of time; spans without positions are left out.")
+    buckets: Items[BucketOut] = Field(description="In order of time; spans without positions are left out.")
 
 
-class HistoryOut(BaseModel):
+class HistoryOut(Out):
     """Figures of all networks over time."""
 
-    models: dict[str, ModelHistoryOut] = Field(description="By the name of the network.")
+    models: ByName[ModelHistoryOut] = Field(description="By the name of the network.")
     freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
-class AuditedOut(BaseModel):
+class AuditedOut(Out):
     """An audited position."""
 
     fen: str = Field(description="The position.")
@@ -106,28 +107,28 @@ class AuditedOut(BaseModel):
     raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
     served: float = Field(description="Probability that the answer gave to illegal moves; always 0.")
-    kinds: dict[str, FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
-    causes: dict[str, float] = Field(description="`raw` by cause, on moves above the threshold, as probabilities.")
-    illegal: list[IllegalMoveOut] = Field(description="The most probable illegal moves, in order of probability.")
+    kinds: ByName[FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    causes: ByName[float] = Field(description="`raw` by cause, on moves above the threshold, as probabilities.")
+    illegal: Items[IllegalMoveOut] = Field(description="The most probable illegal moves, in order of probability.")
     time_utc: str = Field(description="`time` in RFC 3339.")
 
 
-class WorstOut(BaseModel):
+class WorstOut(Out):
     """The positions that leak most."""
 
-    positions: list[AuditedOut] = Field(description="Worst first.")
+    positions: Items[AuditedOut] = Field(description="Worst first.")
     freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
-class PositionsOut(BaseModel):
+class PositionsOut(Out):
     """A page of audited positions."""
 
-    positions: list[AuditedOut] = Field(description="Newest first.")
+    positions: Items[AuditedOut] = Field(description="Newest first.")
     next: str | None = Field(description="The `cursor` of the next page; null on the last page.")
     freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
-class CheckStepOut(BaseModel):
+class CheckStepOut(Out):
     """One step of the contract check."""
 
     name: str = Field(description="The step; docs/models.md says what each checks.")
@@ -135,7 +136,7 @@ class CheckStepOut(BaseModel):
     found: str = Field(description="What was found, for people.")
 
 
-class ModelEntryOut(BaseModel):
+class ModelEntryOut(Out):
     """A model in the models folders. `failure` says why it is not served."""
 
     name: str = Field(description="Its name in requests.")
@@ -144,28 +145,28 @@ class ModelEntryOut(BaseModel):
     failure: str | None = Field(None, description="Why it is not served.")
     rejected: str | None = Field(None, description="Why changed files were rejected.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
-    contract: dict[str, dict[str, Any] | None] | None = Field(
+    contract: ByName[dict[str, Any] | None] | None = Field(
         None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."
     )
     card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
-    check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
+    check: Items[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
     leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
     freshness: FreshnessOut | None = Field(None, description="How recent `leakage` is.")
 
 
-class ModelsOut(BaseModel):
+class ModelsOut(Out):
     """The models."""
 
-    models: list[ModelEntryOut] = Field(description="In alphabetical order.")
+    models: Items[ModelEntryOut] = Field(description="In alphabetical order.")
 
 
-class AliveOut(BaseModel):
+class AliveOut(Out):
     """The process answers."""
 
     status: Literal["alive"] = Field(description="Always `alive`.")
 
 
-class AuditStateOut(BaseModel):
+class AuditStateOut(Out):
     """The state of the audit. Answers do not depend on it."""
 
     waiting: int = Field(description="Number of audit records that are not written yet, in all workers.")
@@ -173,19 +174,37 @@ class AuditStateOut(BaseModel):
     failure: str | None = Field(description="Set while the answering worker cannot write records; the log says why.")
 
 
-class ReadyOut(BaseModel):
+class ReadyOut(Out):
     """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
-    models: dict[str, str] | None = Field(None, description="By name: `served` or `failed its check`.")
+    models: ByName[str] | None = Field(None, description="By name: `served` or `failed its check`.")
     audit: AuditStateOut | None = Field(None, description="State of the audit.")
     waiting: int | None = Field(None, description="Number of positions waiting for a network, in all workers.")
 
 
-class VersionOut(BaseModel):
+class VersionOut(Out):
     """The service."""
 
     name: Literal["movemask"] = Field(description="Always `movemask`.")
     version: str = Field(description="Version of the service, by semantic versioning.")
     api: Literal["v1"] = Field(description="Version of the API, as in the paths.")
     model: str = Field(description="Name of the default model.")
+
+
+class VocabularyOut(Out):
+    """The moves that a network has logits for, in the order of its slots."""
+
+    name: str = Field(description="The vocabulary or the model that was asked for.")
+    vocabulary: str = Field(description="Name of the vocabulary.")
+    slots: int = Field(description="Number of slots.")
+    castling: Literal["king_takes_rook", "king_two_squares"] = Field(
+        description="How castling is written: e1h1, or e1g1."
+    )
+    bare_promotion: str | None = Field(
+        description="The piece of a promotion without a letter: n or q; null if all promotions have one."
+    )
+    black: Literal["ranks", "rotated", "none"] = Field(
+        description="How Black's moves are looked up: with their ranks flipped, on a rotated board, or as they are."
+    )
+    moves: list[str | None] = Field(description="The move of each slot, in UCI; null for a slot of no move.")

@@ -1,0 +1,17 @@
+"""`check_variant`: refuses the boards of python-chess that follow other rules."""
+
+from __future__ import annotations
+
+import chess
+
+from movemask.errors import UnsupportedVariant
+
+
+def check_variant(board: chess.Board, name: str) -> None:
+    """Raises UnsupportedVariant for a board of antichess, atomic chess and the like; Chess960 is no variant.
+
+    `name` is the argument that the board was given as.
+    """
+    if board.uci_variant != chess.Board.uci_variant:
+        variant = type(board).__name__.removesuffix("Board") or board.uci_variant
+        raise UnsupportedVariant(f"{name}: {variant} has other rules; networks here know standard chess and Chess960")

@@ -1,0 +1,157 @@
+"""What the body of a response says: JSON, lines of JSON, a text, or a problem. Nothing larger than a bound is held."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from movemask.api.schemas.answers import Problem
+from movemask.client.connections import Response
+from movemask.errors import ApiError, InvalidResponse
+
+T = TypeVar("T")
+
+#: Most bytes of a body. A sweep of 1,024 ratings has 6 MB; Python's objects take up to 26 times the bytes.
+MOST = 8 * 2**20
+
+#: Most bytes of a line of a stream, and of a problem. A position with everything included has 30 kB.
+MOST_OF_LINE = 2**20
+
+_SHOWN = 60  # characters of a server's text that an error shows,
+_SHOWN_ADDRESS, _SHOWN_DETAIL = 300, 2_000  # of an address, and of the detail of a problem
+_FAULTS = 20  # faults of a body that are looked at
+_REDIRECTS = range(300, 400)
+
+
+async def content_of(response: Response, accept: str, most: int = MOST) -> bytes:
+    """The body, which is of the media type `accept`; raises InvalidResponse, ServiceUnreachable."""
+    _check_head(response, accept)
+    return await _body(response, most)
+
+
+class Lines:
+    """The lines of a streamed body."""
+
+    def __init__(self, response: Response, accept: str) -> None:
+        _check_head(response, accept)
+        self._response = response
+        self._read = bytearray()
+        self._ended = False
+
+    async def next(self) -> bytes | None:
+        """The next line; None at the end. Raises InvalidResponse, ServiceUnreachable."""
+        searched = 0
+        while (end := self._read.find(b"\n", searched)) < 0:
+            if len(self._read) > MOST_OF_LINE:
+                raise InvalidResponse(f"{self._response.where}: a line of more than {MOST_OF_LINE:,} bytes")
+            searched = len(self._read)
+            piece = None if self._ended else await self._response.piece()
+            if piece is None:
+                self._ended = True
+                if not self._read:
+                    return None
+                piece = b"\n"  # the last line may lack its end
+            self._read += piece
+        line = bytes(self._read[:end])
+        del self._read[: end + 1]
+        return line
+
+
+def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
+    """The JSON of a body as its schema has it; raises InvalidResponse."""
+    try:
+        return shape.validate_python(from_json(content, allow_inf_nan=False))
+    except ValidationError as error:
+        fault = f"{error.error_count():,} fields that do not fit"
+        if error.error_count() <= _FAULTS:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            fault = f"{'.'.join(map(str, first['loc']))[:_SHOWN]}: {first['msg']}"
+        raise InvalidResponse(f"{where}: the answer is not movemask's: {fault}") from None
+    except ValueError as error:
+        raise InvalidResponse(f"{where}: the answer is not JSON: {error}: {_quoted(content)}") from None
+
+
+async def text_of(response: Response, accept: str, most: int = MOST) -> str:
+    """A body in UTF-8 that tells its length, so that a lost end is seen; raises InvalidResponse, ServiceUnreachable."""
+    if not {"content-length", "transfer-encoding"} & set(response.headers):
+        raise InvalidResponse(f"{response.where}: an answer without its length, whose end may be missing")
+    content = await content_of(response, accept, most)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidResponse(f"{response.where}: the answer is not UTF-8: {error.reason} at {error.start}") from None
+
+
+async def error_of(response: Response) -> ApiError:
+    """The error that a response is. Without a problem document, as of a proxy's page, its status says what happened."""
+    status = response.status
+    content = await _body(response, MOST_OF_LINE)
+    try:
+        problem = _PROBLEM.validate_python(from_json(content, allow_inf_nan=False))
+    except ValueError:
+        where = response.headers.get("location", "")
+        if status in _REDIRECTS and where:
+            detail = (
+                f"{response.where}: redirects to {printable(where, _SHOWN_ADDRESS)}; give the service's own address"
+            )
+        else:
+            detail = f"{response.where}: the service answered {status} without a problem document"
+        return ApiError(status, "about:blank", f"HTTP {status}", detail)
+    return error_of_problem(problem, status)
+
+
+def error_of_problem(problem: Problem, status: int | None = None) -> ApiError:
+    """A problem as an exception."""
+    extra, detail = problem.model_extra or {}, printable(problem.detail, _SHOWN_DETAIL)
+    status = problem.status if status is None else status
+    return ApiError(status, problem.type, problem.title, detail, problem.request_id, extra)
+
+
+def seconds_to_wait(response: Response) -> float | None:
+    """Seconds after which a request may be sent again; None if the response does not say so in digits."""
+    delay = response.headers.get("retry-after", "")
+    again = response.status in (429, 503) and re.fullmatch(r"[0-9]{1,9}", delay)
+    return float(delay) if again else None
+
+
+_PROBLEM: TypeAdapter[Problem] = TypeAdapter(Problem)
+
+
+def printable(text: str, most: int = _SHOWN) -> str:
+    """A server's text for a message: cut, and with escapes in place of what a terminal would obey."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
+    return "".join(shown) + "…" * (len(text) > most)
+
+
+def _check_head(response: Response, accept: str) -> None:
+    """Raises InvalidResponse for another media type."""
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != accept:
+        named = printable(media_type) or "an answer of no type"
+        raise InvalidResponse(f"{response.where}: {named} in place of {accept}; does movemask serve this address?")
+    _check_coding(response)
+
+
+def _check_coding(response: Response) -> None:
+    """Raises InvalidResponse for a body that cannot be unpacked in bounded time, as one that was packed repeatedly."""
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        raise InvalidResponse(f"{response.where}: has the Content-Encoding {printable(coding)}, which nobody asked for")
+
+
+async def _body(response: Response, most: int) -> bytes:
+    """The whole body; raises InvalidResponse, ServiceUnreachable."""
+    _check_coding(response)
+    content = bytearray()
+    while (piece := await response.piece()) is not None:
+        content += piece
+        if len(content) > most:
+            raise InvalidResponse(f"{response.where}: an answer of more than {most:,} bytes")
+    return bytes(content)
+
+
+def _quoted(content: bytes) -> str:
+    return repr(content[:_SHOWN].decode("utf-8", "replace"))

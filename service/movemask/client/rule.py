@@ -1,0 +1,22 @@
+"""`rule_of`: the rule of normalising, from options by keyword."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from movemask.errors import InvalidRule
+from movemask.normalisation import Normalisation
+
+_RULE = TypeAdapter(Normalisation)
+
+
+def rule_of(options: Mapping[str, Any]) -> Normalisation:
+    """The rule of these options, without those that are None; raises InvalidRule, which names the wrong one."""
+    try:
+        return _RULE.validate_python({name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRule(f"{first['loc'][0]}: {first['input']!r:.60}: {first['msg']}") from None

@@ -1,0 +1,99 @@
+"""What a user of `movemask uci --url` and `movemask mcp --url` would lose to a broken service: a line that says what is
+wrong, in place of a traceback or a program that hangs."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from typing import Any
+
+import chess
+import pytest
+from mcp import Client
+
+import movemask
+from movemask.api.mcp import mcp_server
+from movemask.cli.uci import RemoteSource
+from movemask.client.connections import Address, asynchronous_client, headers_of
+from movemask.uci.engine import Engine
+from movemask.uci.options import Options
+from tests.client.hostile import FAULTS, LATE, Behaviour, answer, misbehaving
+from tests.processes import run
+
+#: What a server does, and what the tool's error says.
+MCP: dict[str, tuple[Behaviour, str]] = {
+    "silence": (FAULTS["silence"][0], "the service did not answer within 0.3 s"),
+    "100 Continue for ever": (FAULTS["100 Continue for ever"][0], "the service did not answer within 0.3 s"),
+    "a byte now and then": (FAULTS["a byte now and then"][0], "the service did not answer within 0.3 s"),
+    "800 MB": (FAULTS["800 MB"][0], "the service's answer has more than 16,777,216 bytes"),
+    "a gzip bomb": (FAULTS["a gzip bomb"][0], "the service's answer is compressed"),
+    "closed at once": (FAULTS["closed at once"][0], "the service cannot be reached: Server disconnected"),
+    "a page": (FAULTS["a page"][0], "the service answered 200 without JSON; is it movemask?"),
+    "deep nesting": (FAULTS["deep nesting"][0], "the service answered 200 without JSON; is it movemask?"),
+    "a long number": (FAULTS["a long number"][0], "the service answered 200 without JSON; is it movemask?"),
+    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'moves'"),
+    "null": (FAULTS["null"][0], "the service's answer is not movemask's: AttributeError"),
+    "a problem that is none": (FAULTS["a problem that is none"][0], "the service answered 422"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fault", MCP)
+async def test_a_tool_says_what_is_wrong_with_the_service(fault: str) -> None:
+    behaviour, words = MCP[fault]
+    with misbehaving(behaviour) as url:
+        address, seconds = Address.of(url), 0.3 if "0.3 s" in words else 60
+        server = mcp_server(lambda _: asynchronous_client(address, headers_of(None)), seconds)
+        async with Client(server) as client:
+            result = await client.call_tool("policy", {"fen": "startpos"})
+    assert result.is_error
+    assert words in result.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("fault", [name for name, (_, words) in FAULTS.items() if words != LATE])
+def test_the_engine_ends_with_a_line_that_says_what_is_wrong_with_the_service(fault: str) -> None:
+    behaviour, words = FAULTS[fault]
+    with misbehaving(behaviour) as url:
+        result = run("uci", "--url", url, input="uci\nquit\n")
+    assert result.exit_code == 1
+    assert re.search(rf"^Error: .*{re.escape(words)}.*\n\Z", result.output)
+
+
+def models(**entry: Any) -> Behaviour:
+    """A list of one model, which is like this."""
+    listed = json.dumps({"models": [{"name": "x", "default": True, "served": True} | entry]})
+    return answer(listed.replace("Infinity", "1e999").encode())
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (models(served=False), "serves no model"),
+        (models(name="x\nbestmove e2e4"), r"'x\\nbestmove e2e4' is no model's name"),
+        (models(contract={"elo": {"minimum": math.inf, "maximum": 1}}), "a contract that cannot be"),
+    ],
+)
+def test_models_that_no_service_has_are_refused(behaviour: Behaviour, words: str) -> None:
+    with misbehaving(behaviour) as url:
+        result = run("uci", "--url", url, input="uci\nquit\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert re.search(words, result.output)
+
+
+def test_a_move_that_is_not_legal_is_never_played() -> None:
+    moves = [{"uci": "e2e5", "probability": 1.0}]
+    policy = {
+        **{"model": {"name": "x", "digest": "y"}, "fen": "f", "turn": "white", "status": "ongoing"},
+        **{"moves": moves, "ignored": []},
+    }
+    line = answer(json.dumps(policy).encode() + b"\n", kind="application/x-ndjson")
+    out = io.StringIO()
+    with misbehaving(line) as url, movemask.Client(url) as client:
+        source = RemoteSource(client, None)
+        with pytest.raises(movemask.InvalidResponse, match=r"a move that is not legal: .*e2e5"):
+            source.policies([chess.Board()], elo=None)
+        Engine(lambda name, threads: source, Options(), out).run(["position startpos", "go", "quit"])
+    assert "info string the service answered with a move that is not legal" in out.getvalue()
+    assert out.getvalue().endswith("bestmove (none)\n")

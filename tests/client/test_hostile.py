@@ -1,0 +1,299 @@
+"""What a user would lose to a broken or hostile server: a program that hangs, dies of memory, or gets a bare ValueError
+in place of a MovemaskError that says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import movemask
+from movemask.errors import InvalidParameter
+from tests.client.hostile import (
+    FAULTS,
+    HEAD,
+    LATE,
+    MODELS,
+    Behaviour,
+    Connection,
+    answer,
+    both,
+    busy,
+    chunks,
+    endless,
+    misbehaving,
+    silent,
+)
+from tests.processes import ROOT, certificate, environment
+
+#: A call of a client of either kind: the address, the name of the method, its arguments → what it returned.
+Call = Callable[..., Any]
+
+
+def blocking(url: str, method: str, *arguments: Any, timeout: float = 60, **options: Any) -> Any:
+    with movemask.Client(url, timeout=timeout) as client:
+        found = getattr(client, method)(*arguments, **options)
+        return list(found) if isinstance(found, Iterator) else found
+
+
+def asynchronous(url: str, method: str, *arguments: Any, timeout: float = 60, **options: Any) -> Any:
+    async def call() -> Any:
+        async with movemask.AsyncClient(url, timeout=timeout) as client:
+            found = getattr(client, method)(*arguments, **options)
+            return [result async for result in found] if hasattr(found, "__aiter__") else await found
+
+    return asyncio.run(call())
+
+
+@pytest.fixture(params=[blocking, asynchronous])
+def call(request: pytest.FixtureRequest) -> Call:
+    found: Call = request.param
+    return found
+
+
+def seconds(words: str) -> float:
+    """A timeout: short if it is what is to happen."""
+    return 0.3 if words == LATE else 60
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_server_is_an_error_that_says_what_happened(call: Call, fault: str) -> None:
+    behaviour, words = FAULTS[fault]
+    with misbehaving(behaviour) as url, pytest.raises(movemask.MovemaskError, match=re.escape(words)) as caught:
+        call(url, "models", timeout=seconds(words))
+    assert len(str(caught.value)) < 600
+
+
+UNREACHABLE = movemask.ServiceUnreachable
+
+POLICY = {
+    **{"model": {"name": "x", "digest": "y"}, "fen": "f", "turn": "white", "status": "ongoing"},
+    **{"moves": [], "ignored": []},
+}
+LINE = json.dumps(POLICY).encode() + b"\n"
+
+
+MOVED = json.dumps(POLICY | {"moves": [{"uci": "e2e4", "probability": 0.5}]}).encode() + b"\n"
+
+
+def stream(*pieces: bytes, ends: bool = True) -> Behaviour:
+    return chunks(*pieces, kind="application/x-ndjson", ends=ends)
+
+
+STREAMS: dict[str, tuple[Behaviour, str]] = {
+    "one line without end": (stream(*repeat(b"x" * 100_000, 500)), "a line of more than 1,048,576 bytes"),
+    "empty lines without end": (stream(*repeat(b"\n" * 1000, 5000)), "the answer is not JSON: "),
+    "more results than positions": (stream(LINE * 4), "more results than positions"),
+    "results without end": (stream(*repeat(LINE, 100_000)), "more results than positions"),
+    "fewer results": (stream(LINE * 2), "2 results for 3 positions"),
+    "half a result": (stream(LINE * 2, LINE[:40]), "the answer is not JSON: EOF"),
+    "closed between results": (stream(LINE * 2, ends=False), "RemoteProtocolError: "),
+    "silence between results": (both(stream(LINE, ends=False), silent), LATE),
+    "no end after the results": (both(stream(LINE * 3, ends=False), silent), LATE),
+    "other results": (stream(b"{}\n" * 3), "the answer is not movemask's: "),
+    "an infinite probability": (
+        stream(MOVED.replace(b"0.5", b"1e999")),
+        "probability: Input should be a finite number",
+    ),
+    "no stream": (answer(b'{"results": []}'), "application/json in place of application/x-ndjson"),
+}
+
+
+@pytest.mark.parametrize("fault", STREAMS)
+def test_a_fault_of_a_stream_is_an_error_and_no_result_is_lost_in_silence(call: Call, fault: str) -> None:
+    behaviour, words = STREAMS[fault]
+    with misbehaving(behaviour) as url, pytest.raises(movemask.MovemaskError, match=re.escape(words)):
+        call(url, "policies", ["startpos"] * 3, timeout=seconds(words))
+
+
+def test_the_results_before_a_fault_are_handed_out() -> None:
+    with misbehaving(stream(LINE * 2, ends=False)) as url, movemask.Client(url) as client:
+        results = client.policies(["startpos"] * 3)
+        assert [next(results), next(results)] == [next(results_of(LINE)), next(results_of(LINE))]
+        with pytest.raises(movemask.ServiceUnreachable):
+            next(results)
+
+
+def results_of(line: bytes) -> Iterator[Any]:
+    from movemask.api.schemas.answers import PolicyOut
+
+    yield PolicyOut.model_validate_json(line)
+
+
+def test_a_slow_stream_is_read_as_long_as_results_come(call: Call) -> None:
+    """Eight results at intervals of 0.3 s take longer than the timeout of 1.5 s, which holds for each."""
+    slow = chunks(*repeat(LINE, 8), kind="application/x-ndjson", pause=0.3)
+    with misbehaving(slow) as url:
+        assert len(call(url, "policies", ["startpos"] * 8, timeout=1.5)) == 8
+
+
+def test_lines_end_at_line_feeds_alone(call: Call) -> None:
+    """Unicode's other line ends may stand in a JSON text as they are."""
+    odd = {"error": {"type": "t", "title": "t", "status": 422, "detail": "a\u2028b\x85c"}}
+    line = json.dumps(odd, ensure_ascii=False).encode() + b"\n"
+    with misbehaving(stream(line)) as url:
+        (result,) = call(url, "policies", ["startpos"])
+    assert result.error.detail == "a\u2028b\x85c"
+
+
+def test_a_pgn_that_may_lack_its_end_is_refused(call: Call) -> None:
+    pgn = "application/x-chess-pgn"
+    head = HEAD.replace(b"application/json", pgn.encode()) + b"\r\n"
+    refused: dict[str, Behaviour] = {
+        "without its length": lambda connection: connection.send(head + b"1. e4"),
+        "is not UTF-8: invalid start byte at 6": answer(b"1. e4 \xff", kind=pgn),
+    }
+    for words, behaviour in refused.items():
+        with misbehaving(behaviour) as url, pytest.raises(movemask.InvalidResponse, match=words):
+            call(url, "annotate", "1. e4")
+    with misbehaving(answer(b"1. e4 e5", kind=pgn)) as url:
+        assert call(url, "annotate", "1. e4") == "1. e4 e5"
+
+
+def test_pages_that_lead_to_themselves_end(call: Call) -> None:
+    fresh = {"as_of": 0, "waiting": 0, "as_of_utc": ""}
+    page = json.dumps({"positions": [], "next": "7", "freshness": fresh}).encode()
+    with misbehaving(answer(page)) as url, pytest.raises(movemask.InvalidResponse, match="names a next one"):
+        call(url, "leakage_positions")
+
+
+def test_a_server_that_does_not_read_is_given_up(call: Call) -> None:
+    """The request has 8 MB, more than the sockets hold; a few bytes are read now and then."""
+
+    def slow_reader(connection: Connection) -> None:
+        while connection.goes_on(0.05):
+            connection.socket.recv(100)
+
+    with misbehaving(slow_reader, reads=False) as url, pytest.raises(movemask.ServiceUnreachable, match=LATE):
+        call(url, "games", "x" * 8_000_000, timeout=0.3)
+
+
+def test_retries_end(call: Call) -> None:
+    seen: list[int] = []
+
+    def behave(connection: Connection) -> None:
+        seen.append(1)
+        busy("0")(connection)
+
+    with misbehaving(behave) as url, pytest.raises(movemask.ApiError, match="busy"):
+        call(url, "models")
+    assert len(seen) == 4
+
+
+def test_another_certificate_or_another_protocol_is_said(call: Call, tmp_path: Path) -> None:
+    unknown = r"ConnectError: .*certificate verify failed"
+    with misbehaving(answer(MODELS), certificate(tmp_path)) as url, pytest.raises(UNREACHABLE, match=unknown):
+        call(url, "models")
+    with misbehaving(answer(MODELS), reads=False) as url, pytest.raises(UNREACHABLE, match=r"ConnectError: .*SSL"):
+        call(url.replace("http", "https"), "models")
+    with misbehaving(silent, reads=False) as url, pytest.raises(UNREACHABLE, match="not answered within 2 s"):
+        call(url.replace("http", "https"), "models", timeout=2)
+
+
+def test_encrypted_answers_keep_to_the_time_too(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+    with misbehaving(answer(MODELS), files) as url:
+        assert call(url, "models").models == []
+    slow = endless(HEAD + b"Content-Length: 9999\r\n\r\n", b" ", 0.1)
+    with misbehaving(slow, files) as url, pytest.raises(UNREACHABLE, match=LATE):
+        call(url, "models", timeout=0.3)
+
+
+def test_a_name_that_is_not_found_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's resolver takes no timeout: here it takes as long as the test."""
+    ended = threading.Event()
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        ended.wait(60)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(UNREACHABLE, match=LATE):
+        blocking("http://x.example", "models", timeout=0.3)
+    ended.set()
+    monkeypatch.undo()
+    with pytest.raises(UNREACHABLE, match=r"ConnectError: no\.invalid: "):
+        blocking("http://no.invalid", "models")
+
+
+@pytest.mark.parametrize("answered", ["0,", "[],", "{},", '{"name":""},'])
+def test_an_answer_of_the_largest_size_fits_in_memory(answered: str) -> None:
+    """A process with 1 GB of address space reads an answer of 8 MB of the shortest items."""
+    body = b'{"models": [' + answered.encode() * (8_000_000 // len(answered)) + b"0]}"
+    code = (
+        "import resource, sys, movemask\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
+        "try: movemask.Client(sys.argv[1], timeout=60).models()\n"
+        "except movemask.InvalidResponse as error: print(error)"
+    )
+    with misbehaving(answer(body)) as url:
+        command = [sys.executable, "-c", code, url]
+        done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "the answer is not movemask's: models.0" in done.stdout
+
+
+def test_cookies_are_not_kept(call: Call) -> None:
+    requests: list[bytes] = []
+
+    def behave(connection: Connection) -> None:
+        answer(MODELS, "Set-Cookie: a=b; Path=/")(connection)
+        requests.append(connection.read_request())
+
+    with misbehaving(behave) as url, movemask.Client(url, timeout=5) as client:
+        client.models()
+        with pytest.raises(movemask.ServiceUnreachable):  # the second request is read and never answered
+            client.models()
+    assert requests[0].startswith(b"GET /v1/models")
+    assert b"cookie" not in requests[0].lower()
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"url": "localhost:8000"}, "url: 'localhost:8000' is not an address, such as http://"),
+    ({"url": "http://[::1"}, r"url: 'http://\[::1' is not an address: "),
+    ({"url": "http://x:99999"}, "url: 'http://x:99999' is not an address, such as http://"),
+    ({"url": "ftp://x"}, "url: 'ftp://x' is not an address, such as http://"),
+    ({"url": "http://"}, "url: 'http://' is not an address, such as http://"),
+    ({"url": ""}, "url: '' is not an address, such as http://"),
+    ({"url": None}, "url: None is not a text, such as http://"),
+    ({"url": "unix:"}, "url: 'unix:' names no socket"),
+    ({"key": "se cret"}, "^key: is not one word of ASCII, as keys are$"),
+    ({"key": "se\r\ncret: x"}, "^key: is not one word of ASCII, as keys are$"),
+    ({"key": b"secret"}, "^key: is not one word of ASCII, as keys are$"),
+    ({"timeout": 0}, "timeout: 0 is not a number of seconds above 0"),
+    ({"timeout": None}, "timeout: None is not a number of seconds above 0"),
+    ({"timeout": float("nan")}, "timeout: nan is not a number of seconds above 0"),
+    ({"timeout": float("inf")}, "timeout: inf is not a number of seconds above 0"),
+    ({"retries": -1}, "retries: -1 is not a whole number of at least 0"),
+    ({"retries": 1.5}, "retries: 1.5 is not a whole number of at least 0"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+@pytest.mark.parametrize("client", [movemask.Client, movemask.AsyncClient])
+def test_a_client_that_cannot_be_made_says_why(client: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        client(**options)
+
+
+def test_a_client_that_was_closed_says_so() -> None:
+    client = movemask.Client("http://127.0.0.1:9")
+    client.close()
+    with pytest.raises(movemask.ServiceUnreachable, match="this client was closed"):
+        client.models()
+
+
+def test_a_password_in_the_address_is_not_shown(call: Call) -> None:
+    with misbehaving(lambda connection: None) as url, pytest.raises(movemask.ServiceUnreachable) as caught:
+        call(url.replace("http://", "http://user:secret@"), "models")
+    assert "secret" not in str(caught.value)
