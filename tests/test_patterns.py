@@ -18,7 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.api import keys, routes
+from movemask.api import keys, prefix, routes
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
@@ -159,6 +159,10 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "api/routes.py _TOKEN": (
         lambda text: sum(1 for _ in routes._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
+    ),
+    "api/prefix.py _FORWARDED": (
+        lambda text: prefix._FORWARDED.fullmatch(text.encode()),
+        [full("/"), full("/a"), "/" + full("a") + '"'],
     ),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),

@@ -55,12 +55,16 @@ LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
 
+#: Of a path prefix; nothing that HTML or a header would have to escape.
+ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
+
+
 class Settings(BaseSettings):
     """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
+    host: str = Field("127.0.0.1", description="Address to listen on, or unix:FILE.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     workers: int | Literal["auto"] = Field(
         "auto", description="Worker processes, 1 to 64; auto: one per core, at most 4."
@@ -75,6 +79,9 @@ class Settings(BaseSettings):
 
     trusted_hosts: str = Field("*", description="Host names served, comma-separated; *.NAME for subdomains, * for any.")
     proxies: int = Field(0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For).")
+    root_path: Annotated[str, Field(pattern=rf"^({ROOT_PATH})?$")] = Field(
+        "", description="Path prefix under which a proxy serves the service, such as /chess."
+    )
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
@@ -173,6 +180,7 @@ class Settings(BaseSettings):
 _DEFAULTS_IN_WORDS = {
     "api_keys": "none: everything is open",
     "api_keys_file": "no file",
+    "root_path": "none",
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
     "models_dir": "your own models folder and the shipped one",

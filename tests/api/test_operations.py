@@ -103,3 +103,11 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]
     assert "HTTPValidationError" not in schema["components"]["schemas"]
     assert item == {"$ref": "#/components/schemas/PositionIn"}
+
+
+@pytest.mark.parametrize(("longest", "bound"), [(0.2, 0.25), (10, 10), (30, 50)])
+def test_the_buckets_of_times_reach_as_far_as_a_request_may_wait(serve: Serve, longest: float, bound: float) -> None:
+    client = serve(max_wait_seconds=longest)
+    client.get("/livez")
+    bounds = re.findall(r'movemask_request_seconds_bucket\{le="([\d.]+)",route="/livez"', client.get("/metrics").text)
+    assert max(map(float, bounds)) == bound

@@ -6,11 +6,13 @@ the event loop if it is large.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
+import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -30,6 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.prefix import whole_path
 from movemask.api.problems import ProblemError, shown
 from movemask.api.schemas.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.state import Services
@@ -65,9 +68,10 @@ def operation_id(route: APIRoute) -> str:
 async def known_parameters(http: Request) -> None:
     """Refuses query parameters that the route does not take, as a POST route takes none, or that are repeated; raises
     InvalidParameter."""
-    if not http.query_params or http.url.path == "/":  # a link to the page may have been decorated on its way
+    route = http.scope["route"]
+    if not http.query_params or route.path == "/":  # a link to the page may have been decorated on its way
         return
-    fields = get_flat_params(http.scope["route"].dependant)
+    fields = get_flat_params(route.dependant)
     known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
     names = [name for name, _ in http.query_params.multi_items()]
     for name in names:
@@ -91,6 +95,8 @@ _FIELDS = 4_096  # bytes of all fields except lists, with room to spare
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
 _NAME = 256  # bytes of a model's name, or of a rating
+_GZIP = 31  # zlib's name for gzip with the largest window
+_UNPACKED = 65_536  # bytes of a body that are unpacked at once
 _ESCAPED = 6  # bytes of a character as \uXXXX
 _VALUES = 64  # values, containers and fields of one request or position, with room to spare
 
@@ -166,9 +172,10 @@ async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> by
     of which no more is read."""
     limit = min(limits.size, settings.max_body_bytes)
     media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if (coding := http.headers.get("content-encoding", "identity").strip().lower()) != "identity":
-        fault = f"Content-Encoding is {shown(coding)!r}; send the body as it is"
-        raise ProblemError("unsupported-media-type", fault)
+    coding = http.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        fault = f"Content-Encoding is {shown(coding)!r}; send the body with gzip, or as it is"
+        raise ProblemError("unsupported-media-type", fault, {"Accept-Encoding": "gzip"})
     length = http.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(f"{length} bytes", limit, settings)
@@ -177,13 +184,41 @@ async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> by
         fault = f"is {media_type!r}" if media_type else "is missing"
         fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
         raise ProblemError("unsupported-media-type", fault)
-    parts, size = [], 0
-    async for part in http.stream():
-        parts.append(part)
+    parts = [part async for part in _within(http.stream(), limit, settings)]
+    if coding == "gzip":
+        parts = [part async for part in _within(_unpacked(http, parts), limit, settings)]
+    return b"".join(parts)
+
+
+async def _within(stream: AsyncIterator[bytes], limit: int, settings: Settings) -> AsyncIterator[bytes]:
+    """The parts of a body; raises ProblemError as soon as they exceed the limit."""
+    size = 0
+    async for part in stream:
         size += len(part)
         if size > limit:
             raise _too_large(f"over {limit} bytes", limit, settings)
-    return b"".join(parts)
+        yield part
+
+
+async def _unpacked(http: Request, packed: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a body that was sent with gzip, which count as bytes in flight too. They are small, so that a body
+    is refused before much of it is unpacked. Raises ProblemError for anything but gzip, and Overloaded."""
+    unpacking = zlib.decompressobj(wbits=_GZIP)
+    try:
+        for rest in packed:
+            while True:
+                part = unpacking.decompress(rest, _UNPACKED)
+                context_of(http.scope).hold(len(part))
+                yield part
+                await asyncio.sleep(0)  # others take their turn
+                rest = unpacking.unconsumed_tail
+                if not rest and len(part) < _UNPACKED:
+                    break
+    except zlib.error:
+        raise ProblemError("malformed-json", "body: is not gzip, as Content-Encoding says") from None
+    if not unpacking.eof or unpacking.unused_data:
+        fault = "is followed by other data" if unpacking.eof else "is cut off"
+        raise ProblemError("malformed-json", f"body: the gzip data {fault}")
 
 
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
@@ -307,7 +342,8 @@ class Posts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._posts.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if route is None:
-            await self._others(scope, receive, send)
+            with whole_path(scope):
+                await self._others(scope, receive, send)
             return
         scope["route"] = route
         response: ASGIApp
