@@ -420,7 +420,7 @@ class Pipeline:
         audited = AuditBatch(
             model=model,
             times=np.repeat([one.time for one in done], [len(one.batch) for one in evaluated]),
-            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
+            elos=[None if elo is None else elo.self for elo in elos],
             batch=batch,
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),

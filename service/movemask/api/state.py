@@ -18,7 +18,7 @@ from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from movemask.tally import Tally
@@ -45,7 +45,7 @@ class Services:
     settings: Settings
     serving: Serving
     store: Store
-    figures: Figures
+    reader: AuditReader
     recorder: Recorder
     metrics: Metrics
     reading: CapacityLimiter
@@ -124,7 +124,7 @@ def running_services(
             settings,
             serving,
             store,
-            Figures(store.database),
+            AuditReader(store.database),
             recorder,
             metrics,
             reading=CapacityLimiter(_READING_THREADS),

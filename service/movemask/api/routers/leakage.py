@@ -37,7 +37,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
+from movemask.store.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
 from movemask.times import FORMS, rfc3339, time_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
@@ -101,7 +101,7 @@ async def figures(
     dimension = None if by == "model" else by
 
     def read() -> dict[str, Any]:
-        models = services.figures.models(*which, dimension)
+        models = services.reader.summaries(*which, dimension)
         return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
 
     return await _answer(services, read)
@@ -118,7 +118,7 @@ async def history(
     `seconds`."""
 
     def read() -> dict[str, Any]:
-        histories = services.figures.history(*which, _BUCKETS[bucket])
+        histories = services.reader.history(*which, _BUCKETS[bucket])
         return {
             "models": {
                 one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
@@ -143,7 +143,7 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
-        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
+        return {"positions": [_position_out(one) for one in services.reader.worst(kind, limit, *which)]}
 
     return await _answer(services, read)
 
@@ -182,13 +182,13 @@ async def positions(
         wanted = limit or 100
 
         def read() -> dict[str, Any]:
-            page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
+            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             return {"positions": [_position_out(one) for one in page[:wanted]], "next": more}
 
         return await _answer(services, read)
     fresh = freshness_out(services)
-    rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
+    rows = islice(services.reader.all_positions(before=before, model=model, span=span), limit)
     if chosen == "csv":
         parts, media_type = _parts(rows, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
@@ -235,7 +235,7 @@ def freshness_out(services: Services) -> dict[str, Any]:
     return {"as_of": fresh.as_of, "waiting": fresh.waiting, "as_of_utc": rfc3339(fresh.as_of)}
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
+def model_figures_out(model: AuditSummary, by: str | None = None) -> dict[str, Any]:
     """The JSON of one model's figures, a `ModelLeakageOut`."""
     out = {**_kinds_out(model.kinds), **_network_out(model)}
     if model.covered is not None:
@@ -247,7 +247,7 @@ def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, A
     return out
 
 
-def _network_out(model: ModelFigures) -> dict[str, Any]:
+def _network_out(model: AuditSummary) -> dict[str, Any]:
     return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
 
 
@@ -256,7 +256,7 @@ def _bucket_out(bucket: Bucket) -> dict[str, Any]:
     return {**start, **_kinds_out(bucket.kinds)}
 
 
-def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
+def _group_out(kinds: CellsByKind, by: str, total: float) -> dict[str, Any]:
     if by != CAUSE:
         return _kinds_out(kinds)
     share = sum(cell.sum for cell in kinds.values()) / total if total else None
@@ -264,7 +264,7 @@ def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
     return {"positions": positions_of(kinds), "share": share, "kinds": figures}
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, Any]:
+def _kinds_out(kinds: CellsByKind) -> dict[str, Any]:
     return {"positions": positions_of(kinds), "kinds": {name: cell.figures() for name, cell in kinds.items()}}
 
 
