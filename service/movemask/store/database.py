@@ -139,7 +139,7 @@ class Database:
         with self._lock:
             refused_until, reason = self._refused
             if reading and time.monotonic() < refused_until:
-                raise StoreUnreachable(reason)
+                raise StoreUnreachable(f"the audit store cannot be read: {reason}")
             if self._inode is not None and self._inode != self._inode_now():
                 self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
@@ -204,10 +204,11 @@ class Database:
                 self._set_aside(error)
             if _is_permanent(error):
                 raise
-            message = f"the audit store cannot be {done}: {self._reason(error)}"
+            reason = self._reason(error)
+            message = f"the audit store cannot be {done}: {reason}"
             if not self._is_unreachable(error):
                 raise StoreError(message) from error
-            self._refused = time.monotonic() + _REFUSED_SECONDS, message
+            self._refused = time.monotonic() + _REFUSED_SECONDS, reason
             raise StoreUnreachable(message) from error
 
     def _is_unreachable(self, error: SQLAlchemyError) -> bool:
