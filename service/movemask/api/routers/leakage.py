@@ -26,7 +26,7 @@ from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
+from movemask.store.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
 from movemask.times import FORMS, rfc3339, time_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
@@ -93,7 +93,7 @@ async def figures(
     dimension = None if by == "model" else by
 
     def read() -> dict[str, Any]:
-        models = services.figures.models(*which, dimension)
+        models = services.reader.summaries(*which, dimension)
         return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
 
     return await _respond(services, read)
@@ -110,7 +110,7 @@ async def history(
     `seconds`."""
 
     def read() -> dict[str, Any]:
-        histories = services.figures.history(*which, _BUCKETS[bucket])
+        histories = services.reader.history(*which, _BUCKETS[bucket])
         return {
             "models": {
                 model.name: {**_network_out(model), "buckets": [_bucket_out(bucket) for bucket in buckets]}
@@ -135,7 +135,7 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
-        return {"positions": [_position_out(position) for position in services.figures.worst(kind, limit, *which)]}
+        return {"positions": [_position_out(position) for position in services.reader.worst(kind, limit, *which)]}
 
     return await _respond(services, read)
 
@@ -174,7 +174,7 @@ async def positions(
         wanted = limit or 100
 
         def read() -> dict[str, Any]:
-            page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
+            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             return {"positions": [_position_out(position) for position in page[:wanted]], "next": more}
 
@@ -182,7 +182,7 @@ async def positions(
     fresh = freshness_out(services)
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
-        return services.figures.positions(size, before=before, model=model, span=span)
+        return services.reader.positions(size, before=before, model=model, span=span)
 
     if chosen == "csv":
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
@@ -214,7 +214,7 @@ def freshness_out(services: Services) -> dict[str, Any]:
     return {"as_of": fresh.as_of, "waiting": fresh.waiting, "as_of_utc": rfc3339(fresh.as_of)}
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
+def model_figures_out(model: AuditSummary, by: str | None = None) -> dict[str, Any]:
     """The JSON of one model's figures, a `ModelLeakageOut`."""
     out = {**_kinds_out(model.kinds), **_network_out(model)}
     if model.covered is not None:
@@ -226,7 +226,7 @@ def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, A
     return out
 
 
-def _network_out(model: ModelFigures) -> dict[str, Any]:
+def _network_out(model: AuditSummary) -> dict[str, Any]:
     return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
 
 
@@ -235,7 +235,7 @@ def _bucket_out(bucket: Bucket) -> dict[str, Any]:
     return {**start, **_kinds_out(bucket.kinds)}
 
 
-def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
+def _group_out(kinds: CellsByKind, by: str, total: float) -> dict[str, Any]:
     if by != CAUSE:
         return _kinds_out(kinds)
     share = sum(cell.sum for cell in kinds.values()) / total if total else None
@@ -243,7 +243,7 @@ def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
     return {"positions": positions_of(kinds), "share": share, "kinds": figures}
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, Any]:
+def _kinds_out(kinds: CellsByKind) -> dict[str, Any]:
     return {"positions": positions_of(kinds), "kinds": {name: cell.figures() for name, cell in kinds.items()}}
 
 
