@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask import logs
 from movemask.api import keys, routes
-from movemask.api.schemas.requests import MAX_PGN
+from movemask.api.requests import MAX_PGN
 from movemask.board import pgn, position
 from movemask.errors import InvalidParameter
 from movemask.games import annotation

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class Answer:
     waited: float = 0.0  # seconds in the queue
 
     @property
-    def status(self) -> str:
+    def status(self) -> Literal["ongoing", "checkmate", "stalemate"]:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
 

@@ -125,7 +125,7 @@ def test_the_results_before_a_fault_are_handed_out() -> None:
 
 
 def results_of(line: bytes) -> Iterator[Any]:
-    from movemask.api.schemas.answers import PolicyOut
+    from movemask.schemas.answers import PolicyOut
 
     yield PolicyOut.model_validate_json(line)
 

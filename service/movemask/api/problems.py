@@ -14,11 +14,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from movemask.api.schemas.answers import TYPE_PREFIX, Problem
 from movemask.errors import CapacityError, MovemaskError, StoreError
 from movemask.logs import request_id
+from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
+from movemask.schemas.shapes import as_json
 
 log = logging.getLogger(__name__)
+
+_Error, _Problem = as_json(ErrorOut), as_json(Problem)
 
 CONTENT_TYPE = "application/problem+json"
 SERVED_LEAKAGE = "served-leakage"
@@ -118,6 +121,12 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     if current_id is not None:
         body["request_id"] = current_id
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
+
+
+def error_out(problem: Problem) -> ErrorOut:
+    """An item that failed."""
+    fields: dict[str, Any] = problem.model_dump(mode="json", exclude_unset=True)
+    return _Error(error=_Problem(**fields))
 
 
 def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:

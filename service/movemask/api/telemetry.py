@@ -23,12 +23,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask import logs
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
-from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
 from movemask.pipeline import AnsweredBatch
 from movemask.records import AuditTable
+from movemask.schemas.answers import Problem
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 

@@ -10,12 +10,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from pydantic import TypeAdapter
 
-from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
 from movemask.client import options
 from movemask.client.deadline import Deadline
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
+from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
+from movemask.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
 
 require("client", "movemask.Client")  # names the extra; the imports below would only name the package
 
@@ -68,7 +68,7 @@ class _Calls:
         self._timeout = _seconds(timeout)
         self._retries = _retries(retries)
 
-    async def policy(self, position: options.Given = ..., **given: Unpack[options.PositionOptions]) -> PolicyOut:
+    async def policy(self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]) -> PolicyOut:
         """The move distribution of a position."""
         return await self._answer("/v1/policy", _POLICY, fields_of(position, given))
 
@@ -77,7 +77,7 @@ class _Calls:
         return await self._answer("/v1/move", _MOVE, fields_of(position, given))
 
     async def policies(
-        self, positions: Iterable[options.PositionLike], **given: Unpack[options.PolicyOptions]
+        self, positions: Iterable[options.PositionLike], **given: Unpack[options.BatchOptions]
     ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
         of one that is invalid. Requests are cut to what the service takes. `timeout` holds for each result."""

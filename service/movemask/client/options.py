@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import Literal, TypedDict
 
 import chess
 
-from movemask.api.schemas.answers import Include
+from movemask.schemas.choices import (
+    CastlingName,
+    GamesInclude,
+    Include,
+    Method,
+    NormalizerName,
+    PolicyInclude,
+    SweepInclude,
+    VaryName,
+)
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
@@ -31,20 +39,25 @@ class RuleOptions(TypedDict, total=False):
     """How probabilities are made of logits: docs/numerics.md."""
 
     temperature: Temperature
-    normalizer: Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+    normalizer: NormalizerName
     alpha: float
     top_k: int
     top_p: float
     min_p: float
 
 
-class PolicyOptions(RuleOptions, total=False):
-    """Options of policies, whatever their positions."""
+class NetworkOptions(RuleOptions, total=False):
+    """Which network is asked, and how."""
 
     model: str | None
     elo: Ratings | None
-    include: Sequence[Include | Literal["forecast"]] | AbstractSet[Include | Literal["forecast"]]
     chess960: bool
+
+
+class BatchOptions(NetworkOptions, total=False):
+    """Options of many policies."""
+
+    include: Collection[Include]
 
 
 class PlayedFrom(TypedDict, total=False):
@@ -54,24 +67,28 @@ class PlayedFrom(TypedDict, total=False):
     moves: Sequence[str | chess.Move] | None
 
 
-class PositionOptions(PlayedFrom, PolicyOptions, total=False):
+class PolicyOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of one policy."""
 
+    include: Collection[PolicyInclude]
 
-class MoveOptions(PositionOptions, total=False):
+
+class MoveOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of a move."""
 
-    method: Literal["greedy", "sample"]
+    include: Collection[Include]
+    method: Method
     seed: int
     clock: Mapping[str, float]
 
 
-class SweepOptions(PositionOptions, total=False):
+class SweepOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of a sweep."""
 
+    include: Collection[SweepInclude]
     ratings: Sequence[float]
     models: Sequence[str]
-    vary: Literal["both", "self", "opponent"]
+    vary: VaryName
 
 
 class GamesOptions(TypedDict, total=False):
@@ -79,16 +96,17 @@ class GamesOptions(TypedDict, total=False):
 
     model: str | None
     temperature: Temperature | None
-    include: Sequence[Literal["tree", "forecast"]] | AbstractSet[Literal["tree", "forecast"]]
+    include: Collection[GamesInclude]
 
 
 class AuditOptions(PlayedFrom, total=False):
     """The numbers to judge, and how they are read."""
 
+    chess960: bool
     logits: Sequence[float | None]
     probabilities: Sequence[float]
     policy: Mapping[str, float] | Mapping[chess.Move, float]
     vocabulary: str
-    castling: Literal["king_two_squares", "king_takes_rook"]
+    castling: CastlingName
     threshold: float
     limit: int

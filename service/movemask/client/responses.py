@@ -8,9 +8,9 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from movemask.api.schemas.answers import Problem
 from movemask.client.connections import Response
 from movemask.errors import ApiError, InvalidResponse
+from movemask.schemas.answers import Problem
 
 T = TypeVar("T")
 

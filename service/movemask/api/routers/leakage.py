@@ -10,10 +10,10 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, cast
 
 import orjson
 from fastapi import Depends, Header, Query, Request, Response
@@ -22,10 +22,8 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.requests import AuditIn
 from movemask.api.routes import Router, audit_limits
-from movemask.api.schemas.answers import VerdictOut
-from movemask.api.schemas.reports import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.requests import AuditIn
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
@@ -36,9 +34,32 @@ from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
+from movemask.leakage.measure import Figure
+from movemask.schemas import answers, reports
+from movemask.schemas.answers import FigureOut, PatternName, VerdictOut
+from movemask.schemas.reports import (
+    AuditedOut,
+    FreshnessOut,
+    GroupOut,
+    HistoryOut,
+    KindOut,
+    LeakageFiguresOut,
+    ModelHistoryOut,
+    ModelLeakageOut,
+    PositionsOut,
+    WorstOut,
+)
+from movemask.schemas.shapes import Out, as_json
 from movemask.store.cells import CAUSE
 from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
 from movemask.times import FORMS, rfc3339, time_of
+
+_LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
+_History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(reports.BucketOut)
+_Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
+_Freshness, _Group, _Kind = as_json(FreshnessOut), as_json(GroupOut), as_json(KindOut)
+_Verdict, _Figure, _Top = as_json(VerdictOut), as_json(FigureOut), as_json(answers.TopOut)
+_IllegalMove, _Pattern = as_json(answers.IllegalMoveOut), as_json(answers.PatternOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _PLAIN = (
@@ -48,9 +69,6 @@ _PLAIN = (
 
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
-
-#: What an `AuditedOut` has of a stored position.
-_STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
 _MOST = 10**9  # positions that can be asked for
 
@@ -100,9 +118,11 @@ async def figures(
     """
     dimension = None if by == "model" else by
 
-    def read() -> dict[str, Any]:
+    def read(freshness: FreshnessOut) -> LeakageFiguresOut:
         models = services.figures.models(*which, dimension)
-        return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
+        return _LeakageFigures(
+            models={model.name: model_figures_out(model, dimension) for model in models}, freshness=freshness
+        )
 
     return await _answer(services, read)
 
@@ -117,14 +137,11 @@ async def history(
     forever, so older figures may come in longer buckets than you asked for. Each bucket gives its length in
     `seconds`."""
 
-    def read() -> dict[str, Any]:
+    def read(freshness: FreshnessOut) -> HistoryOut:
         histories = services.figures.history(*which, _BUCKETS[bucket])
-        return {
-            "models": {
-                one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
-                for one, buckets in histories
-            }
-        }
+        return _History(
+            models={model.name: _history_out(model, found) for model, found in histories}, freshness=freshness
+        )
 
     return await _answer(services, read)
 
@@ -142,8 +159,9 @@ async def worst(
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
-    def read() -> dict[str, Any]:
-        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
+    def read(freshness: FreshnessOut) -> WorstOut:
+        worst = services.figures.worst(kind, limit, *which)
+        return _Worst(positions=[_position_out(position) for position in worst], freshness=freshness)
 
     return await _answer(services, read)
 
@@ -181,22 +199,22 @@ async def positions(
             raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")
         wanted = limit or 100
 
-        def read() -> dict[str, Any]:
+        def read(freshness: FreshnessOut) -> PositionsOut:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return {"positions": [_position_out(one) for one in page[:wanted]], "next": more}
+            return _Positions(positions=[_position_out(one) for one in page[:wanted]], next=more, freshness=freshness)
 
         return await _answer(services, read)
-    fresh = freshness_out(services)
+    fresh = services.recorder.freshness()
     rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
     if chosen == "csv":
         parts, media_type = _parts(rows, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
         parts, media_type = _parts(rows, _ndjson), _NDJSON
     headers = {
-        "Movemask-As-Of": repr(fresh["as_of"]),
-        "Movemask-As-Of-Utc": fresh["as_of_utc"],
-        "Movemask-Waiting": str(fresh["waiting"]),
+        "Movemask-As-Of": repr(fresh.as_of),
+        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
+        "Movemask-Waiting": str(fresh.waiting),
     }
     if context_of(http.scope).head:  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
@@ -219,58 +237,94 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
 
 
-async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
-    """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
+async def _answer(services: Services, read: Callable[[FreshnessOut], Out]) -> Response:
+    """The JSON that `read` makes, on a thread of the readers, from how recent the figures are."""
 
     def made() -> bytes:
-        freshness = freshness_out(services)  # before the figures, which are at least as fresh
-        return orjson.dumps({**read(), "freshness": freshness})
+        return orjson.dumps(read(freshness_out(services)))  # the figures are read after their freshness
 
     return Response(await services.read(made), media_type="application/json")
 
 
-def freshness_out(services: Services) -> dict[str, Any]:
-    """The JSON of a `FreshnessOut`."""
+def freshness_out(services: Services) -> FreshnessOut:
+    """How recent the figures are."""
     fresh = services.recorder.freshness()
-    return {"as_of": fresh.as_of, "waiting": fresh.waiting, "as_of_utc": rfc3339(fresh.as_of)}
+    return _Freshness(as_of=fresh.as_of, waiting=fresh.waiting, as_of_utc=rfc3339(fresh.as_of))
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
-    """The JSON of one model's figures, a `ModelLeakageOut`."""
-    out = {**_kinds_out(model.kinds), **_network_out(model)}
+def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
+    """The figures of one model."""
+    out = _ModelLeakage(
+        digest=model.digest,
+        trained_with_mask=model.trained_with_mask,
+        positions=positions_of(model.kinds),
+        kinds=_kinds_out(model.kinds),
+    )
     if model.covered is not None:
-        out["since"], out["until"] = model.covered
-        out["since_utc"], out["until_utc"] = map(rfc3339, model.covered)
+        out.since, out.until = model.covered
+        out.since_utc, out.until_utc = map(rfc3339, model.covered)
     if by is not None and model.groups is not None:
         total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
-        out["by"] = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
+        out.by = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
     return out
 
 
-def _network_out(model: ModelFigures) -> dict[str, Any]:
-    return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
+def _history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
+    return _ModelHistory(
+        digest=model.digest,
+        trained_with_mask=model.trained_with_mask,
+        buckets=[
+            _Bucket(
+                start=bucket.start,
+                start_utc=rfc3339(bucket.start),
+                seconds=bucket.seconds,
+                positions=positions_of(bucket.kinds),
+                kinds=_kinds_out(bucket.kinds),
+            )
+            for bucket in buckets
+        ],
+    )
 
 
-def _bucket_out(bucket: Bucket) -> dict[str, Any]:
-    start = {"start": bucket.start, "seconds": bucket.seconds, "start_utc": rfc3339(bucket.start)}
-    return {**start, **_kinds_out(bucket.kinds)}
-
-
-def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
+def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
     if by != CAUSE:
-        return _kinds_out(kinds)
+        return _Group(positions=positions_of(kinds), kinds=_kinds_out(kinds))
+    figures = {name: _Kind(**cell.mass_figures()) for name, cell in kinds.items()}
     share = sum(cell.sum for cell in kinds.values()) / total if total else None
-    figures = {name: cell.mass_figures() for name, cell in kinds.items()}
-    return {"positions": positions_of(kinds), "share": share, "kinds": figures}
+    return _Group(positions=positions_of(kinds), share=share, kinds=figures)
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, Any]:
-    return {"positions": positions_of(kinds), "kinds": {name: cell.figures() for name, cell in kinds.items()}}
+def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
+    return {name: _Kind(**cell.figures()) for name, cell in kinds.items()}
 
 
-def _position_out(position: StoredPosition) -> dict[str, Any]:
-    """The JSON of an `AuditedOut`."""
-    return {name: position[name] for name in _STORED} | {"time_utc": rfc3339(position["time"])}
+def _position_out(position: StoredPosition) -> AuditedOut:
+    return _Audited(
+        fen=position["fen"],
+        chess960=position["chess960"],
+        model=position["model"],
+        digest=position["digest"],
+        trained_with_mask=position["trained_with_mask"],
+        time=position["time"],
+        time_utc=rfc3339(position["time"]),
+        turn=position["turn"],
+        phase=position["phase"],
+        in_check=position["in_check"],
+        legal_moves=position["legal_moves"],
+        elo=position["elo"],
+        raw=position["raw"],
+        multiplied=position["multiplied"],
+        served=position["served"],
+        kinds=_figures_out(position["kinds"]),
+        causes=position["causes"],
+        illegal=position["illegal"],
+    )
+
+
+def _figures_out(figures: Mapping[str, Figure]) -> dict[str, FigureOut]:
+    return {
+        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl) for kind, figure in figures.items()
+    }
 
 
 def _parts(
@@ -307,8 +361,8 @@ def _csv_lines(lines: Iterable[Iterable[object]]) -> bytes:
     return out.getvalue().encode()
 
 
-def _verdict(request: AuditIn) -> dict[str, Any]:
-    """The JSON of a `VerdictOut`."""
+def _verdict(request: AuditIn) -> VerdictOut:
+    """What leaks in another program's numbers."""
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
     if request.policy is not None:
@@ -321,16 +375,21 @@ def _verdict(request: AuditIn) -> dict[str, Any]:
         kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)
         found = audited_slots(kind, request.probabilities or logits, position, slots, least=least, named=named)
-    return {
-        "fen": position.fen,
-        "turn": position.turn,
-        "notation": position.notation,
-        "legal_moves": len(legal_moves([position.board]).codes),
-        "kinds": found.figures,
-        "sum": found.total,
-        "top": {"uci": found.top, "legal": found.top_is_legal},
-        "missing": found.missing,
-        "causes": causes_out(found.causes),
-        "illegal": found.illegal,
-        "patterns": [{"pattern": one.name, "share": one.share, "detail": one.detail} for one in found.patterns],
-    }
+    return _Verdict(
+        fen=position.fen,
+        turn=position.turn,
+        notation=None if position.notation is None else position.notation.value,
+        legal_moves=len(legal_moves([position.board]).codes),
+        kinds=_figures_out(found.figures),
+        sum=found.total,
+        top=_Top(uci=found.top, legal=found.top_is_legal),
+        missing=list(found.missing),
+        causes=causes_out(found.causes),
+        illegal=[
+            _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in found.illegal
+        ],
+        patterns=[
+            _Pattern(pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail)
+            for pattern in found.patterns
+        ],
+    )

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import orjson
 from fastapi import Request, Response
@@ -17,11 +16,10 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import RequestContext, context_of, while_connected
+from movemask.api.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.routes import MAX_PLIES, Router, batch_limits, games_limits, position_limits, sweep_limits
-from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
-from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import game_out, move_out, policy_out, sweep_out
+from movemask.api.writing import game_out, games_out, move_out, point_out, policy_out, sweep_out, value_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
@@ -29,6 +27,8 @@ from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.reports import GameReport, foreseen, report_games, unclear
 from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
+from movemask.schemas.answers import BatchOut, GamesOut, MoveChosenOut, PolicyOut, Problem, SweepOut
+from movemask.schemas.choices import Include
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        work = sweep(parts, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope))
+        work = sweep(parts, position, query.rule, lambda answer: point_out(answer, include), context_of(http.scope))
         points = await while_connected(http.scope, work)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
@@ -199,7 +199,9 @@ async def _with_forecast(
     (value,) = await forecasts(pipeline, [outlook], context)
     if isinstance(value, MovemaskError):
         raise value
-    return orjson.dumps(out if value is None else {**out, "forecast": value._asdict()})
+    if value is not None:
+        out.forecast = value_out(value)
+    return orjson.dumps(out)
 
 
 async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
@@ -216,12 +218,13 @@ async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, c
 def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, every: bool) -> Response:
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
-    games: list[Any] = [
-        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model, every)
+    games = [
+        problems.error_out(_counted(game, services))
+        if isinstance(game, MovemaskError)
+        else game_out(game, model, every)
         for game in found
     ]
-    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
-    return Response(orjson.dumps(out), media_type=JSON)
+    return Response(orjson.dumps(games_out(games, model, temperature)), media_type=JSON)
 
 
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
@@ -273,8 +276,8 @@ async def _answer(request: OneIn, http: Request, services: Services, write: Call
 
 
 def error_out(error: MovemaskError, services: Services) -> bytes:
-    """The JSON of an `ErrorOut`, which takes the place of a failed item; counted in the metrics."""
-    return orjson.dumps({"error": _counted(error, services).model_dump(mode="json", exclude_unset=True)})
+    """The JSON of a failed item, counted in the metrics."""
+    return orjson.dumps(problems.error_out(_counted(error, services)))
 
 
 def _counted(error: MovemaskError, services: Services) -> Problem:

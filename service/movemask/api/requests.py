@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -20,11 +20,20 @@ from pydantic import (
 )
 
 from movemask.api import problems
-from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, MAX_RATING, START_WORD, Elo
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.normalisation import CALIBRATED, Normalisation, Normalizer
 from movemask.pipeline import Query
+from movemask.schemas.choices import (
+    CastlingName,
+    GamesInclude,
+    Include,
+    Method,
+    NormalizerName,
+    PolicyInclude,
+    SweepInclude,
+    VaryName,
+)
 from movemask.settings import Settings
 from movemask.think_time import LONGEST
 
@@ -58,7 +67,6 @@ Moves = Annotated[
     Field(fail_fast=True),
     counted("moves", "moves", lambda settings: settings.max_moves),
 ]
-NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
 
 class In(BaseModel):
@@ -154,7 +162,7 @@ class OneIn(PositionIn):
 class PolicyIn(OneIn):
     """A request for one position."""
 
-    include: list[Literal["san", "logit", "statistics", "illegal", "forecast"]] = Field(
+    include: list[PolicyInclude] = Field(
         _EMPTY,
         fail_fast=True,
         max_length=16,
@@ -173,7 +181,7 @@ class MoveIn(OneIn):
     """A request for one move."""
 
     include: Includes = _INCLUDE
-    method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by probability.")
+    method: Method = Field("greedy", description="The best move, or one drawn by probability.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`: same seed, same move. No unit.")
     clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think on this clock.")
 
@@ -217,7 +225,7 @@ class GamesIn(In):
     )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
-    include: list[Literal["tree", "forecast"]] = Field(
+    include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=2,
         description="`tree`: also comments and variations. `forecast`: for each move, as for a policy.",
@@ -240,12 +248,10 @@ class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
     ratings: SweptRatings | None = Field(None, description="In Elo points; by default every hundred from 800 to 2500.")
-    vary: Literal["both", "self", "opponent"] | None = Field(None, description="Whose rating changes; by default both.")
+    vary: VaryName | None = Field(None, description="Whose rating changes; by default both.")
     model: str | None = _MODEL
     models: Names | None = Field(None, description="Instead of `ratings`: one answer from each of these networks.")
-    include: list[Literal["san", "statistics"]] = Field(
-        _EMPTY, fail_fast=True, max_length=16, description="What to add to the answer."
-    )
+    include: list[SweepInclude] = Field(_EMPTY, fail_fast=True, max_length=16, description="What to add to the answer.")
 
     @model_validator(mode="after")
     def _ratings_or_models(self) -> SweepIn:
@@ -279,7 +285,7 @@ class AuditIn(PlacedIn):
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
         None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; needs no vocabulary."
     )
-    castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
+    castling: CastlingName | None = Field(
         None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
     )
     threshold: float = Field(0, ge=0, le=1, description="Leave out illegal moves below this probability, 0 to 1.")

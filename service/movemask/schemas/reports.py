@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
-from movemask.api.schemas.shapes import ByName, Items, Out
+from movemask.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
+from movemask.schemas.shapes import ByName, Items, Out
 
 
 class FreshnessOut(Out):
