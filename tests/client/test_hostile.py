@@ -93,8 +93,8 @@ def stream(*pieces: bytes, ends: bool = True) -> Behaviour:
 STREAMS: dict[str, tuple[Behaviour, str]] = {
     "one line without end": (stream(*repeat(b"x" * 100_000, 500)), "a line of more than 1,048,576 bytes"),
     "empty lines without end": (stream(*repeat(b"\n" * 1000, 5000)), "the answer is not JSON: "),
-    "more results than positions": (stream(LINE * 4), "more results than positions"),
-    "results without end": (stream(*repeat(LINE, 100_000)), "more results than positions"),
+    "more results than positions": (stream(LINE * 4), "more results than the 3 positions"),
+    "results without end": (stream(*repeat(LINE, 100_000)), "more results than the 3 positions"),
     "fewer results": (stream(LINE * 2), "2 results for 3 positions"),
     "half a result": (stream(LINE * 2, LINE[:40]), "the answer is not JSON: EOF"),
     "closed between results": (stream(LINE * 2, ends=False), "RemoteProtocolError: "),

@@ -1,4 +1,4 @@
-"""Writes answers and reports on games as JSON: the dicts that the models of `schemas.answers` describe."""
+"""Writes answers and reports on games as JSON, in the shapes of `schemas.answers`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def policy_out(answer: Answer, include: Sequence[Include]) -> answers.PolicyOut:
         fen=position.fen,
         turn=position.turn,
         status=answer.status,
-        ignored=list(answer.ignored),
         moves=_moves(answer, include),
+        ignored=list(answer.ignored),
     )
     _add_where(out, position, legal=answer.evaluated is not None)
     _add_figures(out, answer, include)
@@ -50,16 +50,16 @@ def policy_out(answer: Answer, include: Sequence[Include]) -> answers.PolicyOut:
 
 
 def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveChosenOut:
-    """The most probable move, or the move that a `seed` draws."""
+    """The most probable move; with a `seed`, the move that it draws."""
     position, evaluated = answer.position, answer.evaluated
     out = _MoveChosen(
         model=model_out(answer.model),
         fen=position.fen,
         turn=position.turn,
         status=answer.status,
-        ignored=list(answer.ignored),
         move=None,
         method=request.method,
+        ignored=list(answer.ignored),
     )
     if seed is not None:
         out.seed = seed
@@ -76,7 +76,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
 
 
 def point_out(answer: Answer, include: Sequence[Include]) -> tuple[answers.PointOut, dict[str, float]]:
-    """A point of a sweep, and the probabilities of its moves by UCI."""
+    """One point of a sweep, and the probabilities of its moves by UCI."""
     out = _Point(model=model_out(answer.model), ignored=list(answer.ignored))
     _add_figures(out, answer, include)
     codes, probabilities = answer.policy
@@ -86,7 +86,7 @@ def point_out(answer: Answer, include: Sequence[Include]) -> tuple[answers.Point
 def sweep_out(
     points: Sequence[tuple[answers.PointOut, Mapping[str, float]]], position: Position, *, san: bool
 ) -> answers.SweepOut:
-    """A sweep of a position from its points."""
+    """A sweep, from the `point_out` of each rating or model."""
     lines: dict[str, list[float]] = {}
     for number, (_, probabilities) in enumerate(points):
         for uci, probability in probabilities.items():
@@ -115,7 +115,7 @@ def games_out(
 
 
 def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answers.GameOut:
-    """The report on a game, with or without the `forecasts` of the report."""
+    """The report on a game, with or without its forecasts."""
     first, game = report.moves[0], report.game
     out = _Game(
         headers=dict(game.headers),
@@ -154,7 +154,7 @@ def causes_out(causes: Mapping[Cause, float]) -> dict[str, float]:
 
 
 def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
-    """Adds how `moves` were read, and the draw; `legal` is whether the position has a legal move."""
+    """Adds the notation of the request's moves, and the draw. `legal` : whether the position has a legal move."""
     if position.notation is not None:
         out.notation = position.notation.value
     draw = draw_of(position) if legal else None
@@ -163,7 +163,7 @@ def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
 
 
 def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Include]) -> None:
-    """Adds what the network and the measuring say of a position."""
+    """Adds the fields that exist only with a legal move, on request, or for some networks."""
     evaluated = answer.evaluated
     if answer.value is not None:
         out.value = value_out(answer.value)
@@ -202,16 +202,17 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
 
 
 def _leakage(raw: float | None, multiplied: float, model: Model) -> answers.LeakageOut:
-    """The leakage of an answer. `served` is 0, because an answer with any is withheld."""
+    """The leakage of an answer. `served` is 0, because the pipeline withholds any other answer."""
     return _Leakage(raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask)
 
 
 def _elo(elo: Elo) -> answers.EloOut:
+    """The ratings that the network used."""
     return _Elo(self=elo.self, opponent=elo.opponent)
 
 
 def _illegal(answer: Answer) -> answers.IllegalOut:
-    """What plain softmax gives to illegal moves."""
+    """The illegal moves that plain softmax gives probability."""
     slots, moves, causes = answer.illegal(_NAMED_ILLEGAL)
     named = [_IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in moves]
     return _Illegal(slots=slots, moves=named, causes=causes_out(causes))

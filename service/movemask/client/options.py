@@ -1,4 +1,4 @@
-"""What the methods of both clients take: positions, and options by keyword."""
+"""The arguments of the methods of both clients: positions, and options by keyword."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from movemask.schemas.choices import (
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
 
-#: The position of a request. `...` stands for an argument that was left out; None is a position that was lost.
+#: The position of a request: `...` if the argument was left out, None if the program lost its position.
 Given = PositionLike | EllipsisType | None
 
-#: One rating for both players, or those of the side to move and of its opponent. Numbers and arrays of numpy count.
+#: One rating for both players, or the ratings of the side to move and of its opponent; numpy's, too.
 Ratings = float | Sequence[float]
 
 Temperature = float | Literal["calibrated"]
@@ -47,7 +47,7 @@ class RuleOptions(TypedDict, total=False):
 
 
 class NetworkOptions(RuleOptions, total=False):
-    """Which network is asked, and how."""
+    """The network, the ratings that it is given, and the kind of chess."""
 
     model: str | None
     elo: Ratings | None
@@ -61,7 +61,7 @@ class BatchOptions(NetworkOptions, total=False):
 
 
 class PlayedFrom(TypedDict, total=False):
-    """A position by keyword: `moves`, in UCI or SAN, are played from `fen`, or from the position that was given."""
+    """A position by keyword: `moves`, in UCI or SAN, are played from `fen` or from the positional argument."""
 
     fen: str | None
     moves: Sequence[str | chess.Move] | None
@@ -100,7 +100,7 @@ class GamesOptions(TypedDict, total=False):
 
 
 class AuditOptions(PlayedFrom, total=False):
-    """The numbers to judge, and how they are read."""
+    """The numbers to judge, and how to read them."""
 
     chess960: bool
     logits: Sequence[float | None]

@@ -1,1 +1,1 @@
-"""The JSON of requests and responses."""
+"""What goes over the wire between a service and its clients, defined once."""

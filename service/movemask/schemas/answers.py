@@ -1,4 +1,4 @@
-"""The JSON of errors and of what POST routes answer. Fields that do not apply are left out."""
+"""Problems, and the answers of the POST routes. A field that does not apply is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of the audit's figures and positions, of models, probes and the version."""
+"""The audit's figures and positions; the models, the probes and the version."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Out(BaseModel):
 
 @dataclass(frozen=True)
 class _StopAtFirst:
-    """Validation of a list stops at its first wrong item. An error takes a hundred times the memory of a short item."""
+    """Ends the validation of a list at the first wrong item. An error takes 100 times the memory of a short item."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
@@ -53,10 +53,10 @@ class _Json(dict[str, Any]):
 
 
 def as_json(model: Callable[P, M]) -> Callable[P, M]:
-    """A function that makes the JSON objects that `model` describes, as dicts: its arguments are their fields.
+    """A function that makes JSON objects of the shape of `model`: dicts, whose fields are its arguments.
 
-    mypy takes the dicts for models, and so checks the names and types of all fields; nothing is checked at run time. A
-    dict takes 0.15 µs, a model 1.9 µs, and an answer has some 40. Optional fields are left out unless they are given,
-    or set as attributes afterwards. To read one, read the dict, or validate it.
+    mypy takes the dicts for models, so it checks the names and types of their fields. Nothing is checked at run time: a
+    dict takes 0.15 µs to make, a model 1.9 µs, and an answer has about 40 of them. Optional fields can be set later as
+    attributes, and are left out of the JSON otherwise. To read a field, use `model.model_validate`.
     """
     return cast("Callable[P, M]", _Json)
