@@ -1,10 +1,11 @@
 # Images that do not run as root and write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
-#   docker build -t movemask-ray --target ray .             also on Ray; KubeRay's probes need its wget (deploy/ray)
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
-FROM python:3.11-slim-bookworm AS build
+# To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/sbom.txt requirements/
 # Left out: tests, type stubs, numpy's compiler support, onnxruntime's converters, and its C library, which its Python
@@ -22,13 +23,14 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models models
-# The shipped networks go to /models, which may be a volume; their contracts stay in the package, to say which are shipped.
+COPY deploy/healthcheck.py deploy/healthcheck.py
+# The shipped networks stay in the package, where no volume of an older release can hide them. /models is your own folder.
 # Starting the service once writes the bytecode of the modules that it imports, and of no others.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
- && mv /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models \
- && install -m 644 -D -t /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models/*.toml \
- && export MOVEMASK_MODELS_DIR=/models MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
+ && mkdir -p /opt/movemask/share/movemask && ln -s /models /opt/movemask/share/movemask/models \
+ && install -D -m 644 deploy/healthcheck.py /opt/movemask/healthcheck.py \
+ && export MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
  && movemask predict \
  && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
  && { movemask serve & server=$!; } \
@@ -49,24 +51,20 @@ RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir 
  && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
     --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
 
-FROM build-tools AS build-ray
-COPY requirements/ray.txt requirements/
-RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
-    -r requirements/ray.txt \
- && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
-    --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
-
-FROM python:3.11-slim-bookworm AS base
+FROM ${PYTHON_IMAGE} AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \
- && install -d -o movemask -g movemask /data
-COPY --from=build --chown=movemask:movemask /models /models
+ && install -d -o movemask -g movemask /data /models
+LABEL org.opencontainers.image.title="movemask" \
+      org.opencontainers.image.description="Chess move probabilities with all probability on legal moves, over HTTP" \
+      org.opencontainers.image.licenses="GPL-3.0-or-later" \
+      org.opencontainers.image.version="0.1.0"
 ENV PATH=/opt/movemask/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     ORT_DISABLE_TELEMETRY=1 \
     MOVEMASK_HOST=0.0.0.0 \
     MOVEMASK_PORT=8000 \
-    MOVEMASK_MODELS_DIR=/models \
+    XDG_DATA_HOME=/opt/movemask/share \
     MOVEMASK_DATABASE_URL=sqlite:////data/movemask.db
 USER movemask
 WORKDIR /data
@@ -79,20 +77,9 @@ COPY --from=build-tools /opt/movemask /opt/movemask
 ENV MPLCONFIGDIR=/tmp/matplotlib
 CMD ["--help"]
 
-FROM base AS ray
-USER root
-# KubeRay before 1.4 starts nodes with a login shell, for which /etc/profile resets PATH.
-RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/* \
- && echo 'PATH=/opt/movemask/bin:$PATH' > /etc/profile.d/movemask.sh
-USER movemask
-COPY --from=build-ray /opt/movemask /opt/movemask
-ENV HOME=/tmp MPLCONFIGDIR=/tmp/matplotlib RAY_USAGE_STATS_ENABLED=0
-ENTRYPOINT []
-CMD ["ray", "--help"]
-
 FROM base AS serve
 COPY --from=build /opt/movemask /opt/movemask
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
-  CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"MOVEMASK_PORT\"]}/readyz', timeout=4)"]
+  CMD ["python", "/opt/movemask/healthcheck.py"]
 CMD ["serve"]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import scipy.special
 
-from benchmarks.sparse_rows import put
-from movemask.numeric.dense import masked_softmax
-from movemask.numeric.softmax import gather_legal, softmax
+from movemask.numeric.softmax import softmax
+from movemask.study.dense import gather_legal, masked_softmax
 
+DOCUMENT = Path(__file__).parent.parent / "docs" / "numerics.md"
 SLOTS, LEGAL = 1858, 31
 
 
@@ -59,8 +60,11 @@ def main() -> None:
     ours = next(iter(many.values()))
     for name, taken in many.items():
         lines.append(f"| `{name}` | {1e6 * taken:.0f} µs | {taken / ours:.1f} | {1e6 * one[name]:.1f} µs |")
-    print("\n".join(lines))
-    put("speed", "\n".join(lines))
+    table = "\n".join(lines)
+    print(table)
+    before, rest = DOCUMENT.read_text().split("<!-- speed -->\n")
+    after = rest.split("<!-- /speed -->\n")[1]
+    DOCUMENT.write_text(f"{before}<!-- speed -->\n{table}\n<!-- /speed -->\n{after}")
 
 
 if __name__ == "__main__":

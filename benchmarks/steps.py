@@ -73,7 +73,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     gathered = [UnmaskedLogits(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]
     made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
-    answers, audited = _answered(model, texts)
+    answers, audited = _run(model, texts)
     plan = Plan()
     judged = list(zip(batches, made, strict=True))
     unmasked = list(zip(batches, weighed, strict=True))
@@ -141,13 +141,13 @@ class _Kept:
         self.audited += audited
 
 
-def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[AuditBatch]]:
+def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[AuditBatch]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
     kept = _Kept()
     pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
-        results = [await pipeline.answer([Query(fen) for fen in part], lambda answer: answer) for part in texts]
+        results = [await pipeline.submit([Query(fen) for fen in part], lambda answer: answer) for part in texts]
         return [one for part in results for one in part if isinstance(one, Answer)]
 
     answers = asyncio.run(ask())
@@ -162,7 +162,7 @@ def _recorded(audited: Sequence[AuditBatch]) -> float:
         store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
         recorder = Recorder(
-            store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.audited
+            store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage
         )
         best = np.inf
         for _ in range(ROUNDS):

@@ -5,21 +5,19 @@ python examples/mask.py
 
 from __future__ import annotations
 
+import chess
 import numpy as np
 
 import movemask
-from movemask.board.position import Position
 from movemask.testing import assert_masked
 
-model = movemask.load()._model  # private: stands in for your own network, whose logits you have
+network = movemask.load()  # stands in for your own network
 
 
 def logits_and_mask(fen: str) -> tuple[np.ndarray, np.ndarray]:
     """The network's logits `[A]`, and True `[A]` where a slot is a legal move."""
-    batch = model.whole_batch([Position.read(fen)])
-    mask = np.zeros(len(model.vocabulary), dtype=bool)
-    mask[batch.slots] = True
-    return model.run(batch).logits[0], mask
+    found = network.logits(chess.Board(fen))
+    return found.values, found.legal_mask
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -44,7 +42,7 @@ def masked(fen: str) -> np.ndarray:
 
 for policy in (unmasked, multiplied, masked):
     try:
-        assert_masked(policy, vocabulary=model.vocabulary.name)
+        assert_masked(policy, vocabulary=network.vocabulary)
         print(f"{policy.__name__}: passed")
     except AssertionError as error:
         print(f"{policy.__name__}: {error}\n")

@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
 from movemask.client.local import Network, load
-from movemask.logs import QueuedHandler
 from movemask.network.model import Model
+from movemask.serving.logs import QueuedHandler
 from movemask.settings import Settings, shipped_models, user_models
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running

@@ -1,12 +1,17 @@
-"""A real PostgreSQL for the tests: Debian's package, a cluster of its own in a folder, on a port of its own."""
+"""A real PostgreSQL for the tests: Debian's package, a cluster of its own in a folder, on a port of its own.
+
+And a proxy in front of it, for faults of the network.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,3 +88,99 @@ def running(tools: Path) -> Iterator[Server]:
         finally:
             with suppress(RuntimeError):  # it was stopped already
                 server.stop()
+
+
+class Proxy:
+    """A TCP proxy in front of a server that loses replies or falls silent. Close it by `with`.
+
+    lose_replies : how many of the next COMMITs reach the server without their reply reaching the client, whose
+        connection breaks instead
+    lost : replies lost so far, each of a COMMIT that the server has carried out
+    hold_commits : how many of the next COMMITs do not reach the server; their connections fall silent for good
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.lose_replies = 0
+        self.lost = 0
+        self.hold_commits = 0
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._links: list[_Link] = []
+        self._silent = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        for link in self._links:
+            link.speaking.set()
+            link.close()
+
+    def url(self, database_url: str) -> str:
+        """The URL of a database of the server, by way of the proxy."""
+        port = self._listener.getsockname()[1]
+        return database_url.replace(f":{self._server.port}/", f":{port}/")
+
+    def fall_silent(self, *, new_too: bool = False) -> None:
+        """Connections stay open and nothing passes, as behind a firewall that forgot them; with `new_too`, new
+        connections likewise."""
+        self._silent = new_too
+        for link in self._links:
+            link.speaking.clear()
+
+    def speak(self) -> None:
+        """Everything that was held up passes."""
+        self._silent = False
+        for link in self._links:
+            link.speaking.set()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # the listener was closed
+            while True:
+                client, _ = self._listener.accept()
+                link = _Link(self, client, socket.create_connection(("127.0.0.1", self._server.port)))
+                if not self._silent:
+                    link.speaking.set()
+                self._links.append(link)
+                for pump in (link.requests, link.replies):
+                    threading.Thread(target=pump, daemon=True).start()
+
+
+class _Link:
+    """A connection through the proxy."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self.speaking = threading.Event()
+        self._proxy, self._client, self._server = proxy, client, server
+        self._losing = False
+
+    def requests(self) -> None:
+        with suppress(OSError):
+            while data := self._client.recv(65_536):
+                if b"COMMIT" in data and self._proxy.hold_commits:
+                    self._proxy.hold_commits -= 1
+                    self.speaking.clear()
+                self.speaking.wait()
+                if b"COMMIT" in data and self._proxy.lose_replies:
+                    self._proxy.lose_replies -= 1
+                    self._losing = True
+                self._server.sendall(data)
+        self.close()
+
+    def replies(self) -> None:
+        with suppress(OSError):
+            while data := self._server.recv(65_536):
+                self.speaking.wait()
+                if self._losing and b"COMMIT" in data:
+                    self._proxy.lost += 1
+                    break
+                self._client.sendall(data)
+        self.close()
+
+    def close(self) -> None:
+        for end in (self._client, self._server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()

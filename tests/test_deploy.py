@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from movemask import __version__
 from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
+from tests.processes import certificate, environment, free_port, started, until
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed: pip install pyyaml, or Ray, which brings it")
 
@@ -27,11 +31,7 @@ def read(file: Path) -> Any:
 
 def pod_specs() -> list[tuple[str, Any]]:
     """The pods of all manifests."""
-    found = [("deployment.yaml", read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]["spec"])]
-    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
-    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-        found.append(("rayjob.yaml", group["template"]["spec"]))
-    return found
+    return [("deployment.yaml", read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]["spec"])]
 
 
 @pytest.mark.peer
@@ -43,9 +43,6 @@ def test_manifests_keep_to_the_published_schemas(release: str) -> None:
     for file in KUBERNETES:
         if file.name != "kustomization.yaml":
             kubernetes_validate.validate(read(file), release, strict=True)
-    for name, spec in pod_specs():  # KubeRay's own fields are in no package; its pods are pods
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name.partition(".")[0]}, "spec": spec}
-        kubernetes_validate.validate(pod, release, strict=True)
 
 
 def test_a_kustomization_has_all_manifests() -> None:
@@ -56,9 +53,7 @@ def test_a_kustomization_has_all_manifests() -> None:
 def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
     (image,) = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["images"]
     assert image["newTag"] == __version__
-    deployment, *ray = [container["image"] for _, spec in pod_specs() for container in spec["containers"]]
-    assert deployment == image["name"]
-    assert {tag.rpartition(":")[2] for tag in ray} == {__version__}
+    assert [container["image"] for _, spec in pod_specs() for container in spec["containers"]] == [image["name"]]
     for name, service in compose().items():
         if "build" not in service:
             assert re.search(r":v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$", service["image"]), name
@@ -89,9 +84,45 @@ def test_a_scraper_on_kubernetes_has_a_key_and_finds_the_pods() -> None:
     assert template["metadata"]["labels"][monitor["jobLabel"]] == "movemask"  # as the alerts have it
 
 
+def test_every_setting_reaches_the_containers_of_compose() -> None:
+    """A setting in .env that is silently ignored, such as the file of the API keys."""
+    listed = set(compose()["movemask"]["environment"])
+    assert listed == {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} - {f"{PREFIX}MODELS_DIR"}
+    for name in ("movemask", "tools"):
+        assert compose()[name]["env_file"] == {"path": ".env", "required": False}, name
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_health_check_of_the_image_follows_the_service(tls: bool, models: Path, tmp_path: Path) -> None:
+    more = (
+        dict(zip(("MOVEMASK_TLS_CERT", "MOVEMASK_TLS_KEY"), map(str, certificate(tmp_path)), strict=True))
+        if tls
+        else {}
+    )
+    check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py")]
+    port = free_port()
+    settings = environment(MOVEMASK_PORT=str(port), MOVEMASK_DATABASE_URL=f"sqlite:///{tmp_path}/audit.db", **more)
+    assert subprocess.run(check, env=settings, capture_output=True).returncode == 1
+    command = [sys.executable, "-m", "movemask", "serve", "--models-dir", str(models), "--workers", "1"]
+    with started(command, env=settings):
+        until(
+            lambda: subprocess.run(check, env=settings, capture_output=True).returncode == 0, "the service is healthy"
+        )
+
+
+def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_release() -> None:
+    """/models may be an old volume: it is the user's own folder, and the shipped networks are elsewhere."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert "MOVEMASK_MODELS_DIR" not in text
+    assert "XDG_DATA_HOME=/opt/movemask/share" in text
+    assert "ln -s /models /opt/movemask/share/movemask/models" in text
+    assert f'image.version="{__version__}"' in text
+
+
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
     known, own = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
-    for file in (own, *KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
+    for file in (own, *KUBERNETES):
         assert set(re.findall(r"\bMOVEMASK_[A-Z_]+", file.read_text())) <= known, file
     present = {str(file.relative_to(ROOT)) for file in (ROOT / "monitoring").rglob("*") if file.is_file()}
     listed = set(re.findall(r"file: .*?(monitoring/[\w./-]+)", own.read_text()))
@@ -100,7 +131,7 @@ def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_mo
 
 def test_pods_run_without_privileges_and_within_limits() -> None:
     variables = {one["name"]: one.get("value") for one in pod_specs()[0][1]["containers"][0]["env"]}
-    assert variables["MOVEMASK_PROXIES"] == "1"  # clients behind the ingress are told apart
+    assert variables["MOVEMASK_PROXIES"] == "0"  # no ingress is shipped, so nobody may claim an address
     for name, spec in pod_specs():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         for container in spec["containers"]:
@@ -108,9 +139,3 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
             assert set(container["resources"]) == {"requests", "limits"}, name
-
-
-def test_the_kuberay_manifest_names_the_pinned_ray() -> None:
-    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
-    (pinned,) = re.findall(r"^ray==(\S+)", (ROOT / "requirements" / "ray.txt").read_text(), re.M)
-    assert cluster["rayVersion"] == pinned

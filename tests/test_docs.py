@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,6 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from benchmarks import operations
-from benchmarks.trace_request import traced
 from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.telemetry import Metrics
@@ -29,7 +28,8 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.models.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.network.contract import Contract, read_contract
-from movemask.settings import PREFIX, Settings, shipped_models
+from movemask.normalisation import Normalizer
+from movemask.settings import PREFIX, Settings
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 
@@ -67,6 +67,17 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
     for part in ("value", "leakage"):
         assert answer.pop(part) == pytest.approx(expected.pop(part), rel=TOLERANCE)
     assert answer == expected
+
+
+def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
+    commands = re.findall(r"```sh\n(curl .*?)\n```", doc("api.md"), re.S)
+    assert len(commands) > 10
+    for command in commands:
+        words = shlex.split(command.replace("\\\n", " "))
+        (url,) = (word.removeprefix("localhost:8000") for word in words if word.startswith("localhost:8000"))
+        body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+        answer = shipped.get(url) if body is None else shipped.post(url, json=body)
+        assert answer.status_code == 200, (command, answer.text)
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
@@ -116,8 +127,7 @@ def flags_in(name: str) -> set[str]:
 def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
     paths = create_app(Settings.read()).openapi()["paths"]
     endpoints = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    table = README[README.index("## Endpoints") : README.index("## Models")]
-    assert {name for name in first_column(table) if " /" in name} == endpoints
+    assert set(re.findall(r"^## ([A-Z]+ /\S*)$", doc("api.md"), re.M)) == endpoints
     assert flags_in("audit.md") == flags_of(audit)
     assert flags_in("quantisation.md") == flags_of(quantize_model)
     offered = re.findall(r"option name (.+?) type", "\n".join(Options(models={"m": Strengths()}).lines()))
@@ -189,13 +199,6 @@ def test_the_example_contracts_can_be_read(file: Path) -> None:
     assert read_contract(file).card
 
 
-def test_few_files_run_between_accept_and_the_last_byte() -> None:
-    """A way through the code that is short enough to read, as README shows it."""
-    files = traced(shipped_models())
-    assert "pipeline.py" in files
-    assert len(files) <= 24, sorted(files)
-
-
 def test_links_lead_somewhere() -> None:
     pages = ("README.md", "docs/*.md", "benchmarks/results/*.md", "training/*.md")
     for file in (file for one in pages for file in ROOT.glob(one)):
@@ -203,8 +206,9 @@ def test_links_lead_somewhere() -> None:
             assert (file.parent / target).exists(), f"{file.name}: {target}"
 
 
-def test_the_counts_of_operations_are_those_of_the_functions() -> None:
-    assert f"<!-- operations -->\n{operations.table()}\n<!-- /operations -->" in doc("numerics.md")
+def test_the_numerics_page_lists_every_normaliser() -> None:
+    _, table = doc("numerics.md").split("| normalizer | gives |")
+    assert first_column(table.split("\n\n")[0]) == set(get_args(Normalizer))
 
 
 def test_the_examples_of_the_numerics_page_run() -> None:

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.store import database
+from movemask.store import database, postgresql
+from movemask.store.reader import Figures
+from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
-from tests.postgres import Server
-from tests.processes import call, served, until
+from tests.postgres import Proxy, Server
+from tests.processes import call, served, stopped, until
+from tests.store.records import opened
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
 
@@ -120,6 +124,13 @@ class PostgresqlFaults(SqliteFaults):
         self.server.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = off", reconnect)
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed after a second."""
+    monkeypatch.setattr(postgresql, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(postgresql, "_CONNECT_SECONDS", 2)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults:
     if request.param == "sqlite":
@@ -136,11 +147,17 @@ def positions(client: TestClient) -> int:
     return sum(model["positions"] for model in answer.json()["models"].values())
 
 
+def audit(client: TestClient) -> Any:
+    """The state of the audit as operators see it."""
+    return client.get("/readyz").json()["audit"]
+
+
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
 def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
     fault: str, faults: SqliteFaults, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
+    for module in (database, postgresql):
+        monkeypatch.setattr(module, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
         client = serve(database_url=url, audit_share=1)
@@ -149,30 +166,27 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
         assert positions(client) == 2
 
-        def audit() -> Any:
-            return client.get("/readyz").json()["audit"]
-
         with getattr(faults, fault)():
             answered = 2
             for count in range(400 if fault == "full" else 3):
                 assert client.post("/v1/policy", json={"moves": [MOVES[count % 5]]}).status_code == 200
                 answered += 1
-                if fault == "full" and audit()["failure"]:
+                if fault == "full" and audit(client)["failure"]:
                     break
-            until(lambda: audit()["failure"] is not None, f"{fault} is told")
-            assert audit()["waiting"] >= 1
-            before = audit()["dropped"]
+            until(lambda: audit(client)["failure"] is not None, f"{fault} is told")
+            assert audit(client)["waiting"] >= 1
+            before = audit(client)["dropped"]
             lost = before
             while lost == before:  # until the buffer is full; records of several answers may take a place together
                 assert client.post("/v1/policy", json={"moves": []}).status_code == 200
                 answered += 1
                 assert answered < 500
-                lost = audit()["dropped"]
-            assert audit()["waiting"] == 4
+                lost = audit(client)["dropped"]
+            assert audit(client)["waiting"] == 4
             assert f"movemask_audit_dropped_total {float(lost)}" in client.get("/metrics").text
             assert positions(client) in (-1, *range(2, answered))
         until(lambda: positions(client) == answered - lost, "everything that waited is written")
-        assert audit() == {"waiting": 0, "dropped": lost, "failure": None}
+        assert audit(client) == {"waiting": 0, "dropped": lost, "failure": None}
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
         client.app.state.services.store.close()  # type: ignore[attr-defined]  # before its disk goes
@@ -207,6 +221,90 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     assert "cannot be" in readiness.json()["audit"]["failure"]
     postgres.start()
     until(lambda: positions(client) == 1, "the record that waited is written")
+
+
+def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_lost(
+    postgres: Server, serve: Serve
+) -> None:
+    """Issue 51: 800 answers were counted as 1,068."""
+    with Proxy(postgres) as proxy:
+        client = serve(database_url=proxy.url(postgres.database()))
+        for answered in range(1, 7):
+            proxy.lose_replies = 2
+            assert client.post("/v1/policy", json={"moves": [MOVES[answered % 5]]}).status_code == 200
+            until(lambda: not proxy.lose_replies, "the replies to two commits are lost")
+            until(lambda: audit(client) == {"waiting": 0, "dropped": 0, "failure": None}, "the position is written")
+            assert positions(client) == answered
+        assert proxy.lost == 12
+        assert len(client.get("/v1/leakage/positions").json()["positions"]) == 6
+
+
+def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_written_by_a_new_one(
+    postgres: Server, serve: Serve, quick: None
+) -> None:
+    with Proxy(postgres) as proxy:
+        client = serve(database_url=proxy.url(postgres.database()))
+        for answered in range(1, 4):
+            assert client.post("/v1/policy", json={"moves": [MOVES[answered]]}).status_code == 200
+            until(lambda: audit(client)["waiting"] == 0, "the position is written")
+            proxy.fall_silent()
+        until(lambda: positions(client) == 3, "the figures are read by a new connection")
+        assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+
+
+def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_seconds_only(
+    postgres: Server, serve: Serve, quick: None
+) -> None:
+    """The server would keep them until its TCP gives up, by default after two hours."""
+    with Proxy(postgres) as proxy:
+        client = serve(database_url=proxy.url(postgres.database()))
+        assert client.post("/v1/policy", json={"moves": []}).status_code == 200
+        until(lambda: audit(client)["waiting"] == 0, "the position is written")
+        proxy.hold_commits = 2
+        assert client.post("/v1/policy", json={"moves": []}).status_code == 200
+        until(lambda: audit(client)["waiting"] == 0 and not proxy.hold_commits, "the position is written")
+        until(lambda: positions(client) == 2, "each position is counted once")
+
+
+def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_speaks_again(
+    postgres: Server, serve: Serve, quick: None
+) -> None:
+    with Proxy(postgres) as proxy:
+        client = serve(database_url=proxy.url(postgres.database()))
+        assert client.post("/v1/policy", json={"moves": []}).status_code == 200
+        assert positions(client) == 1
+        proxy.fall_silent(new_too=True)
+        for move in MOVES:
+            assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
+        until(lambda: audit(client)["failure"] is not None, "the silence is told")
+        assert "the database does not answer" in audit(client)["failure"]
+        with ThreadPoolExecutor(12) as pool:  # many readers wait no longer than one
+            answers = list(pool.map(client.get, ["/v1/leakage", "/v1/leakage/worst", "/v1/leakage/positions"] * 4))
+        for answer in answers:
+            refused(answer, 503, "audit-unavailable")
+        proxy.speak()
+        until(lambda: positions(client) == 6, "everything that waited is written")
+        assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+
+
+@pytest.mark.parametrize("silent", ["between transactions", "before a commit"])
+def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
+    """Issue 51: 600 records were lost. A new connection gets through."""
+    database_url = postgres.database()
+    with Proxy(postgres) as proxy:
+        with served(models, "--database-url", proxy.url(database_url), "--workers", "1") as (process, port):
+            call(port, "/v1/policy", {"moves": []})
+            until(lambda: call(port, "/readyz")["audit"]["waiting"] == 0, "the position is written")
+            if silent == "before a commit":
+                proxy.hold_commits = 1
+            else:
+                proxy.fall_silent()
+            for move in MOVES:
+                call(port, "/v1/policy", {"moves": [move]})
+            assert stopped(process) == 0
+        assert "were not written" not in (models / "log.txt").read_text()
+    with opened(database_url) as store:
+        assert sum(model.positions for model in Figures(store.database).models()) == 6
 
 
 def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:

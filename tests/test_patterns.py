@@ -6,6 +6,7 @@ not stretch. What is quadratic takes minutes or more.
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections import Counter
@@ -17,12 +18,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask import logs
 from movemask.api import keys, routes
 from movemask.api.requests import MAX_PGN
-from movemask.board import pgn, position
+from movemask.board import fen, moves, pgn, position
+from movemask.board.split import split
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
+from movemask.serving import logs
 from movemask.times import time_of
 
 SECONDS = 5.0
@@ -31,6 +33,7 @@ MILLION = 1_000_000
 #: Files whose patterns meet no client's text, but that of whoever runs the command, or our own.
 OWN = {
     "api/problems.py",
+    "board/textfile.py",
     "bulk/read.py",
     "bulk/report.py",
     "bulk/run.py",
@@ -38,7 +41,11 @@ OWN = {
     "cli/models.py",
     "cli/options.py",
     "cli/predict.py",
+    "models/file_formats.py",
+    "models/installation.py",
     "network/files.py",
+    "network/guess.py",
+    "network/onnx.py",
     "settings.py",
     "store/database.py",
 }
@@ -63,11 +70,38 @@ def bounded() -> Iterator[None]:
     assert time.process_time() - started < SECONDS
 
 
+def split_up(text: str) -> int:
+    return sum(1 for _ in split(io.StringIO(text)))
+
+
+def most(text: str) -> str:
+    """A text again and again, as long as splitting it takes half a second."""
+    return full(text, 300_000)
+
+
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
+    "api/routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
+    "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
+    "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
+    "board/fen.py _PLACEMENT": (
+        fen._PLACEMENT.search,
+        [full("p"), full("p/"), full("p/p/p/p/p/p/p/~"), full("pppppppp/"), full("-p/")],
+    ),
+    "board/fen.py _REST_OF_COLUMN": (fen._REST_OF_COLUMN.match, [full('"'), full("p"), full('";'), full('"p" ')]),
+    "board/fen.py _SEPARATOR": (fen._SEPARATOR.split, [full(","), full("p")]),
+    "board/fen.py _SIDE_COLUMN": (fen._SIDE_COLUMN.match, [full(",w")]),
+    "board/fen.py _LEAD": (fen._LEAD.match, [full("1"), full("1. "), full("- "), full("fen "), full("position ")]),
+    "board/fen.py _ADDRESS": (fen._ADDRESS.match, [full("a"), full("a."), full("lichess.org")]),
+    "board/fen.py _LICHESS": (fen._LICHESS.search, [full("/analysis"), full("/analysis/"), full("/editor/p")]),
+    "board/fen.py _OPCODE": (fen._OPCODE.fullmatch, ["D" + full("1") + "x"]),
+    "board/fen.py _ANY_OPCODE": (fen._ANY_OPCODE.fullmatch, [full("a") + "-"]),
+    "board/fen.py _COUNTER": (fen._COUNTER.findall, [full('"'), full("hmvc "), "hmvc" + full(" "), full("a")]),
+    "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
-    "board/pgn.py _DRAW": (
-        lambda text: pgn._with_draw(text, False),
+    "board/pgn.py _OTHERWISE": (
+        lambda text: pgn._as_standard(text, False),
         [full("{"), full("{}"), full("\u00bd"), full(";")],
     ),
     "board/pgn.py _UNREAD": (pgn._UNREAD.search, [full("1"), full("_."), full("é")]),
@@ -95,9 +129,30 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         ],
     ),
     "games/annotation.py _REASON": (
-        annotation._REASON.fullmatch,
+        annotation._REASON.match,
         [full("{ movemask: pgn: "), "{ movemask: pgn: }" + full(" ") + "x"],
     ),
+    "games/annotation.py _PLACE": (lambda text: annotation._PLACE.sub("", text), [full("line 1"), "line " + full("1")]),
+    "board/split.py _START": (split_up, ["1. e4 *\n\n" + most("("), "1" + most(" "), "1" + most("."), most("a/")]),
+    "board/split.py _FIRST_MOVE": (split_up, ["1. e4\n1." + most(" ") + ".", "1. e4\n" + most(" ")]),
+    "board/split.py _MARK": (split_up, ["1. e4 " + most("["), "1. e4 (" + most("1-0")]),
+    "board/split.py _WORD_END": (split_up, ["1. e4 " + most("* ")]),
+    "board/split.py _OPEN": (split_up, [most('[A "'), most("[a b c d e f "), "[" + most("a"), "[a" + most(" ")]),
+    "board/split.py _HALF_OPEN": (split_up, ["[" + most(" ") + "x]", "[a" + most(" ") + "(", most("[A\n")]),
+    "board/split.py _BARE": (split_up, ["[White" + most(" "), "[White " + most("x"), "[White x]" + most(" ") + "x"]),
+    "board/split.py _VALUE_END": (split_up, ['[A "' + most("\\"), '[A "' + most('" '), '[A "' + most("[")]),
+    "board/split.py _DAMAGED_END": (split_up, ['[A "' + most("] "), '[A "' + most('"'), most('[A "] 1. ')]),
+    "board/split.py _ESCAPE": (split_up, ['[A "' + most("\\\\") + '"]']),
+    "board/split.py _SPACE": (split_up, [most(" "), most(" \n"), "1. e4 *" + most(" ")]),
+    "board/split.py _SPACES": (split_up, ['[A "' + most("b\n")]),
+    "board/split.py _WORD": (split_up, [most("x"), most("x ")]),
+    "board/split.py _TEXT": (split_up, [most("-"), most("- [")]),
+    "board/split.py _A_LETTER": (split_up, [most("1 ")]),
+    "board/split.py _FENCE": (split_up, [most("`"), "```" + most(" ") + "!", "```" + most("a") + "!"]),
+    "board/split.py _QUOTED": (split_up, [most(">"), most(" >"), ">" + most(" ") + "x"]),
+    "board/split.py _PLAIN_TAG": (split_up, ['[A "' + most("b"), most('[A "b"]\n')]),
+    "board/split.py _PLAIN_LINE": (split_up, [most("1\n")]),
+    "board/split.py _PLAIN_MOVES": (split_up, ["1. e4 " + most("{}"), "1. e4 {" + most("{"), "1. e4 " + most("1")]),
     "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
     "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
@@ -108,7 +163,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),
     "times.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
-    "logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
+    "serving/logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
 }
 
 
@@ -154,6 +209,15 @@ GAMES = {
     "a header of blanks": filled("[A", " ", '"b"]\n\n1. e4 *'),
     "words that are no moves": filled("1. e4 ", "e"),
     "blanks": filled("1. e4 ", " "),
+    "brackets": filled("", "["),
+    "braces": filled("", "{"),
+    "quotation marks": filled("", '"'),
+    "tags in a line": filled("", '[A "b"] '),
+    "tags over two lines": filled("", '[A\n"b"] '),
+    "paragraphs": filled('[White "x"]\n\n', "e4\n\n"),
+    "comments up to the line's end": filled("1. e4 ", ";}\n"),
+    "results": filled("1. e4 ", "* "),
+    "text": filled("", "word "),
 }
 
 

@@ -137,7 +137,7 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
     recorder = recording(store)
     asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
     queries = [Query(moves=("e2e4",)), Query(moves=("d2d4",))]
-    assert asyncio.run(asked.answer(queries, lambda answer: answer.status)) == ["ongoing", "ongoing"]
+    assert asyncio.run(asked.submit(queries, lambda answer: answer.status)) == ["ongoing", "ongoing"]
     asked.close()
     recorder.close(60)
     assert (recorder.dropped, recorder.waiting) == (2, 0)
@@ -151,7 +151,7 @@ def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
         return answer.position.turn
 
     async def story() -> None:
-        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        both = [asked.submit([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
         good, bad = await asyncio.gather(*both, return_exceptions=True)
         assert good == ["white", "white"]
         assert isinstance(bad, ZeroDivisionError)
@@ -166,7 +166,7 @@ def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     good = record(0.25, causes={Cause.BLOCKED: 0.25})
     bad = [record(None), record(math.inf), record(-1.0), record(0.25, causes={Cause.BLOCKED: math.nan})]
     for table in (good, *bad, *joined([good, record(0.5, more={}), *bad])):
-        metrics.audited(table)
+        metrics.count_leakage(table)
     text = metrics.exposition().decode()
     assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text

@@ -121,4 +121,4 @@ def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_p
     assert "uid: movemask\n" in (MONITORING / "grafana" / "datasources.yml").read_text()
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
-            assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "movemask"}
+            assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}

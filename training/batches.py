@@ -14,6 +14,7 @@ from torch import Tensor
 from training.dataset import Dataset
 from training.legal import legal_mask
 from training.maia3 import Lesson, Teacher
+from training.targets import Targets
 
 AHEAD = 3  # batches made ready before they are asked for
 
@@ -39,14 +40,32 @@ class Batch:
         return Batch(*(array[rows] for array in (*self.inputs(), self.legal, self.slot, self.result)))
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A share of a run's batches that ready policies teach, spread evenly; `order` is that of the targets."""
+
+    targets: Targets
+    order: NDArray[np.int64]
+    share: float
+    first: int  # number of the run's first batch that may be one of them
+
+    def places(self, number: int, size: int) -> NDArray[np.int64] | None:
+        """Places of the targets for batch `number` of the run, or None if the teacher itself teaches it."""
+        before, after = int(max(number - self.first, 0) * self.share), int(max(number + 1 - self.first, 0) * self.share)
+        if before == after:
+            return None
+        return self.order[np.arange(before * size, after * size) % len(self.order)]
+
+
 def gathered(
     dataset: Dataset,
     rows: NDArray[np.int64],
     bare: NDArray[np.bool_],
     device: str = "cpu",
     teacher: Teacher | None = None,
+    ready: NDArray[np.float32] | None = None,
 ) -> Batch:
-    """The batch of those rows, of `bare` ones the position alone."""
+    """The batch of those rows, of `bare` ones the position alone; `ready` logits `[B, A]` replace the teacher's."""
     legal = legal_mask(dataset.bitboards[rows])
     tokens, elo_self, elo_opponent, mask, slot, result = (
         torch.from_numpy(array).to(device, non_blocking=True)
@@ -60,11 +79,20 @@ def gathered(
         )
     )
     inputs = tokens.float(), elo_self.float(), elo_opponent.float()
+    if ready is not None:
+        return Batch(*inputs, mask, slot, result, Lesson(torch.from_numpy(ready).to(device, non_blocking=True)))
     return Batch(*inputs, mask, slot, result, teacher.lesson(*inputs, mask) if teacher else None)
 
 
 def stream(
-    dataset: Dataset, order: NDArray[np.int64], first: int, size: int, bare: float, device: str, teacher: Teacher
+    dataset: Dataset,
+    order: NDArray[np.int64],
+    first: int,
+    size: int,
+    bare: float,
+    device: str,
+    teacher: Teacher,
+    ready: Ready | None = None,
 ) -> Iterator[Batch]:
     """Batches from number `first` on, without end; a share `bare` of each is without the game before the position."""
     per_epoch = len(order) // size
@@ -72,8 +100,13 @@ def stream(
         raise SystemExit(f"{len(order)} positions are fewer than a batch of {size}")
 
     def made(number: int) -> Batch:
+        alone = np.arange(size) < bare * size
+        if ready is not None and (places := ready.places(number, size)) is not None:
+            rows = ready.targets.rows[places]
+            logits = ready.targets.logits(places, legal_mask(dataset.bitboards[rows]))
+            return gathered(dataset, rows, alone, device, ready=logits)
         rows = order[number % per_epoch * size :][:size]
-        return gathered(dataset, rows, np.arange(size) < bare * size, device, teacher)
+        return gathered(dataset, rows, alone, device, teacher)
 
     with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
         ahead = [thread.submit(made, number) for number in range(first, first + AHEAD)]

@@ -66,6 +66,9 @@ class Teaching:
     apart: int = 51_200  # positions at the start in which each layer learns alone, on the teacher's own states
     states_weight: float = 1.0  # of the mean relative squared difference of the states
     bare: Share = 0.5  # of the positions that both see without the game before them
+    #: A folder of the teacher's ready policies, which cost no run of it (`training.targets`).
+    targets: Path | None = None
+    targets_share: Share = 0.0  # of the batches that are taught by them, after the positions `apart`
     played_weight: Share = 0.1  # of the move that was played; the teacher's policy has the rest
     rules_weight: Annotated[float, Field(ge=0)] = 1.0  # of -ln of what the legal slots have together
     value_weight: float = 0.2

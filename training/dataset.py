@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Dataset:
     result: NDArray[np.int8]  # 0 win, 1 draw, 2 loss for the side to move, -1 unknown
     many_players: NDArray[np.bool_]
     skipped: Counter[str]  # files that could not be read, by reason
+    places: Mapping[str, NDArray[np.int64]]  # by a shard's file name: the position of each row of its replay
 
     def __len__(self) -> int:
         return len(self.slot)
@@ -53,25 +55,33 @@ def load(data: Data, split: str) -> Dataset:
     if not files:
         raise SystemExit(f"{data.folder}: no shards of the split {split!r}; python -m training.data makes them")
     parts: list[tuple[NDArray[np.generic], ...]] = []
+    places: dict[str, NDArray[np.int64]] = {}
     skipped: Counter[str] = Counter()
+    count = 0
     for file in tqdm(files, unit=" shards", desc=split, leave=False):
         try:
-            parts.append(_arrays(file, data))
+            arrays, by_game = _arrays(file, data)
         except ShardError as error:
             skipped[str(error)] += 1
+            continue
+        places[file.name] = count + np.argsort(by_game)
+        parts.append(arrays)
+        count += len(by_game)
     if not parts:
         raise SystemExit(f"{data.folder}: none of the {len(files)} shards of {split!r} can be read")
-    return Dataset(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)), skipped)  # type: ignore[arg-type]
+    columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Dataset(*columns, skipped, places)  # type: ignore[arg-type]
 
 
-def _arrays(file: Path, data: Data) -> tuple[NDArray[np.generic], ...]:
+def _arrays(file: Path, data: Data) -> tuple[tuple[NDArray[np.generic], ...], NDArray[np.int64]]:
+    """The columns of a shard's positions, and the order that they are in: rows of the shard's replay."""
     shard = read_shard(file)
     found = replay(shard)
     by_game = np.lexsort((found.ply, found.game))
     games, black = shard.games[found.game[by_game]], found.black[by_game]
     shift = np.array([data.to_lichess[system] for system in SYSTEMS], dtype=np.int16)[games["system"]]  # type: ignore[index]
     white, other = games["white_elo"] + shift, games["black_elo"] + shift
-    return (
+    columns = (
         found.bitboards[by_game],
         found.ply[by_game],
         found.slot[by_game],
@@ -80,6 +90,7 @@ def _arrays(file: Path, data: Data) -> tuple[NDArray[np.generic], ...]:
         TO_MOVE_RESULT[black.astype(np.intp), games["result"]],
         games["many_players"],
     )
+    return columns, by_game
 
 
 def order(dataset: Dataset, data: Data, seed: int) -> NDArray[np.int64]:

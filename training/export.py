@@ -21,12 +21,16 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
+from movemask.board.position import Elo, Position
 from movemask.games.sweep import RATINGS, curves
 from movemask.models.diagnosis import commonest
-from movemask.models.judging import Apart, apart
+from movemask.models.judging import apart
 from movemask.models.quantising import SWEPT
-from movemask.numeric.losses import fitted_temperature
+from movemask.network.check import expected_score
+from movemask.network.model import Model, Outputs
 from movemask.numeric.softmax import logsumexp
+from movemask.numeric.temperature import fitted_temperature
+from movemask.pipeline import evaluate_positions
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run
@@ -34,7 +38,8 @@ from training.data import PROGRESS
 from training.maia3 import LICENCE, SOURCE
 from training.measure import BATCH, loaded, microseconds
 from training.network import Network
-from training.onnx_file import INPUTS, OUTPUTS, feeds_of, write
+from training.onnx_file import INPUTS, OUTPUTS, Floats, feeds_of, write
+from training.report import bends
 from training.rounding import Range, held_ranges, hold, products, ranges
 from training.samples import samples
 from training.train import held_out
@@ -43,6 +48,8 @@ from training.train import held_out
 #: float32 are up to 0.006 from those in float64, in either.
 TOLERANCE = 5e-3
 APART = 1e-3  # of a logit, alone and in a batch
+#: Differences of the forecast (the expected score) that people hardly see: it is shown as a bar, in whole per cent.
+FORECAST_LARGEST, FORECAST_MEAN = 0.05, 0.005
 FITTED = 4096  # validation positions for the temperature, each with and without its game
 CALIBRATED = 256  # validation positions for the integers' ranges, half of them without their game
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
@@ -85,13 +92,23 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
         _write_contract(file, run, state, network, hardware, purpose, figures, calibration)
         print(f"{name}: {cost[name]:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB")
     difference = _dependence(files["integers"], feeds)
-    swept = _swept(run, *(folder / target.name for folder in folders.values()))
-    print(f"integers: {swept}; alone and in a batch apart by {difference:.2g}; seen by people: {swept.seen}")
-    chosen = "floats" if swept.seen or difference > APART else "integers"
+    models = [loaded(folder / target.name) for folder in folders.values()]
+    later = [sample.position for sample in samples(run.data, "validation", 1, run.seed)[:SWEPT]]
+    positions = [*commonest(SWEPT), *later]
+    floats_curves, integer_curves = (curves(model, positions) for model in models)
+    swept = apart(floats_curves, integer_curves)
+    scores = np.abs(np.subtract(*(forecasts(model, positions) for model in models)))
+    seen = swept.seen or not (scores.max() <= FORECAST_LARGEST and scores.mean() <= FORECAST_MEAN)
+    print(f"integers: {swept}; alone and in a batch apart by {difference:.2g}")
+    print(f"forecast apart by {scores.max():.3f} at most, {scores.mean():.4f} on average")
+    print(f"bends {bends(floats_curves):.4f} in floats, {bends(integer_curves):.4f} in integers")
+    print(f"seen by people: {seen}")
+    chosen = "floats" if seen or difference > APART else "integers"
     for suffix in (".onnx", ".toml"):
         shutil.copyfile(files[chosen].with_suffix(suffix), target.with_suffix(suffix))
     if chosen == "integers":
-        _note(target.with_suffix(".toml"), {**asdict(swept), "ratings": len(RATINGS)})
+        forecast = {"forecast_largest": float(scores.max()), "forecast_mean": float(scores.mean())}
+        _note(target.with_suffix(".toml"), {**asdict(swept), **forecast, "ratings": len(RATINGS)})
     _write_sample(network, bare[0].part(slice(STORED)), run.folder / f"{target.name}.sample.npz")
     print(f"{target}: the {chosen}")
 
@@ -153,11 +170,11 @@ def _session(file: Path) -> ort.InferenceSession:
     return ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
 
-def _swept(run: Run, floats: Path, integers: Path) -> Apart:
-    """How far the two are apart along the ratings, in the commonest positions and in as many of validation games."""
-    later = [sample.position for sample in samples(run.data, "validation", 1, run.seed)[:SWEPT]]
-    positions = [*commonest(SWEPT), *later]
-    return apart(*(curves(loaded(model), positions) for model in (floats, integers)))
+def forecasts(model: Model, positions: Sequence[Position]) -> Floats:
+    """The expected score of the side to move, `[positions * ratings]`, along the usual ratings."""
+    elos = [Elo(rating, rating) for rating in RATINGS]
+    found = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
+    return np.concatenate([expected_score(Outputs(part.unmasked.logits, part.value)) for part in found])
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ import chess
 import chess.pgn
 import zstandard
 
+from movemask.board.pgn import rating_of
 from training.config import Data
 
 LICHESS_DATABASE = "lichess-database"
@@ -141,9 +142,10 @@ def _want_time(time_control: str, data: Data) -> None:
 
 
 def _elos(white: str | None, black: str | None) -> tuple[int, int]:
-    if not (white and black and white.isdigit() and black.isdigit() and 0 < int(white) < 4000 > int(black) > 0):
+    ratings = rating_of(white), rating_of(black)
+    if ratings[0] is None or ratings[1] is None:
         raise Unwanted("no ratings")
-    return int(white), int(black)
+    return int(ratings[0]), int(ratings[1])
 
 
 def _checked(game: Game) -> Game:

@@ -27,7 +27,8 @@ def rules_loss(logits: Tensor, legal: Tensor) -> Tensor:
 
 
 def value_loss(value: Tensor, lesson: Lesson) -> Tensor:
-    """KL divergence of win, draw and loss, logits `[B, 3]`, from the teacher's."""
+    """KL divergence of win, draw and loss, logits `[B, 3]`, from the teacher's; the lesson must have a value."""
+    assert lesson.value is not None, "a ready policy has no value"
     expected = lesson.value.log_softmax(1)
     return (expected.exp() * (expected - value.log_softmax(1))).sum(1).mean()
 

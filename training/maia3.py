@@ -32,11 +32,11 @@ _CASTLINGS = [
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the teacher holds of `B` positions."""
+    """What the teacher holds of `B` positions; a ready policy (`training.targets`) is a lesson of logits alone."""
 
-    states: list[Tensor]  # [B, 64, D] before its first layer and after each of its eight
     logits: Tensor  # float32 [B, A] in the student's slots; of illegal ones they mean nothing
-    value: Tensor  # float32 [B, 3] win, draw, loss, logits
+    value: Tensor | None = None  # float32 [B, 3] win, draw, loss, logits
+    states: list[Tensor] | None = None  # [B, 64, D] before its first layer and after each of its eight
 
 
 class Teacher:
@@ -56,7 +56,7 @@ class Teacher:
         for ours, theirs in _CASTLINGS:  # king takes rook is legal for a king on e1 only where it castles
             castles = at_home & legal[:, ours]
             logits[:, ours] = torch.where(castles, logits[:, theirs], logits[:, ours])
-        return Lesson(states, logits, value.float())
+        return Lesson(logits, value.float(), states)
 
 
 def read(file: Path) -> Network:

@@ -30,6 +30,7 @@ from training.strength import (
 from training.strength import (
     STRONG,
     WEAK,
+    Floats,
     forecast,
     is_mate,
     is_wasted,
@@ -43,7 +44,7 @@ PER_GAME = 6
 HISTORY = " + moves"
 BANDS = (0, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400, 4000)
 FEWEST = 100  # positions of a band that are worth a figure
-SWEPT = 20  # commonest positions, whose curves by rating are looked at
+SWEPT = 120  # commonest positions, whose curves by rating are looked at
 MATES, WASTES = 300, 100  # positions with a mate in one, and with a stalemate in one for a side well ahead
 #: What players hardly miss, or what networks read wrongly first: FEN or moves, and the move looked for.
 SPOTS = {
@@ -144,17 +145,23 @@ def _strength(run: Run, split: str, models: Sequence[Model | Nearest], games: in
 
 
 def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]) -> str:
-    rows = {
-        model.name: {
-            "largest step": f"{max(np.abs(np.diff(one, axis=0)).max() for one in curves(model, positions)):.3f}"
-        }
-        for model in models
-        if isinstance(model, Model) and model.contract.takes_elo
-    }
+    rows: dict[str, dict[str, str]] = {}
+    for model in models:
+        if isinstance(model, Model) and model.contract.takes_elo:
+            found = curves(model, positions)
+            step = max(np.abs(np.diff(curve, axis=0)).max() for curve in found)
+            rows[model.name] = {"largest step": f"{step:.3f}", "bends": f"{bends(found):.4f}"}
     return (
-        "## Smooth in the rating\n\nThe most that a move's probability changes from one rating to the next, of "
-        f"{len(RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions.\n\n" + _table(rows)
+        f"## Smooth in the rating\n\n{len(RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions. "
+        "Largest step: the most that a move's probability changes from one rating to the next. Bends: the absolute "
+        "second differences along the ratings, summed over the moves, on average.\n\n" + _table(rows)
     )
+
+
+def bends(found: Sequence[Floats]) -> float:
+    """How far the curves `[ratings, moves]` of positions are from straight lines: the mean, over positions and ratings,
+    of the absolute second differences summed over the moves. Players see bends as teeth in the chart."""
+    return float(np.mean([np.abs(np.diff(curve, 2, axis=0)).sum(1).mean() for curve in found]))
 
 
 def _table(rows: Mapping[str, Mapping[str, str]]) -> str:

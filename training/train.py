@@ -12,6 +12,7 @@ import argparse
 import json
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import inf
@@ -24,12 +25,13 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from training import checkpoints, config, dataset
-from training.batches import Batch, gathered, stream
+from training.batches import Batch, Ready, gathered, stream
 from training.config import Run, load_run
 from training.losses import outcome_loss, played_loss, rules_loss, states_loss, taught_loss, value_loss
 from training.maia3 import Teacher
 from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
+from training.targets import ready
 
 VALIDATED = 2048  # positions
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
@@ -59,7 +61,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
     rows = dataset.order(seen, run.data, run.seed)
-    batches = stream(seen, rows, done, settings.batch, taught.bare, device, teacher)
+    batches = stream(seen, rows, done, settings.batch, taught.bare, device, teacher, _ready(run, seen))
     whole = torch.compile(network.states) if settings.compile else network.states
     first, began, gone = done, time.monotonic(), 0.0
     bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
@@ -81,15 +83,27 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     batches.close()  # type: ignore[attr-defined]
 
 
+def _ready(run: Run, seen: dataset.Dataset) -> Ready | None:
+    """The part of the batches that ready policies teach, or None for a run without them."""
+    taught = run.teaching
+    if taught.targets is None or not taught.targets_share:
+        return None
+    targets = ready(taught.targets, seen, run.data)
+    print(f"{len(targets):,} ready policies", *(f"skipped: {reason}" for reason in targets.skipped), sep="\n")
+    order = np.random.default_rng(run.seed).permutation(len(targets))
+    return Ready(targets, order, taught.targets_share, -(-taught.apart // run.training.batch))
+
+
 def step(
     network: Network, whole: Any, optimizers: list[torch.optim.Optimizer], batch: Batch, run: Run, *, apart: bool
 ) -> dict[str, Tensor]:
     """One step of all optimizers; the parts of the loss. `apart`: each layer on the teacher's own states."""
     assert batch.lesson is not None, "a batch to learn from has a lesson"
     taught, lesson = run.teaching, batch.lesson
-    expected = [lesson.states[number] for number in taught.matched]
+    expected = [lesson.states[number] for number in taught.matched] if lesson.states else []
     with torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16):
         if apart:
+            assert lesson.states is not None, "layers learn apart from the teacher's states"
             given = [lesson.states[number] for number in (0, *taught.matched)]
             own = [network.embedded(*batch.inputs())]
             own += [layer(x, network.biases) for layer, x in zip(network.layers, given, strict=False)]
@@ -103,15 +117,17 @@ def step(
         "taught": taught_loss(logits, lesson, batch.legal),
         "played": played_loss(logits, batch.slot, batch.legal),
         "rules": rules_loss(logits, batch.legal),
-        "value": value_loss(value, lesson),
-        "states": states_loss(own, expected),
     }
+    if lesson.value is not None:
+        losses["value"] = value_loss(value, lesson)
+    if lesson.states is not None:
+        losses["states"] = states_loss(own, expected)
     total = (
         (1 - taught.played_weight) * losses["taught"]
         + taught.played_weight * losses["played"]
         + taught.rules_weight * losses["rules"]
-        + taught.value_weight * losses["value"]
-        + taught.states_weight * losses["states"]
+        + taught.value_weight * losses.get("value", 0)
+        + taught.states_weight * losses.get("states", 0)
     )
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
@@ -131,13 +147,13 @@ class Progress:
         self._run, self._network, self._optimizers, self._spent, self._held = run, network, optimizers, spent, held
         self._clock = self._saved = time.monotonic()
         self._sums: dict[str, Tensor] = {}
-        self._summed = 0
+        self._summed: Counter[str] = Counter()  # batches with that loss: a ready policy has neither value nor states
 
     def after(self, done: int, losses: dict[str, Tensor], *, last: bool) -> None:
         """Called after each step; `done` steps are behind, the `last` one of the stretch among them or not."""
         settings = self._run.training
-        self._sums = {name: loss + self._sums.get(name, 0) for name, loss in losses.items()}
-        self._summed += 1
+        self._sums |= {name: loss + self._sums.get(name, 0) for name, loss in losses.items()}
+        self._summed.update(losses.keys())
         every = max(settings.validate_positions // settings.batch, 1)
         if last or done % every == 0:
             _require_finite(losses, done)
@@ -151,11 +167,11 @@ class Progress:
         line = {
             "positions": done * self._run.training.batch,
             "seconds": round(self._spent + time.monotonic() - self._clock, 1),
-            **{name: round(loss.item() / self._summed, 4) for name, loss in self._sums.items()},
+            **{name: round(loss.item() / self._summed[name], 4) for name, loss in self._sums.items()},
             "bare": validate(self._network, self._held[0]),
             "with_game": validate(self._network, self._held[1]),
         }
-        self._sums, self._summed = {}, 0
+        self._sums, self._summed = {}, Counter()
         with open(self._run.folder / "log.jsonl", "a") as log:
             log.write(json.dumps(line) + "\n")
 

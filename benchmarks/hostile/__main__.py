@@ -23,6 +23,7 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "batches": lambda times: load.many_batches(10 * times),
     "slowloris": lambda times: slow.slowloris(300 * times),
     "unread": lambda times: slow.unread(200),
+    "exports": lambda times: slow.exports(),
     "crowd": lambda times: slow.crowd(2000),
     "heads": lambda times: slow.heads(10),
     "endless": lambda times: slow.endless(),

@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,8 +146,11 @@ def _ready(process: subprocess.Popen[bytes], port: int, said: str) -> None:
 
 
 @contextmanager
-def service(environment: Mapping[str, str] | None = None, **settings: str) -> Iterator[Service]:
-    """A running service with these settings (MOVEMASK_…, in lower case without the prefix) and other variables."""
+def service(
+    environment: Mapping[str, str] | None = None, command: Sequence[str] | None = None, **settings: str
+) -> Iterator[Service]:
+    """A running service with these settings (MOVEMASK_…, in lower case without the prefix) and other variables;
+    `command` is what runs `movemask`."""
     with tempfile.TemporaryDirectory(prefix="movemask-hostile-") as folder:
         port, behind = free_port(), bool(os.environ.get(BEHIND_NGINX))
         if behind:
@@ -158,9 +161,12 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
         ours = {"PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port)}
         with open(Path(folder) / "log.txt", "wb") as log:
-            command = [sys.executable, "-m", "movemask", "serve"]
             process = subprocess.Popen(
-                command, cwd=folder, env={**kept, **ours, **variables, **(environment or {})}, stdout=log, stderr=log
+                [*(command or (sys.executable, "-m", "movemask")), "serve"],
+                cwd=folder,
+                env={**kept, **ours, **variables, **(environment or {})},
+                stdout=log,
+                stderr=log,
             )
         try:
             _ready(process, port, f"see {folder}/log.txt")

@@ -95,13 +95,13 @@ def _contract() -> Callable[[bytes], None]:
 
 def _body() -> Callable[[bytes], None]:
     from movemask.api.problems import ProblemError
-    from movemask.api.routers import leakage, policy
+    from movemask.api.routers import games, judge, policy
     from movemask.api.routes import parsed
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 
     settings = Settings.read()
-    routes = (*policy.router.posts, *leakage.router.posts)
+    routes = (*policy.router.posts, *games.router.posts, *judge.router.posts)
 
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]

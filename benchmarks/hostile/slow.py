@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
-from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service, source
+from benchmarks.hostile.clients import Connection, Service, Times, positions, repeat, request, service, source
 from benchmarks.hostile.load import ALIVE, SINGLE
 from benchmarks.hostile.trial import Trial
 
@@ -134,6 +135,70 @@ def unread(count: int) -> Iterator[Trial]:
         seen = f"{most:.0f} MB at most; {left} descriptors more than before, 20 s later"
         done = f"{count} clients that ask for batches of 200 and read nothing"
         yield Trial(done, "cut off after 2 s; under 600 MB", seen, most < 600 and left < 10)
+
+
+def exports() -> Iterator[Trial]:
+    """Clients of two addresses that export the audit and read slowly, at once or after a while, and a third that asks
+    properly meanwhile."""
+    for count, eagerly in ((212, 0), (8, 12_000_000)):
+        yield from _exports(count, eagerly)
+
+
+def _exports(count: int, eagerly: int) -> Iterator[Trial]:
+    with service(max_connections_per_address="4000") as tried:
+
+        async def fill() -> None:
+            connection = Connection(tried.port)
+            for start in range(20):
+                items = [{"fen": fen} for fen in positions(1000, seed=start)]
+                status, _ = await connection.ask(request("/v1/policy/batch", {"positions": items}))
+                assert status == 200
+            connection.close()
+
+        async def read_slowly(number: int, raw: bytes) -> None:
+            opened = socket.socket()
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            opened.bind((f"127.0.{1 + number % 2}.3", 0))
+            opened.setblocking(False)
+            loop = asyncio.get_running_loop()
+            with opened:
+                await loop.sock_connect(opened, ("127.0.0.1", tried.port))
+                await loop.sock_sendall(opened, raw)
+                read = 0
+                while piece := await loop.sock_recv(opened, 1500 if read >= eagerly else 65_536):
+                    read += len(piece)
+                    if read >= eagerly:
+                        await asyncio.sleep(1)
+
+        async def trial() -> tuple[float, Times]:
+            raw = request("/v1/leakage/positions?format=ndjson")
+            reading = [asyncio.create_task(read_slowly(number, raw)) for number in range(count)]
+            times, end, most = Times(), time.monotonic() + 20, 0.0
+            asking = asyncio.create_task(repeat(tried.port, SINGLE, end, times, pause=0.02))
+            while time.monotonic() < end:
+                await asyncio.sleep(0.5)
+                most = max(most, tried.rss_mb)
+            await asking
+            for one in reading:
+                one.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+            return most, times
+
+        asyncio.run(fill())
+        tried.rest()
+        before = tried.rss_mb
+        most, times = asyncio.run(trial())
+        time.sleep(3)
+        after = tried.rss_mb
+        total = sum(map(len, times.seconds.values()))
+        seen = (
+            f"memory {before:.0f} MB before, {most:.0f} MB at most, {after:.0f} MB when they have left; "
+            f"{times.count(200)} of {total} proper requests answered, p99 {times.ms(200, 0.99):.0f} ms"
+        )
+        kept = most < 600 and after < before + 50 and times.count(200) == total
+        done = f"{count} clients of two addresses that export 20,000 positions, and read 1.5 kB/s"
+        done += f" after {eagerly / 1e6:.0f} MB" if eagerly else ""
+        yield Trial(done, "others are served; under 600 MB, and returned", seen, kept)
 
 
 def crowd(count: int) -> Iterator[Trial]:

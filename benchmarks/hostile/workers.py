@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
-from movemask.api.server import STUCK_SECONDS
+from movemask.serving.service import STUCK_SECONDS
 from tests import processes
 
 _CLIENTS = 16
 
 
 def _workers(tried: Service) -> list[int]:
-    """Process ids of the workers."""
-    return sorted(processes.workers(tried.process.pid))
+    """Process ids of the workers that serve or have served."""
+    log = (tried.folder / "log.txt").read_text()
+    started = processes.workers(tried.process.pid)
+    return sorted(pid for pid in started if f"Started server process [{pid}]" in log)
 
 
 def workers(seconds: float) -> Iterator[Trial]:

@@ -40,6 +40,7 @@ class Engine:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._send("uci")
         next(line for line in self._lines() if line == "uciok")
+        self._send("setoption name UCI_AnalyseMode value true")  # no move is drawn at random
 
     def analysis(self, work: dict[str, Any]) -> Iterator[str]:
         """The lines on a position, each as soon as it is there."""

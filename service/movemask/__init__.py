@@ -9,19 +9,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from movemask.version import __version__
+
 if TYPE_CHECKING:
     from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
-    from movemask.client.local import Network, load
+    from movemask.client.local import Logits, Network, load, vocabulary
     from movemask.errors import ApiError, InvalidResponse, MovemaskError, ServiceUnreachable
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
     "InvalidResponse",
+    "Logits",
     "MovemaskError",
     "Network",
     "Policy",
@@ -29,6 +30,7 @@ __all__ = [
     "Value",
     "__version__",
     "load",
+    "vocabulary",
 ]
 
 _PLACES = {
@@ -36,12 +38,14 @@ _PLACES = {
     "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
     "InvalidResponse": "movemask.errors",
+    "Logits": "movemask.client.local",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",
     "Policy": "movemask.client.distribution",
     "ServiceUnreachable": "movemask.errors",
     "Value": "movemask.client.distribution",
     "load": "movemask.client.local",
+    "vocabulary": "movemask.client.local",
 }
 
 

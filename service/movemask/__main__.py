@@ -4,7 +4,11 @@ import sys
 
 
 def main() -> None:
-    """Runs the command. Ctrl-C while its modules are still being imported ends it as quietly as any later one."""
+    """Runs the command. A stop while its modules are still being imported ends it as quietly as any later stop."""
+    if sys.argv[1:2] == ["serve"]:
+        from movemask.serving.signals import exit_at_once
+
+        exit_at_once()
     try:
         from movemask.cli.main import main as command
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ MovemaskError
 │   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
 ├── EngineFailed                a UCI engine that cannot be started, or that stops answering
-├── AuditError                  an audit of files that cannot continue with these arguments
+├── BulkError                   an audit of files that cannot continue with these arguments
 ├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
 ├── ApiError                    a service answered movemask's client with a problem
@@ -151,7 +151,7 @@ class SourceError(MovemaskError): ...
 class EngineFailed(MovemaskError): ...
 
 
-class AuditError(MovemaskError): ...
+class BulkError(MovemaskError): ...
 
 
 class KeysError(MovemaskError): ...

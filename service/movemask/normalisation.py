@@ -1,14 +1,12 @@
-"""Legal logits → `Policies`, by a `Normalisation` for each position; and `Value`, the forecast of the result."""
+"""Legal logits → `Policies`, by a `Normalisation` for each position."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,79 +16,54 @@ from movemask.errors import InvalidRule
 from movemask.numeric import distributions, entmax, softmax
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: Stands for the model's fitted temperature in a `Normalisation`; `pipeline.answered` replaces it by the number.
-CALIBRATED = math.nan
+#: The functions that turn logits into probabilities. To add one, write its name here. mypy then asks for its case in
+#: `_normalised`, and a test for its row in docs/numerics.md.
+Normalizer = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
-
-class Normalizer(Enum):
-    """The function that turns logits into probabilities."""
-
-    SOFTMAX = "softmax"
-    SOFTMAX_ONE = "softmax_one"
-    SPARSEMAX = "sparsemax"
-    ENTMAX15 = "entmax15"
-    ENTMAX = "entmax"
+#: A number that divides the logits, or `calibrated`: the number that was fitted to the model.
+Temperature = float | Literal["calibrated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """How logits become a policy: the filters, on the softmax at this temperature, then the normaliser on the rest.
+    """A rule by which logits become a policy.
 
-    `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule. The other
-    bounds are for pydantic, where numbers come in.
+    The filters choose moves by the softmax at the temperature; the normaliser then turns the logits of these moves into
+    probabilities. Raises InvalidRule unless `alpha` comes with `entmax` alone. pydantic checks the other bounds, where
+    numbers come in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    normalizer: Normalizer = Normalizer.SOFTMAX
+    normalizer: Normalizer = "softmax"
     alpha: Annotated[float, Field(ge=1, le=2)] | None = None
-    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["calibrated"] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
-        if self.normalizer is Normalizer.ENTMAX and self.alpha is None:
+        if self.normalizer == "entmax" and self.alpha is None:
             raise InvalidRule(
                 "alpha: is missing; normalizer 'entmax' needs a value between 1 (softmax) and 2 (sparsemax)"
             )
-        if self.normalizer is not Normalizer.ENTMAX and self.alpha is not None:
-            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer.value!r}")
+        if self.normalizer != "entmax" and self.alpha is not None:
+            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer!r}")
 
     @property
-    def calibrated(self) -> bool:
-        """Whether the temperature stands for the model's fitted one."""
-        return math.isnan(self.temperature)
-
-
-class Value(NamedTuple):
-    """The forecast of the result, for the side to move: `score` is the expected score, 0 to 1. The three probabilities
-    are None for a network that gives only the score."""
-
-    win: float | None
-    draw: float | None
-    loss: float | None
-    score: float
-
-    @classmethod
-    def of(cls, numbers: Sequence[float]) -> Value:
-        """From win, draw and loss, or the score alone."""
-        if len(numbers) == 1:
-            return cls(None, None, None, numbers[0])
-        win, draw, loss = numbers
-        return cls(win, draw, loss, win + draw / 2)
-
-    def flipped(self) -> Value:
-        """The same forecast for the other side."""
-        return Value(self.loss, self.draw, self.win, 1 - self.score)
+    def divisor(self) -> float:
+        """The number that divides the logits; ValueError for `calibrated`, which only a model can resolve."""
+        if isinstance(self.temperature, str):
+            raise ValueError("temperature: 'calibrated' must be replaced by the model's number")
+        return self.temperature
 
 
 @dataclass(frozen=True)
 class Policies:
-    """The distributions of B positions over the M legal moves that their filters keep, in CSR form.
+    """The distributions of B positions over the M legal moves that the filters keep, in CSR form.
 
-    codes : intp `[M]` (`board.moves`), each position's highest logit first, equal ones in the order of their slots: so
-        the most probable first, and in order even where probabilities underflow to 0
+    codes : intp `[M]` (`board.moves`), by position the highest logit first, equal logits in the order of their slots.
+        So the most probable move is first, and the order holds even where probabilities underflow to 0
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`
     abstention : float64 `[B]`, 0 except with softmax_one; each row and its abstention sum to 1
@@ -104,34 +77,34 @@ class Policies:
 
     @cached_property
     def lists(self) -> tuple[list[int], list[float], list[int], list[float]]:
-        """`codes`, `probabilities`, `indptr` and `abstention` as lists, from which answers are written."""
+        """`codes`, `probabilities`, `indptr` and `abstention` as lists, for writing answers."""
         return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
     def statistics(self, row: int, temperature: float) -> dict[str, float]:
-        """The statistics of a position's distribution by name, renormalised if it abstained; entropy in nats."""
+        """The statistics of a position's distribution by name, without abstention; entropy in nats."""
         p = self._shares(row, temperature)
         return {name: float(statistic(p, np.array([0, len(p)]))[0]) for name, statistic in _STATISTICS.items()}
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
-        """The index of a move drawn by its probability, without abstention; the same seed draws the same move."""
+        """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
         cumulative = np.cumsum(self._shares(row, temperature))
         drawn = np.random.default_rng(seed).random() * cumulative[-1]
         return int(np.searchsorted(cumulative, drawn, side="right"))
 
     def unshaped(self, row: int) -> list[float]:
-        """Plain softmax of a row's logits at temperature 1, whatever its rule."""
+        """Plain softmax of a row's logits at temperature 1, whatever the rule."""
         logits = self.logits[self.indptr[row] : self.indptr[row + 1]]
         probabilities: list[float] = softmax.softmax(logits, np.array([0, len(logits)])).tolist()
         return probabilities
 
     def _shares(self, row: int, temperature: float) -> Float:
-        """The probabilities of a row without abstention. Of softmax_one that is the softmax, which cannot underflow to
-        0 as a whole."""
+        """The probabilities of a row, rescaled to sum to 1. For softmax_one this is the softmax, which is computed
+        directly: all of its probabilities may have underflowed to 0."""
         moves = slice(self.indptr[row], self.indptr[row + 1])
         if not self.abstention[row]:
             return self.probabilities[moves]
         logits = self.logits[moves]
-        return softmax.softmax(logits, np.array([0, len(logits)]), temperature).astype(np.float64, copy=False)
+        return softmax.softmax(logits, np.array([0, len(logits)]), temperature)
 
 
 _STATISTICS = {
@@ -144,29 +117,29 @@ _STATISTICS = {
 
 
 def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
-    """The policies of legal moves `[N]` with logits float64 `[N]`, indptr `[B + 1]`, by each position's rule."""
+    """The policies of B positions, each by its rule: legal moves and their logits float64 `[N]`, indptr `[B + 1]`."""
     groups: dict[Normalisation, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)
     if len(groups) == 1:
         return _by_rule(codes, logits, indptr, rules[0])
     row_of = row_of_each(indptr)
-    parts = []
+    by_rule = []
     for rule, rows in groups.items():
         in_group = np.isin(row_of, rows)
         lengths = row_lengths(indptr)[rows]
-        parts.append(_by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule))
-    # The parts hold the positions group by group; `order` and `back` restore the order of the batch.
+        by_rule.append(_by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule))
+    # `by_rule` has the positions rule by rule; `order` and `back` restore the order of the batch.
     grouped_rows = np.concatenate([np.array(rows, dtype=np.intp) for rows in groups.values()])
-    lengths = np.concatenate([row_lengths(part.indptr) for part in parts])
+    lengths = np.concatenate([row_lengths(group.indptr) for group in by_rule])
     order = np.argsort(np.repeat(grouped_rows, lengths), kind="stable")
     back = np.argsort(grouped_rows)
     return Policies(
-        np.concatenate([part.codes for part in parts])[order],
-        np.concatenate([part.probabilities for part in parts])[order],
-        np.concatenate([part.logits for part in parts])[order],
+        np.concatenate([group.codes for group in by_rule])[order],
+        np.concatenate([group.probabilities for group in by_rule])[order],
+        np.concatenate([group.logits for group in by_rule])[order],
         indptr_of(lengths[back].tolist()),
-        np.concatenate([part.abstention for part in parts])[back],
+        np.concatenate([group.abstention for group in by_rule])[back],
     )
 
 
@@ -180,15 +153,16 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
-    """Which legal moves the filters keep, bool `[N]`; None for all."""
+    """The legal moves that the filters keep, bool `[N]`, each position's highest logit among them; None for all."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
-    base = softmax.softmax(logits, indptr, rule.temperature)
+    base = softmax.softmax(logits, indptr, rule.divisor)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
         keep &= distributions.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
     if rule.top_p is not None:
-        keep &= distributions.top_p(base, indptr, rule.top_p)
+        # Ranked by logits as in top_k: where rounding makes probabilities equal, both keep the same best move.
+        keep &= distributions.top_p(base, indptr, rule.top_p, falling(logits, indptr))
     if rule.min_p:
         keep &= distributions.min_p(base, indptr, rule.min_p)
     return keep
@@ -198,15 +172,17 @@ def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Floa
     """Probabilities float64 `[N]` and abstention `[B]`."""
     abstention = np.zeros(len(indptr) - 1)
     match rule.normalizer:
-        case Normalizer.SOFTMAX:
-            probabilities = softmax.softmax(logits, indptr, rule.temperature)
-        case Normalizer.SOFTMAX_ONE:
-            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.temperature)
-        case Normalizer.SPARSEMAX:
-            probabilities = entmax.sparsemax(logits, indptr, rule.temperature)
-        case Normalizer.ENTMAX15:
-            probabilities = entmax.entmax15(logits, indptr, rule.temperature)
-        case Normalizer.ENTMAX:
+        case "softmax":
+            probabilities = softmax.softmax(logits, indptr, rule.divisor)
+        case "softmax_one":
+            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.divisor)
+        case "sparsemax":
+            probabilities = entmax.sparsemax(logits, indptr, rule.divisor)
+        case "entmax15":
+            probabilities = entmax.entmax15(logits, indptr, rule.divisor)
+        case "entmax":
             assert rule.alpha is not None
-            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
-    return probabilities.astype(np.float64, copy=False), abstention
+            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.divisor)
+        case _:
+            assert_never(rule.normalizer)
+    return probabilities, abstention

@@ -3,20 +3,21 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.answer` submits queries on the event loop. A thread of the queue, or the event loop for
-a small request that comes alone, runs `answered` for those that it took; `movemask.load` does so without a queue. It
-calls `evaluate`, as do the bulk audit, calibration, the diagnosis, quantisation and training's measuring. `_follow_up`
-runs on one of the queue's threads after the replies, for many batches at once.
+Read it in this order. `Pipeline.submit` puts queries into the queue, on the event loop. A thread of the queue (for a
+small lone request, the event loop) takes queries and calls `run_queries`; `movemask.load` calls it without a queue.
+`run_queries` calls `evaluate`, as do the bulk audit, calibration, diagnosis, quantisation and training's measuring.
+After the replies, a thread of the queue calls `_follow_up` for many batches at once.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,20 +30,21 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
-from movemask.normalisation import Normalisation, Policies, Value, policies
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.records import AuditBatch
-from movemask.tally import Tally
+from movemask.serving.tally import Tally
 
 R = TypeVar("R")
 
-#: Moves to be played that are as much work as a position.
+#: Playing this many moves costs the same as evaluating a position.
 _PLIES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request for one position: as text, or as a `position` that has been read."""
+    """A request for one position: as text, or as a `position` that has been read already."""
 
     fen: str | None = None
     moves: tuple[str, ...] = ()
@@ -52,27 +54,42 @@ class Query:
     position: Position | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a call of `Pipeline.submit` came to.
+
+    model : the name of the model
+    answers : queries that got an answer, not an error
+    evaluated : answers for which the network ran; the others came from a cache or have no legal move
+    submission : says when it waited and when it ran
+    """
+
+    model: str
+    answers: int
+    evaluated: int
+    submission: Submission
+
+
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Who asks: `client` takes turns with others. `Pipeline.answer` writes the rest: `positions` counts what has been
-    answered, and `runs` are the model, the positions that the network ran on and the submission of each call; None
-    unless they are wanted."""
+    """Who asks. Clients take turns. The base class ignores every event."""
 
     client: str = ""
-    positions: int = 0
-    runs: list[tuple[str, int, Submission]] | None = None
+
+    def done(self, run: Run) -> None:
+        """Called on the event loop when a submission of this caller is done."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A batch with its results: all that an answer contains.
+    """A batch with its results: everything that an answer contains.
 
-    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None if it has none
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None without a value
     unmasked : the logits, from which every kind of leakage can be measured
     policies : the distributions, by each position's rule
     raw, multiplied : float64 `[B]`, what these two mistakes would have given to illegal moves
-    ran, seconds : rows that the network ran on, and how long it took; 0 where a cache had them all
-    unusable : by row, why there is no distribution; the other fields of such a row are meaningless
+    ran, seconds : rows that the network ran on, and for how long; both 0 if a cache had every row
+    unusable : by row, why it has no distribution; the other fields of such a row are meaningless
     """
 
     batch: Batch
@@ -87,7 +104,7 @@ class Evaluated:
 
 
 def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
-    """The results of a batch whose positions all have a legal move, by a rule each. Raises InferenceFailed."""
+    """The results of a batch in which every position has a legal move; one rule each. Raises InferenceFailed."""
     started = time.perf_counter()
     try:
         outputs = model.run(batch)
@@ -114,9 +131,9 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
 def evaluate_positions(
     model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
 ) -> Evaluated:
-    """The results of positions that all have a legal move, by one rule (plain softmax if None).
+    """The results of positions that all have a legal move, by one rule, plain softmax if None.
 
-    Raises a ModelError, or UnsupportedVariant, for the first position that cannot be evaluated.
+    Raises a ModelError or UnsupportedVariant for the first position that cannot be evaluated.
     """
     batch = model.whole_batch(positions, elos)
     evaluated = evaluate(model, batch, [rule or Normalisation()] * len(batch))
@@ -142,13 +159,13 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
 class Answer:
     """The answer to one query: a row of an evaluated batch; `evaluated` is None without a legal move.
 
-    Read it on the thread that made it and do not keep it: it refers to its whole batch.
+    Read it on the thread that made it and do not keep it: it refers to the whole batch.
     """
 
     model: Model
     query: Query
     position: Position
-    rule: Normalisation  # its temperature resolved to a number
+    rule: Normalisation  # with a number as its temperature
     elo: Elo | None  # as passed to the network
     evaluated: Evaluated | None = None
     row: int = 0
@@ -199,7 +216,7 @@ class Answer:
         """What plain softmax gives to illegal moves; None if an illegal logit is NaN or +inf."""
         assert self.evaluated is not None
         raw = float(self.evaluated.raw[self.row])
-        return None if raw != raw else raw
+        return None if math.isnan(raw) else raw
 
     @property
     def multiplied(self) -> float:
@@ -208,23 +225,23 @@ class Answer:
         return float(self.evaluated.multiplied[self.row])
 
     def illegal(self, named: int) -> tuple[int, tuple[IllegalMass, ...], dict[Cause, float]]:
-        """How many slots are illegal, and what plain softmax gives them: the heaviest `named`, and all by cause."""
+        """How many slots are illegal; the `named` heaviest of them; and what plain softmax gives them, by cause."""
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
         indptr = np.array([0, len(slots)])
         own = UnmaskedLogits(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
-        found = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
-        return len(self.model.vocabulary) - len(slots), *found
+        moves, by_cause = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
+        return len(self.model.vocabulary) - len(slots), moves, by_cause
 
 
-def answered(
+def run_queries(
     model: Model, queries: Sequence[Query], waited: Sequence[float], max_moves: int | None = None
 ) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
-    """An answer or an error for each query; and the evaluated batch, None if no position has a legal move.
+    """An answer or an error for each query, and the evaluated batch (None if no position has a legal move).
 
-    `waited` is each query's time in the queue. Raises InferenceFailed.
+    `waited` has the seconds that each query was in the queue. Raises InferenceFailed.
     """
     outcomes: dict[int, Answer | MovemaskError] = {}
     read: list[tuple[int, Position, Normalisation]] = []
@@ -234,11 +251,12 @@ def answered(
             position = query.position or Position.read(
                 query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
             )
-            if rule.calibrated:
+            if rule.temperature == "calibrated":
                 rule = replace(rule, temperature=model.calibrated_temperature())
             read.append((place, position, rule))
         except MovemaskError as error:
-            error.__context__ = None  # its traceback, like the error's own, would keep this frame and the batch alive
+            # The error outlives this call; its tracebacks would keep this frame, and with it the batch, alive.
+            error.__context__ = None
             outcomes[place] = error.with_traceback(None)
     batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
     rows: list[int] = []
@@ -263,7 +281,7 @@ def answered(
 
 
 def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
-    """The answers that must not be served, by row."""
+    """The errors of answers that must not be served, by row."""
     failed: dict[int, MovemaskError] = {}
     batch = evaluated.batch
     all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
@@ -278,10 +296,10 @@ def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredBatch:
-    """Queries that were answered together, as metrics and the audit see them.
+class DoneBatch:
+    """Queries that ran together, as metrics and the audit see them.
 
-    answers : without those that failed
+    answers : without the queries that failed
     evaluated : None if no position has a legal move
     waiting : queries that waited for the next batch
     time : in seconds since 1970
@@ -296,28 +314,30 @@ class AnsweredBatch:
 
 
 class Audit(Protocol):
-    """What writes answered positions down: `store.recorder.Recorder`."""
+    """Records answers: `store.recorder.Recorder`."""
 
     def expect(self, positions: int) -> int:
-        """Called before so many answers go out; returns a ticket for `audit`."""
+        """Announces this number of answers before they go out; returns a ticket for `audit`."""
 
     def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
-        """Takes batches, none if they could not be made, and their tickets; returns at once."""
+        """Takes batches and their tickets, and returns at once. No batches if they could not be made."""
+
+
+#: The result of a query: what `write` made of its answer, or an error; and whether the network ran for it.
+_Result = tuple[R | Exception, bool]
 
 
 class Pipeline:
-    """Answers queries by one model in batches of what waits in its `queue`; clients take turns, and small
-    requests go first.
+    """Answers queries by one model, in batches of whatever waits in its `queue`. Clients take turns; small requests go
+    first.
 
     Parameters
     ----------
-    audit : takes the batches that were answered; None for no audit
-    max_batch, max_waiting : limits of the queue, in positions
-    tally : where the service's processes add up what waits; None for a process that is alone
-    max_seconds : limit of the time that queries may wait; None for none
+    audit : records the answers; None for no audit
+    max_batch, max_waiting, max_seconds, tally : as for `Queue`, in positions
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
-    on_answered : called with the model's name and some batches, after the replies
+    on_done : called with the model's name and some batches, after the replies
     """
 
     def __init__(
@@ -331,16 +351,16 @@ class Pipeline:
         max_seconds: float | None = None,
         max_moves: int | None = None,
         plan: Plan | None = None,
-        on_answered: Callable[[str, Sequence[AnsweredBatch]], None] = lambda model, batches: None,
+        on_done: Callable[[str, Sequence[DoneBatch]], None] = lambda model, batches: None,
     ) -> None:
         self.model = model
         self._audit = audit
         self._max_moves = max_moves
         self._plan = plan or Plan()
-        self._on_answered = on_answered
+        self._on_done = on_done
         self.queue = Queue(
             model.name,
-            self._answered,
+            self._run_batch,
             self._follow_up,
             threads=model.session.at_once,
             max_batch=max_batch,
@@ -349,90 +369,95 @@ class Pipeline:
             max_seconds=max_seconds,
         )
 
-    async def answer(
+    async def submit(
         self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
-    ) -> Sequence[R | MovemaskError]:
+    ) -> list[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the thread that ran the batch, or the query's error.
 
         Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
         cancelled before they reach a batch are dropped.
         """
+        return await self.submit_each([(query, write) for query in queries], caller)
+
+    async def submit_each(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
+    ) -> list[R | MovemaskError]:
+        """As `submit`, with a `write` of its own for each query."""
         caller = caller or Caller()
-        ran: list[bool] = []  # of each answer, whether the network ran for it
-
-        def written(answer: Answer) -> R:
-            ran.append(answer.evaluated is not None and answer.evaluated.ran > 0)
-            return write(answer)
-
-        items = [(query, write if caller.runs is None else written) for query in queries]
-        work = [1 + len(query.moves) / _PLIES for query in queries]
-        submission = await self.queue.submit(items, caller.client, work)
-        for result in submission.results:
+        costs = [1 + len(query.moves) / _PLIES for query, _ in items]
+        submission = await self.queue.submit(items, caller.client, costs)
+        results: list[R | MovemaskError] = []
+        answers = evaluated = 0
+        for result, ran in submission.results:
             if not isinstance(result, Exception):
-                caller.positions += 1
+                answers += 1
+                evaluated += ran
             elif not isinstance(result, MovemaskError):  # a bug in `write`
                 raise result
-        if caller.runs is not None and any(ran):
-            caller.runs.append((self.model.name, sum(ran), submission))
-        return submission.results
+            results.append(result)
+        caller.done(Run(self.model.name, answers, evaluated, submission))
+        return results
 
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""
         self.queue.close()
 
-    def _answered(
-        self, items: Sequence[tuple[Query, Callable[[Answer], Any]]], waited: Sequence[float]
-    ) -> tuple[list[Any], AnsweredBatch]:
-        """What is written of the answer to each query, or its error; and the batch for the follow-up."""
-        outcomes, evaluated = answered(self.model, [query for query, _ in items], waited, self._max_moves)
-        answers = [one for one in outcomes if isinstance(one, Answer)]
+    def _run_batch(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
+    ) -> tuple[list[_Result[R]], DoneBatch]:
+        """The result of each query, and the batch for the follow-up."""
+        outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
+        answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)
         ticket = 0 if self._audit is None else self._audit.expect(expected)
-        results = [_written(one, write) for one, (_, write) in zip(outcomes, items, strict=True)]
-        return results, AnsweredBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
+        results = [_written(outcome, write) for outcome, (_, write) in zip(outcomes, items, strict=True)]
+        return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
 
-    def _follow_up(self, done: Sequence[AnsweredBatch]) -> None:
-        """What is left to do once the replies are out: metrics, and the audit, many batches at once."""
+    def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
+        """Metrics and the audit, for many batches at once, when their replies are out."""
         audited: list[AuditBatch] = []
         try:
-            self._on_answered(self.model.name, done)
+            self._on_done(self.model.name, batches)
             if self._audit is None:
                 return
-            by_kinds: dict[tuple[str, ...], list[AnsweredBatch]] = defaultdict(list)
-            for batch in done:
+            by_kinds: dict[tuple[str, ...], list[DoneBatch]] = defaultdict(list)
+            for batch in batches:
                 if batch.evaluated is not None:
                     by_kinds[self._plan.drawn(random.random())].append(batch)
-            audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
+            audited = [self._audit_batch(kinds, of_kinds) for kinds, of_kinds in by_kinds.items()]
         finally:
             if self._audit is not None:
-                self._audit.audit(audited, [batch.ticket for batch in done])
+                self._audit.audit(audited, [batch.ticket for batch in batches])
 
-    def _audited(self, kinds: Sequence[str], done: Sequence[AnsweredBatch]) -> AuditBatch:
-        """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
-        model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
-        batch = Batch.joined([one.batch for one in evaluated])
-        unmasked = UnmaskedLogits.joined([one.unmasked for one in evaluated])
+    def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
+        """The batches joined for the audit. What needs logits is computed here, the rest by the recorder."""
+        model = self.model
+        results = [batch.evaluated for batch in batches if batch.evaluated is not None]
+        joined = Batch.joined([evaluated.batch for evaluated in results])
+        unmasked = UnmaskedLogits.joined([evaluated.unmasked for evaluated in results])
         rows: list[Answer | None] = []  # None where the answer failed
-        for one in done:
-            of_row = {answer.row: answer for answer in one.answers if answer.evaluated is not None}
-            rows += map(of_row.get, range(len(one.evaluated.batch) if one.evaluated is not None else 0))
+        for batch in batches:
+            if batch.evaluated is not None:
+                by_row = {answer.row: answer for answer in batch.answers if answer.evaluated is not None}
+                rows += [by_row.get(row) for row in range(len(batch.evaluated.batch))]
         elos = [None if answer is None else answer.query.elo for answer in rows]
         audited = AuditBatch(
             model=model,
-            times=np.repeat([one.time for one in done], [len(one.batch) for one in evaluated]),
+            times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
             elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
-            batch=batch,
-            measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
+            batch=joined,
+            measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )
         return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))
 
 
-def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> R | Exception:
-    """What is written of an answer; or the error of it or of writing, which concerns no other answer."""
+def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> _Result[R]:
+    """The result of a query; an error of `write` concerns no other query."""
     if isinstance(outcome, MovemaskError):
-        return outcome
+        return outcome, False
+    ran = outcome.evaluated is not None and outcome.evaluated.ran > 0
     try:
-        return write(outcome)
+        return write(outcome), ran
     except Exception as error:
-        return error
+        return error, ran

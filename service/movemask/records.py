@@ -3,10 +3,10 @@ the store keeps."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from uuid import uuid4
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class AuditTable:
     phases : intp `[B]`, indices into the members of Phase
     black, in_check : bool `[B]`; `black` where Black is to move
     legal_moves : intp `[B]`
+    id : unique to each table, also to one made from another, so that the store writes it once
     """
 
     model: str
@@ -74,6 +75,7 @@ class AuditTable:
     black: Flags
     in_check: Flags
     legal_moves: Index
+    id: str = field(default_factory=lambda: uuid4().hex, init=False)  # not copied by `replace`
 
     def __len__(self) -> int:
         return len(self.fens)
@@ -157,10 +159,15 @@ class AuditBatch:
     @classmethod
     def joined(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
         """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
-        groups: dict[Hashable, list[AuditBatch]] = defaultdict(list)
+        groups: list[list[AuditBatch]] = []
         for part in parts:
-            groups[id(part.model), tuple(part.measured)].append(part)
-        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
+            for group in groups:
+                if group[0].model is part.model and tuple(group[0].measured) == tuple(part.measured):
+                    group.append(part)
+                    break
+            else:
+                groups.append([part])
+        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups]
 
     @classmethod
     def _joined(cls, parts: Sequence[AuditBatch]) -> AuditBatch:

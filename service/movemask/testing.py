@@ -20,7 +20,10 @@ from movemask.board.variants import check_variant
 from movemask.encoding import vocabularies
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
-from movemask.leakage.foreign import GIVEN, Pattern, Verdict, audited_policy, audited_slots
+from movemask.leakage.judge_policy import judge_policy
+from movemask.leakage.judge_slots import judge_slots
+from movemask.leakage.patterns import Pattern
+from movemask.leakage.verdict import GIVEN, Verdict
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 
@@ -133,12 +136,12 @@ def _verdict(answer: Any, position: Position, slots: Vocabulary | None) -> Verdi
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}
-        return audited_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
+        return judge_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
     if slots is None:
         names = ", ".join(vocabularies.vocabulary_names())
         raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
     vector = np.asarray(answer, dtype=np.float64).tolist()
-    return audited_slots("probabilities", vector, position, slots, least=0, named=len(slots))
+    return judge_slots("probabilities", vector, position, slots, least=0, named=len(slots))
 
 
 def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:

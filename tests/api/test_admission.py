@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
-from movemask.api.admission import BytesInFlight, RateLimit
-from movemask.api.context import RequestContext
+from movemask.api.admission import AdmissionControl, BytesInFlight, RateLimit
+from movemask.api.context import CONTEXT, RequestContext
 from movemask.errors import Overloaded, RateLimited
-from movemask.tally import Tally
+from movemask.serving.tally import HELD, Tally
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -49,11 +50,50 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
         add(flight, asking("greedy"))
     for one in others:
         add(flight, one)
-    with pytest.raises(Overloaded, match="8 MiB are in flight"):
+    little = [asking(f"little {number}") for number in range(2)]
+    for one in little:  # who holds little has a quarter of the room beside
+        add(flight, one)
+    with pytest.raises(Overloaded, match="10 MiB are in flight"):
         add(flight, asking("another"), 1)
+    with pytest.raises(Overloaded, match="10 MiB are in flight"):
+        add(flight, others[0], 1)
+    for one in little:
+        flight.release(one)
     for one in (*answers[:4], *others):
         flight.release(one)
     assert flight.total == 0
+
+
+def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:
+    """Eight exports by two addresses held everybody off with bytes that had been read long ago."""
+    held: list[int] = []
+    app: Any = client.app
+    tally: Tally = app.state.services.tally
+
+    async def send(message: Any) -> None:
+        held.append(int(tally.total(HELD)))
+
+    async def export(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(100):
+            await send({"type": "http.response.body", "body": b"x" * 300_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    admission = AdmissionControl(export, None, app.state.services.settings, app.state.metrics, tally)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/x",
+        "scheme": "http",
+        "headers": [],
+        "client": ("1.1.1.1", 1),
+    }
+    asyncio.run(admission({**scope, CONTEXT: asking("a")}, receive, send))
+    assert 0 < max(held) <= 300_000
+    assert held[-1] == tally.total(HELD) == 0
 
 
 @pytest.mark.parametrize(
@@ -143,25 +183,25 @@ def test_clients_are_forgotten_beyond_ten_thousand_even_while_they_are_refused()
     now = 0.0
     limit = RateLimit(1, 1, 0, Tally(), clock=lambda: now)
     first, slow = asking("slow"), asking("slow")
-    limit.take(first, 1)
+    limit.charge(first, 1)
     limit.release(first)
     with pytest.raises(RateLimited):
-        limit.take(slow, 1)  # it reads why slowly
+        limit.charge(slow, 1)  # it reads why slowly
     now = 10.0
     for number in range(10_001):
-        limit.take(asking(f"other {number}"), 0)
+        limit.charge(asking(f"other {number}"), 0)
     limit.release(slow)
-    limit.take(slow, 1)
+    limit.charge(slow, 1)
 
 
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)
-    limit.take(asking("one"), 5)
+    limit.charge(asking("one"), 5)
     with pytest.raises(RateLimited, match=r"exceeded: 5 positions requested, limit 5/s \(burst 5\)") as refused:
-        limit.take(asking("one"), 5)
+        limit.charge(asking("one"), 5)
     now = refused.value.retry_after
-    limit.take(asking("one"), 5)
+    limit.charge(asking("one"), 5)
 
 
 def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:

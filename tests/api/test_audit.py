@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Castling, Vocabulary
-from movemask.leakage.foreign import names_of_slots
+from movemask.leakage.judge_slots import names_of_slots
 from tests.api.asking import asked, refused
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"

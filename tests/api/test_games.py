@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from movemask.schemas.answers import GamesOut
 from tests.api.asking import asked, refused, sample
 from tests.conftest import Serve
+from tests.field import CASES, NAMES, Case
 
 PGN = """[Event "one"]
 [WhiteElo "1400"]
@@ -130,7 +131,38 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     assert game["white"]["moves"] == 1
 
 
-@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "no moves")])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_games_of_other_programs_are_read(client: TestClient, case: Case) -> None:
+    games = judged(client, pgn=case.text)["games"]
+    assert len(games) == len(case.games)
+    for game, expected in zip(games, case.games, strict=True):
+        if "error" in expected:
+            assert expected["error"] in game["error"]["detail"]
+            continue
+        assert [move["uci"] for move in game["moves"]] == expected["moves"].split()
+        for name, value in expected.get("tags", {}).items():
+            assert game["headers"][name] == value
+
+
+RATED = [case for case in CASES if any("elo" in game for game in case.games)]
+
+
+@pytest.mark.parametrize("case", RATED, ids=[case.path.stem for case in RATED])
+def test_the_network_gets_the_ratings_of_the_tags(leela: TestClient, case: Case) -> None:
+    for game, expected in zip(judged(leela, pgn=case.text)["games"], case.games, strict=True):
+        if "elo" in expected:
+            white, black = expected["elo"]
+            assert game["elo"] == {"white": white, "black": black}
+
+
+def test_a_body_that_is_not_utf_8_says_so_and_where(client: TestClient) -> None:
+    body = '{"pgn":"[White \\"Müller\\"]\\n\\n1. e4 *"}'.encode("latin-1")
+    answer = client.post("/v1/games", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == "body: is not UTF-8: byte 0xfc at 18; send UTF-8"
+
+
+@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
 def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
     answer = judged(client, pgn=pgn)
     assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"

@@ -14,8 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.admission import security_headers, see_through
-from movemask.api.server import serve
 from movemask.errors import SettingsError
+from movemask.serving.service import run_service
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -100,7 +100,7 @@ def own_signals() -> Iterator[None]:
 def test_a_wrong_certificate_stops_it(tmp_path: Path, own_signals: None, given: dict[str, str], said: str) -> None:
     files = {name: tmp_path / file for name, file in given.items()}
     with pytest.raises(SettingsError, match=said):
-        serve(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
+        run_service(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
 
 
 PAGE, STRANGER = "https://example.org", "https://example.com"

@@ -55,6 +55,7 @@ NEEDED: dict[str, str] = {
     "POST /v1/audit": "policy",
     "GET /v1/models": "policy audit",
     "GET /v1/models/{name}": "policy audit",
+    "GET /v1/vocabularies/{name}": "policy",
     "GET /v1/leakage": "audit",
     "GET /v1/leakage/history": "audit",
     "GET /v1/leakage/worst": "positions",

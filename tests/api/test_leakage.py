@@ -10,6 +10,7 @@ import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from pydantic import BaseModel
 
 from movemask import pipeline
 from movemask.api import state
+from movemask.api.routers.leakage import _parts
 from movemask.api.state import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS, Plan
@@ -290,6 +292,28 @@ def test_positions_come_in_pages_that_stay_as_they_are_while_rows_arrive(client:
     assert [one["fen"] for one in first["positions"] + rest["positions"]] == fens[::-1]
     assert rest["next"] is None
     assert first["positions"][0]["kinds"]["raw"]["leaked"] == first["positions"][0]["raw"]
+
+
+def test_an_export_holds_the_text_of_one_page_and_no_rows_while_its_client_reads() -> None:
+    """Two hundred slow readers held a gigabyte."""
+
+    class Rows(list[Any]):
+        pass
+
+    pages: list[Any] = []
+
+    def page(size: int, before: int | None) -> Any:
+        first = 1_000 if before is None else before
+        rows = Rows({"id": number} for number in range(first - 1, max(first - 1 - size, 0), -1))
+        pages.append(weakref.ref(rows))
+        return rows
+
+    ids: list[int] = []
+    for part in _parts(page, None, 250, lambda rows: b"".join(b"%d\n" % row["id"] for row in rows), b""):
+        assert pages[-1]() is None
+        ids += map(int, part.split())
+    assert ids == list(range(999, 749, -1))
+    assert len(pages) == 3
 
 
 @pytest.mark.parametrize(("query", "accept"), [("?format=csv", "*/*"), ("", "text/csv")])

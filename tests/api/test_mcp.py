@@ -19,10 +19,10 @@ from movemask.settings import shipped_models
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.processes import call, environment, served, stopped, until
-from tests.test_logs import TIME
+from tests.serving.test_logs import TIME
 
 SCHOLARS_MATE = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0"
-SENT = {"Content-Type": "application/json", "Accept": "application/json"}
+SENT = {"Content-Type": "application/json", "Accept": "application/json", "Host": "localhost"}
 KEY = "a-key-of-thirty-two-characters-or-more"
 
 
@@ -68,6 +68,9 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         (game,) = (await told(client, "game", pgn=SCHOLARS_MATE, top=1))["games"]
         assert [one["move"] for one in game["surprising"]] == ["2.Qh5"]
         assert (game["result"], game["white_moves"]["moves"], game["black_moves"]["moves"]) == ("1-0", 4, 3)
+        line = '[White "Ann"] [Black "Bob"] 1. e4 e5 2. Nf3 Nc6 *'
+        (game,) = (await told(client, "game", pgn=line, top=1))["games"]
+        assert (game["white"], game["black"], game["white_moves"]["moves"]) == ("Ann", "Bob", 2)
         audit = await told(client, "audit", policy={"e2e4": 0.75, "e1g1": 0.25})
         assert audit["illegal_percent"] == 25
         assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]
@@ -132,6 +135,41 @@ def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body:
     assert answer.status_code in (400, 413, 422) or answer.json()["result"]["isError"]
     assert len(answer.content) < 2_000
     assert peak < 20 * len(body) + 2**20
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "origin", "status"),
+    [
+        ({}, "localhost:8000", None, 200),
+        ({}, "127.0.0.1:8000", "http://127.0.0.1:8000", 200),
+        ({}, "[::1]:8000", None, 200),
+        ({}, "localhost:8000", "http://evil.example", 403),
+        ({}, "localhost:8000", "https://localhost:8000", 403),
+        ({}, "localhost:8000", "http://localhost:9000", 403),
+        ({}, "localhost:8000", "null", 403),
+        ({}, "evil.example:8000", "http://evil.example:8000", 400),  # a name that was pointed at 127.0.0.1
+        ({}, "127.0.0.1.evil.example", None, 400),
+        ({}, "[::1", None, 200),
+        ({}, "", None, 400),
+        ({"cors_origins": "https://tools.example"}, "localhost", "https://tools.example", 200),
+        ({"cors_origins": "https://tools.example"}, "localhost", "https://evil.example", 403),
+        ({"cors_origins": "*"}, "localhost", "https://any.example", 200),
+        ({"trusted_hosts": "chess.example"}, "chess.example", "http://chess.example", 200),
+        ({"trusted_hosts": "chess.example"}, "chess.example", "http://evil.example", 403),
+        ({"proxies": 1}, "chess.example", None, 200),
+        ({"host": "0.0.0.0"}, "chess.example", None, 200),
+        ({"api_keys": KEY}, "chess.example", "http://chess.example", 200),
+        ({"api_keys": KEY}, "chess.example", "http://evil.example", 403),
+    ],
+)
+def test_pages_of_other_origins_cannot_call_the_tools(
+    serve: Serve, settings: dict[str, Any], host: str, origin: str | None, status: int
+) -> None:
+    headers = {**SENT, "Host": host, "Authorization": f"Bearer {KEY}"} | ({"Origin": origin} if origin else {})
+    answer = serve(mcp=True, **settings).post("/mcp", content=message("ping"), headers=headers)
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json()["type"].endswith(("forbidden", "untrusted-host"))
 
 
 def test_a_tool_takes_what_its_route_takes(serve: Serve) -> None:

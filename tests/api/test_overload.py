@@ -17,13 +17,13 @@ from fastapi.testclient import TestClient
 
 from benchmarks.load import request
 from movemask.api.app import create_app
-from movemask.network import queue
+from movemask.network import pace
 from movemask.network.model import Array, Model, Session, TensorInfo
+from movemask.serving.tally import WAITING
 from movemask.settings import Settings
-from movemask.tally import WAITING
 from tests.api.asking import refused
-from tests.api.test_connections import listening
 from tests.networks import write_fake
+from tests.serving.test_guard import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -94,8 +94,8 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
 async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert queue._HANGS == 4.0
-    monkeypatch.setattr(queue, "_HANGS", 0.5)
+    assert pace._HANGS_SECONDS == 4.0
+    monkeypatch.setattr(pace, "_HANGS_SECONDS", 0.5)
 
     async with opened(settings, gate) as (_, web):
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.special
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from movemask.numeric import entmax
 from tests.api.asking import asked, refused, sample
@@ -101,6 +103,45 @@ def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient,
         if "normalizer" not in rule:
             np.testing.assert_allclose(column(answer, "probability"), p[:kept] / p[:kept].sum(), rtol=1e-12)
         assert answer["leakage"] == plain["leakage"]
+
+
+SHARES = st.sampled_from([5e-324, 0.5, 1.0]) | st.floats(5e-324, 1)
+RULES = st.fixed_dictionaries(
+    {"temperature": st.sampled_from([5e-324, 1e15, 1e17, 1e308]) | st.floats(5e-324, 1.7976931348623157e308)},
+    optional={"top_k": st.integers(1, 25) | st.just(2**63), "top_p": SHARES, "min_p": st.just(0.0) | SHARES},
+)
+NORMALIZERS = st.one_of(
+    st.fixed_dictionaries({"normalizer": st.sampled_from(["softmax", "softmax_one", "sparsemax", "entmax15"])}),
+    st.fixed_dictionaries({"normalizer": st.just("entmax"), "alpha": st.floats(1, 2)}),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    NORMALIZERS,
+    RULES,
+    st.sampled_from(["startpos", FEN, "8/8/8/8/8/5k2/5q2/7K w - - 0 1", "k7/8/1K6/8/8/8/8/7R b - - 0 1"]),
+)
+@example({}, {"temperature": 1e308, "top_k": 1, "top_p": 0.5}, "startpos")
+@example({"normalizer": "softmax_one"}, {"temperature": 1e308, "top_k": 1, "top_p": 0.5}, "startpos")
+def test_every_rule_leaves_a_move_to_answer_to_draw_and_to_sweep(
+    shipped: TestClient, normalizer: dict[str, Any], rule: dict[str, Any], fen: str
+) -> None:
+    rule = {**rule, **normalizer}
+    answer = asked(shipped, fen=fen, include=["statistics"], **rule)
+    single = asked(shipped, "/v1/policy/batch", positions=[{"fen": fen}], **rule)["results"][0]
+    assert single["moves"] == answer["moves"]
+    if answer["status"] != "ongoing":
+        return
+    assert len(answer["moves"]) >= 1
+    best = asked(shipped, fen=fen)["moves"][0]["uci"]
+    assert answer["moves"][0]["uci"] == best
+    drawn = asked(shipped, "/v1/move", fen=fen, method="sample", seed=1, **rule)["move"]["uci"]
+    assert drawn in [move["uci"] for move in answer["moves"]]
+    assert asked(shipped, "/v1/move", fen=fen, method="greedy", **rule)["move"]["uci"] == best
+    swept = asked(shipped, "/v1/policy/sweep", fen=fen, ratings=[1000, 2000], **rule)
+    assert len(swept["moves"]) >= 1
+    assert sample(shipped, "movemask_served_leakage_total") == 0
 
 
 def test_a_batch_mixes_rules(client: TestClient) -> None:

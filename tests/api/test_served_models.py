@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from movemask.api.served_models import Serving
+from movemask.api.served_models import ServedModels
 from movemask.errors import UnknownModel
 from movemask.pipeline import Pipeline, Query
 from movemask.settings import Settings
@@ -28,21 +28,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Serving]]:
-    made: list[Serving] = []
+def opened() -> Iterator[list[ServedModels]]:
+    made: list[ServedModels] = []
     yield made
     for one in made:
         one.close()
 
 
-def serving(folder: Path, opened: list[Serving], default: str | None = None) -> Serving:
+def serving(folder: Path, opened: list[ServedModels], default: str | None = None) -> ServedModels:
     settings = Settings.read(models_dir=folder, default_model=default, trial_seconds=0)
-    opened.append(Serving(settings, pipeline, poll_seconds=0))
+    opened.append(ServedModels(settings, pipeline, poll_seconds=0))
     opened[-1].refresh()
     return opened[-1]
 
 
-def settled(one: Serving) -> bool:
+def settled(one: ServedModels) -> bool:
     """A change is taken over when it looks the same twice."""
     assert not one.refresh()
     return one.refresh()
@@ -54,16 +54,16 @@ def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
 
 
 async def answer(running: Pipeline) -> None:
-    assert await running.answer([Query()], lambda one: one.status) == ["ongoing"]
+    assert await running.submit([Query()], lambda one: one.status) == ["ongoing"]
 
 
-async def ask(one: Serving, name: str | None = None) -> str:
+async def ask(one: ServedModels, name: str | None = None) -> str:
     with one.lease(name) as running:
         await answer(running)
         return running.model.digest
 
 
-async def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Serving]) -> None:
+async def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[ServedModels]) -> None:
     write_net(folder)
     one = serving(folder, opened)
 
@@ -78,7 +78,9 @@ async def test_requests_under_way_finish_on_the_model_they_began_with(folder: Pa
     await asyncio.to_thread(until, lambda: old.queue.fault is not None, "the old one is closed")
 
 
-def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Serving]) -> None:
+def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(
+    folder: Path, opened: list[ServedModels]
+) -> None:
     write_net(folder)
     one = serving(folder, opened)
     before = asyncio.run(ask(one, "net"))
@@ -95,7 +97,7 @@ def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: 
     assert one.registry.entry("net").rejected is None
 
 
-def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: list[Serving]) -> None:
+def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: list[ServedModels]) -> None:
     write_net(folder)
     one = serving(folder, opened, "net")
     (folder / "net.toml").unlink()
@@ -109,7 +111,7 @@ def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: lis
     asyncio.run(ask(one, "first"))
 
 
-def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Serving]) -> None:
+def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[ServedModels]) -> None:
     one = serving(folder, opened)
     write_net(folder.parent, "net")
     whole = (folder.parent / "net.onnx").read_bytes()
@@ -122,7 +124,9 @@ def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: l
     assert one.registry.entry("net").served
 
 
-async def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Serving]) -> None:
+async def test_no_request_fails_while_a_model_is_replaced_again_and_again(
+    folder: Path, opened: list[ServedModels]
+) -> None:
     write_net(folder)
     one = serving(folder, opened)
     digests: set[str] = set()

@@ -49,20 +49,23 @@ def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "line", "word"),
     [
-        ("1. d4 d5 2. Sf3 Sf6 *", "Sf3"),  # German; python-chess alone plays 2. f3 f6
-        ("1. \u2658f3 \u265ef6 *", "\u2658f3"),
-        ("1. \u041af3 *", "\u041af3"),  # Cyrillic
-        ("1. e4 Nf9 2. Nf6 Nc3 *", "Nf9"),
-        ("1. e4\x00 e5 *", "e4\\x00"),
-        ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", "Sf6)"),
-        ("1. d4 d5 2. Dd3 *", "Dd3"),  # German for Qd3
+        ("1. d4 d5 2. Sf3 Sf6 *", 1, "Sf3"),  # German; python-chess alone plays 2. f3 f6
+        ("1. \u2658f3 \u265ef6 *", 1, "\u2658f3"),
+        ("1. \u041af3 *", 1, "\u041af3"),  # Cyrillic
+        ("1. e4 Nf9 2. Nf6 Nc3 *", 1, "Nf9"),
+        ("1. e4\x00 e5 *", 1, "e4\\x00"),
+        ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", 2, "Sf6)"),
+        ("1. d4 d5 2. Dd3 *", 1, "Dd3"),  # German for Qd3
+        ('[White "x"]\n\n% 1. Sf3\n1. e4\n\n; Sf6\n1... Sf6 *', 7, "Sf6"),
+        ('[White "x"]\nSpielort: Ulm\n[Black "y"]\n\n1. e4 *', 2, "Spielort:"),
+        ('[White "x"]\n\nnothing', 3, "nothing"),
     ],
 )
-def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, word: str) -> None:
+def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, line: int, word: str) -> None:
     (found,) = read(text)
-    assert str(found) == f"pgn: game 1: '{word}' is not a move in SAN"
+    assert str(found) == f"pgn: game 1: line {line}: '{word}' is neither a tag nor a move in SAN"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,9 @@ def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> No
     assert isinstance(games[1], Game)
 
 
-@pytest.mark.parametrize("rating", ["²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""])
+@pytest.mark.parametrize(
+    "rating", ["0", "5", "99", "4001", "1500?", "²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""]
+)
 def test_what_is_no_rating_is_left_out_and_one_alone_is_both_players(rating: str) -> None:
     for other, elo in (("1800", Elo(1800, 1800)), ("?", None)):
         (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "{other}"]\n\n1. e4 *\n')

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
+import re
 
 import chess
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from movemask.board.fen import FEN_FIELDS, find_fen
 from movemask.board.moves import Notation, read_move
-from movemask.board.position import FEN_FIELDS, Position, is_as_written, status_names
-from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, MovemaskError
+from movemask.board.position import Position, is_as_written, status_names
+from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, MovemaskError, UnsupportedVariant
 from tests.ground_truth import perft, played, tricky
 
 START = chess.STARTING_FEN
 USUAL = [START, "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]
+
+
+#: Texts that python-chess sees as they are: six words without marks.
+PLAIN = re.compile(r"[A-Za-z0-9/]+(?: [A-Za-z-]+){2} [A-Za-z-]\w*(?: \d+){2}", re.ASCII)
 
 
 def same(fen: str, *, chess960: bool = False) -> bool:
@@ -24,16 +30,22 @@ def same(fen: str, *, chess960: bool = False) -> bool:
         found: Position | MovemaskError = Position.read(fen, chess960=chess960)
     except MovemaskError as error:
         found = error
-    if 0 < len(fen.split()) < len(FEN_FIELDS):  # python-chess takes "8/8/8/8/8/8/8/8" for a FEN
-        assert isinstance(found, InvalidFen), fen
-        assert str(found).startswith(f"fen: {fen!r} is cut short")
-        return False
+    words = None
     try:
         board = chess.Board(fen, chess960=chess960)
     except ValueError as error:
         words = f"fen: {error}"
+    if words is not None and isinstance(found, Position):  # a FEN in quotation marks and the like
+        assert found.board == chess.Board(find_fen(fen).fen, chess960=chess960), fen
+        return False
+    if words is not None:
+        assert isinstance(found, InvalidFen | InvalidPosition | UnsupportedVariant), fen
+        if PLAIN.fullmatch(fen):
+            assert str(found) == words
+        return False
+    if 0 < len(fen.split()) < len(FEN_FIELDS):  # python-chess takes "8/8/8/8/8/8/8/8" for a FEN
         assert isinstance(found, InvalidFen), fen
-        assert str(found) == words
+        assert str(found).startswith(f"fen: {fen!r} is cut short")
         return False
     if isinstance(found, InvalidPosition):
         assert status_names(board.status()) == found.statuses
@@ -150,6 +162,16 @@ def test_every_move_of_the_suite_reads_the_same_in_both_notations() -> None:
         for move in board.legal_moves:
             assert read_move(board, move.uci()) == (move, Notation.UCI)
             assert read_move(board, board.san(move)) == (move, Notation.SAN)
+
+
+def test_squares_may_be_in_capitals() -> None:
+    board = chess.Board("4k3/P7/8/8/8/8/8/4K2R w K - 0 1")
+    for text, uci in (("E1G1", "e1g1"), ("A7A8Q", "a7a8q"), ("H1H7", "h1h7")):
+        assert read_move(board, text) == (chess.Move.from_uci(uci), Notation.UCI)
+    bishops = chess.Board("4k3/8/8/B7/8/8/8/B3K3 w - - 0 1")
+    assert read_move(bishops, "B1c3") == (chess.Move.from_uci("a1c3"), Notation.SAN)
+    with pytest.raises(ValueError, match="is not legal"):
+        read_move(board, "E1E3")
 
 
 def test_moves_may_be_in_either_notation_and_it_is_told() -> None:

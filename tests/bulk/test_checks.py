@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from movemask.bulk.summary import Threshold
-from movemask.errors import AuditError
+from movemask.errors import BulkError
 from tests.bulk.audits import audited, fens, run, summarised, table_of
 from tests.networks import write_fake
 
@@ -62,5 +62,5 @@ def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: 
 
 @pytest.mark.parametrize("value", ["inf", "1e400", "nan", "1e", ""])
 def test_a_check_against_no_number_is_refused(value: str) -> None:
-    with pytest.raises(AuditError, match=r"write KIND\.STATISTIC=VALUE"):
+    with pytest.raises(BulkError, match=r"write KIND\.STATISTIC=VALUE"):
         Threshold.read(f"raw.max={value}")

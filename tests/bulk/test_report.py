@@ -8,7 +8,7 @@ from pathlib import Path
 
 from markupsafe import escape
 
-from movemask.bulk.report import MAIA_1
+from movemask.bulk.verdict import KNOWN
 from movemask.leakage.kinds import KINDS, MEANINGS
 from tests.bulk.audits import GAMES, audited, fens
 from tests.conftest import ROOT
@@ -45,10 +45,13 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
     assert text.count("trained with the mask: raw means nothing") == 1
     assert "raw leakage" in text
-    first = text.split("<h1>Leakage</h1>")[1].split("</p>")[0]
+    first, second = text.split("<h1>Leakage</h1>")[1].split("</p>")[:2]
     assert re.search(
-        r"net puts [\d.]+ % of its probability on illegal moves; masked was trained with the mask, .*; Maia-1", first
+        r"net: READ WRONGLY, or untrained: \d+ % of the probability is on illegal moves, \d+ times ", first
     )
+    assert "<code>movemask models check net --diagnose</code> names mistakes" in first
+    assert "masked: trained with the mask, so leakage does not say how it is read" in second
+    assert "Maia-1 (read rightly, lichess games)" in text
     for kind in KINDS:
         assert f"<dt><code>{kind}</code></dt><dd>{escape(MEANINGS[kind])}</dd>" in text
     zeros = re.findall(
@@ -73,6 +76,9 @@ def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
     assert "cost $a^$" in plots
 
 
-def test_what_the_report_says_of_maia_1_is_what_readme_says() -> None:
-    (mean,) = re.findall(r"^[|] maia-1 nearest [|](?:[^|]*[|]){3} ([\d.]+) [|]", (ROOT / "README.md").read_text(), re.M)
-    assert float(mean) == MAIA_1
+def test_what_the_report_says_of_known_networks_is_what_readme_says() -> None:
+    """The known networks, beside which a verdict is given."""
+    readme = (ROOT / "README.md").read_text()
+    for name, row in (("Maia-1", "maia-1 nearest"), ("movemask-5", r"`movemask-5` \(shipped\)")):
+        (mean,) = re.findall(rf"^[|] {row} [|](?:[^|]*[|]){{3}} ([\d.]+) [|]", readme, re.M)
+        assert float(mean) == KNOWN[name]

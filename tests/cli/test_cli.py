@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, wh
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}
     with file_system(folder, options[where]) if where in options else nullcontext():
-        result = run("models", "add", network, "--name", "mine", "--models-dir", str(folder))
+        result = run("models", "add", "--force", network, "--name", "mine", "--models-dir", str(folder))
         left = list(folder.iterdir()) if folder.is_dir() else []
     assert result.exit_code == 1
     reason = {"read-only": "Read-only file system", "full": "No space left on device"}.get(where, "it is not a folder")

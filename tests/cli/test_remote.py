@@ -33,7 +33,7 @@ MCP: dict[str, tuple[Behaviour, str]] = {
     "a page": (FAULTS["a page"][0], "the service answered 200 without JSON; is it movemask?"),
     "deep nesting": (FAULTS["deep nesting"][0], "the service answered 200 without JSON; is it movemask?"),
     "a long number": (FAULTS["a long number"][0], "the service answered 200 without JSON; is it movemask?"),
-    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'model'"),
+    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'moves'"),
     "null": (FAULTS["null"][0], "the service's answer is not movemask's: AttributeError"),
     "a problem that is none": (FAULTS["a problem that is none"][0], "the service answered 422"),
 }
@@ -94,6 +94,6 @@ def test_a_move_that_is_not_legal_is_never_played() -> None:
         source = RemoteSource(client, None)
         with pytest.raises(movemask.InvalidResponse, match=r"a move that is not legal: .*e2e5"):
             source.policies([chess.Board()], elo=None)
-        Engine(lambda _: source, Options(), out).run(["position startpos", "go", "quit"])
+        Engine(lambda name, threads: source, Options(), out).run(["position startpos", "go", "quit"])
     assert "info string the service answered with a move that is not legal" in out.getvalue()
     assert out.getvalue().endswith("bestmove (none)\n")

@@ -62,6 +62,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     positions = list(client.leakage_positions())
     assert positions[0].kinds["raw"].leaked is not None
     assert [model.name for model in client.models().models] == ["fake"]
+    assert client.vocabulary("fake").moves == list(movemask.vocabulary("movemask-1880"))
 
 
 async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import chess
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 import movemask
 from movemask.client.options import RuleOptions
-from movemask.errors import IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
+from movemask.errors import ContractError, IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
 from tests.conftest import ROOT
 from tests.networks import write_fake
 
@@ -136,10 +137,37 @@ def test_a_default_that_fails_its_check_gives_way_to_the_next_and_all_are_named(
     assert movemask.load(models_dir=tmp_path).name == "good"
 
 
-def test_the_pages_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_examples_run(shipped: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
-    exec(page.split("```python\n")[1].split("```")[0], {})
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
+    names: dict[str, Any] = {"http": shipped}
+    for block, lines in zip(blocks, (3, 1, 3), strict=True):
+        exec(block.replace('"http://127.0.0.1:8000"', "http=http"), names)
+        assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+def test_logits_and_legal_slots_give_the_policy_and_name_their_moves(network: movemask.Network) -> None:
+    board = chess.Board("r3k2r/1P6/8/8/8/8/6p1/R3K2R b KQkq - 0 1")
+    found = network.logits(board, elo=1500)
+    assert found.values.shape == found.legal_mask.shape == (len(network.slot_moves),)
+    assert found.legal_mask.sum() == len(found.slots) == len(found.moves) == board.legal_moves.count()
+    weights = np.exp(found.values[found.slots].astype(np.float64))
+    policy = network.policy(board, elo=1500)
+    assert dict(zip(found.moves, weights / weights.sum(), strict=True)) == pytest.approx(policy.probabilities)
+    names = {move.uci(): network.slot_moves[slot] for move, slot in zip(found.moves, found.slots, strict=True)}
+    assert (names["g2g1q"], names["e8g8"], names["h8h7"]) == ("g7g8q", "e1h1", "h1h2")  # as Black sees them
+    assert movemask.vocabulary(network.vocabulary) == network.slot_moves
+    mated = network.logits(chess.Board("8/8/8/8/8/6k1/6q1/6K1 w - - 0 1"))
+    assert not mated.moves
+    assert not len(mated.slots)
+    assert not mated.legal_mask.any()
+    with pytest.raises(InvalidPosition):
+        network.logits(chess.Board("8/8/8/8/8/8/8/8 w - - 0 1"))
+
+
+def test_an_unknown_vocabulary_is_named() -> None:
+    with pytest.raises(ContractError, match="no vocabulary 'lc0-1859'; available: alphazero-4672, lc0-1858"):
+        movemask.vocabulary("lc0-1859")
 
 
 HEAVY = {"numpy", "onnxruntime", "fastapi", "sqlalchemy", "pydantic", "chess", "httpx2", "click"}

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from movemask.board.pgn import read_games
 from movemask.games.reports import GameReport, moments_of, reports_of
-from movemask.normalisation import Value
+from movemask.network.value import Value
 from movemask.schemas.answers import GamesOut
 from tests.api.asking import asked
 from tests.games.test_evaluations import LEGAL, SAMPLE
@@ -99,7 +99,7 @@ def test_after_a_last_move_there_is_only_the_board(end: str, change: float | Non
     assert isinstance(report, GameReport)
     last = replace(report.moves[-1], probability=0.01, forecast=Value(None, None, None, 0.3))
     found = moments_of(replace(report, moves=(*report.moves[:-1], last)))
-    assert [(one.ply, one.kind, one.change) for one in found] == ([(7, "surprise", change)] if change else [])
+    assert [(one.ply, one.label, one.change) for one in found] == ([(7, "surprise", change)] if change else [])
 
 
 def test_a_game_has_five_moments_at_most(shipped: TestClient) -> None:

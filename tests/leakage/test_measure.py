@@ -18,9 +18,9 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ServedLeakage
 from movemask.leakage.causes import Cause
-from movemask.leakage.kinds import KINDS, SHOWN, fills
+from movemask.leakage.kinds import ANSWER_KINDS, KINDS, fills
 from movemask.leakage.measure import Figure, UnmaskedLogits, check_answer, measure
-from movemask.numeric.softmax import ragged_of_mask
+from movemask.study.dense import ragged_of_mask
 from tests.leakage.batches import leakages
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
@@ -65,7 +65,7 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
     _, slots = words.legal_slots(position)
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
-    kinds = (*SHOWN, "unnormalised", "filled_1e4_float16", "rounded")
+    kinds = (*ANSWER_KINDS, "unnormalised", "filled_1e4_float16", "rounded")
     found = leakages([position], words, logits, kinds=kinds)[0]
     assert found.figures["unnormalised"] == Figure(None, False, None)
     assert found.figures["rounded"].leaked == 0.0
@@ -90,7 +90,7 @@ def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
     names = words.names()
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
-    found = leakages([position], words, logits, kinds=SHOWN)[0]
+    found = leakages([position], words, logits, kinds=ANSWER_KINDS)[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
     assert [(move.uci, move.cause) for move in found.illegal] == [

@@ -22,7 +22,7 @@ from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
 from movemask.normalisation import Normalisation
-from movemask.numeric.losses import TemperatureFit
+from movemask.numeric.temperature import TemperatureFit
 from movemask.pipeline import evaluate_positions
 from movemask.settings import Settings
 from tests.conftest import ROOT

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from movemask.cli.models import diagnosis_table
+from movemask.cli.models import diagnosis_table, quick_table
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.models import diagnosis
 from movemask.models.alternatives import Altered, Change, alternatives
-from movemask.models.diagnosis import CLEAR, diagnose, probes
+from movemask.models.diagnosis import CLEAR, diagnose, probes, quick_look
 from movemask.models.installation import import_lc0
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Model
@@ -64,7 +66,7 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     found = {alternative.name: alternative for alternative in alternatives(declared)}
     assert set(applicable("lc0-112", "lc0-1858")) < set(found)
     assert found["castling_slot"].contract.terms.variations == ("castling_slot",)
-    assert found["castling_slot"].advice.endswith("add it to contract.variations")
+    assert found["castling_slot"].advice.endswith('add "castling_slot" to contract.variations')
     assert found["ratings swapped"].contract.inputs.elo_self == "b"
     assert found["value order loss_draw_win"].contract.outputs.value is not None
     assert sum(name.startswith("value order ") for name in found) == 5
@@ -75,7 +77,7 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     wrong = wrong.model_copy(update={"terms": wrong.terms.model_copy(update={"variations": ("clock_scale",)})})
     back = {alternative.name: alternative for alternative in alternatives(wrong)}["without clock_scale"]
     assert back.contract.terms.variations == ()
-    assert back.advice.endswith("take it out of contract.variations")
+    assert back.advice.endswith('take "clock_scale" out of contract.variations')
 
 
 @pytest.mark.parametrize("name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.deep) for name in SHIPPED)])
@@ -177,6 +179,58 @@ def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_adv
     assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
 
 
+@pytest.mark.parametrize(
+    ("variation_", "verdict", "words"),
+    [
+        ("", "right", ""),
+        ("castling_slot", "wrong", "castling: the moves played have a perplexity of "),
+        ("promotion_order", "wrong", "promotion: the moves played have a perplexity of "),
+    ],
+)
+def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
+    shipped: Model, monkeypatch: pytest.MonkeyPatch, variation_: str, verdict: str, words: str
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    look = quick_look(planted(shipped, variation_) if variation_ else shipped, seconds=math.inf)
+    assert (look.verdict, look.positions) == (verdict, 518)
+    assert words in "".join(look.chance)
+    if verdict == "right":
+        assert all(kind.raw_mean <= 1.05 * diagnosis.KNOWN_RAW[kind.name] for kind in look.kinds)
+        assert quick_table(look).endswith(": nothing is wrong, as far as this shows")
+
+
+def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
+    shipped: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    hundreds = {"elo_self": lambda r: r / 100, "elo_opponent": lambda r: r / 100}
+    look = quick_look(in_the_network(shipped, **hundreds), seconds=math.inf)
+    assert look.verdict == "suspicious"
+    assert "times that of networks that are read rightly" in quick_table(look)
+    assert "models check NAME --diagnose" in quick_table(look)
+
+
+def test_a_slow_network_is_looked_at_for_a_bounded_time(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    look = quick_look(shipped, seconds=0)
+    assert (look.verdict, look.positions) == ("right", 192)
+
+
+def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
+    write_fake(tmp_path, "noise")
+    result = run("models", "check", "noise", "--diagnose", "--json", "--models-dir", tmp_path)
+    assert result.exit_code == 1
+    (model,) = json.loads(result.stdout)["models"]
+    assert (model["name"], model["keeps_contract"], model["steps"][0]["name"]) == ("noise", True, "tensors")
+    found = model["diagnosis"]
+    assert found["read_wrongly"]
+    assert found["no_better_than_chance"]
+    assert {kind["name"] for kind in found["kinds"]} == set(diagnosis.PROBE_KINDS)
+    assert {one["verdict"] for one in found["alternatives"]} >= {"undecided"}
+    plain = json.loads(run("models", "check", "noise", "--json", "--models-dir", tmp_path).stdout)["models"][0]
+    assert "diagnosis" not in plain
+
+
 def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
     for ending in ("toml", "onnx"):
         shutil.copy(HERE / f"{SHIPPED[0]}.{ending}", tmp_path / f"wrong.{ending}")
@@ -186,7 +240,7 @@ def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
     assert result.exit_code == 1
     last = result.output.strip().splitlines()[-1]
     assert "CLEARLY BETTER: not trained with castling in the other form" in result.output, last
-    assert "take it out of contract.variations" in result.output
+    assert 'take "castling_slot" out of contract.variations' in result.output
 
 
 def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_each(

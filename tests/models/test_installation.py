@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.network.registry import load_registry
 from movemask.settings import Settings
+from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_judge, write_loop, write_named
 from tests.processes import contents, run
 from tests.weight_files import Made
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_path: Path) -> None:
-    result = run("models", "import", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
+    result = run("models", "import", "--force", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
     assert result.exit_code == 0, result.output
     assert "2 blocks of 8 filters, policy convolution" in result.output
     assert "small is added (sha256:" in result.output
@@ -41,7 +42,7 @@ def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_pat
 
 
 def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
     answer = json.loads(run("predict", "--model", "scalar", "--models-dir", folder, "--json").output)
     assert answer["value"]["win"] is None
     assert 0 <= answer["value"]["score"] <= 1
@@ -51,7 +52,7 @@ def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path
 def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_path: Path) -> None:
     inputs = [Tensor("boards", (18, 8, 8)), Tensor("elo_self", (), "int64"), Tensor("elo_oppo", (), "int64")]
     write_named(tmp_path / "mine.onnx", inputs, [Tensor("logits_maia", (1880,))])
-    result = run("models", "add", tmp_path / "mine.onnx", "--models-dir", folder)
+    result = run("models", "add", "--force", tmp_path / "mine.onnx", "--models-dir", folder)
     assert result.exit_code == 0, result.output
     assert "a network of the kind maia2, by its shapes" in result.output
     ask = ("predict", "--model", "mine", "--models-dir", folder, "--json", "--elo")
@@ -62,16 +63,16 @@ def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_pa
 
 def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_path: Path) -> None:
     file = Made().write(tmp_path, "net.pb.gz")
-    assert run("models", "import", file, "--models-dir", folder).exit_code == 0
+    assert run("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
     before = contents(folder)
-    result = run("models", "import", file, "--models-dir", folder)
+    result = run("models", "import", "--force", file, "--models-dir", folder)
     assert result.exit_code == 1
     assert "already exists: use --replace, or choose another --name" in result.output
     assert contents(folder) == before
     other = Made(seed=5).write(tmp_path, "net.pb.gz")
-    assert run("models", "import", other, "--models-dir", folder, "--replace").exit_code == 0
+    assert run("models", "import", "--force", other, "--models-dir", folder, "--replace").exit_code == 0
     assert contents(folder) != before
-    assert run("models", "import", file, "--models-dir", folder, "--name", "../x").exit_code == 1
+    assert run("models", "import", "--force", file, "--models-dir", folder, "--name", "../x").exit_code == 1
 
 
 def with_external_data(file: Path, location: str = "/etc/passwd", **more: str) -> None:
@@ -111,7 +112,7 @@ def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was
     assert callable(make)
     make(tmp_path / "net.onnx")
     before = contents(folder)
-    result = run("models", "add", tmp_path / "net.onnx", "--models-dir", folder)
+    result = run("models", "add", "--force", tmp_path / "net.onnx", "--models-dir", folder)
     assert result.exit_code == 1
     assert words in result.output
     assert len(result.output.strip().splitlines()) == 1
@@ -143,12 +144,23 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     before = contents(folder)
     write_loop(tmp_path / "endless.onnx")
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "2")
-    refused = run("models", "add", tmp_path / "endless.onnx", "--contract", "maia2", "--models-dir", folder)
+    refused = run("models", "add", "--force", tmp_path / "endless.onnx", "--contract", "maia2", "--models-dir", folder)
     assert (refused.exit_code, contents(folder)) == (1, before)
     assert refused.output == "Error: endless is not added: its check did not finish within 2 s\n"
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     write_judge(tmp_path / "good.onnx")
-    good = ("models", "add", tmp_path / "good.onnx", "--contract", "maia2", "--licence", "MIT", "--models-dir", folder)
+    good = (
+        "models",
+        "add",
+        "--force",
+        tmp_path / "good.onnx",
+        "--contract",
+        "maia2",
+        "--licence",
+        "MIT",
+        "--models-dir",
+        folder,
+    )
     added = run(*good)
     assert added.exit_code == 0, added.output
     assert "good is added" in added.output
@@ -156,8 +168,8 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     assert run(*good, "--replace").output == added.output
     (tmp_path / "text.onnx").write_text("text")
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
-    refused = run("models", "add", tmp_path / "text.onnx", "--models-dir", folder)
-    assert refused.output == "Error: text.onnx: not an ONNX file, or an empty one\n"
+    refused = run("models", "add", "--force", tmp_path / "text.onnx", "--models-dir", folder)
+    assert refused.output.startswith("Error: text.onnx: text, not a network: ")
 
 
 def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:
@@ -165,12 +177,14 @@ def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, 
         ("free", False, "its batch of 1 is freed: 8 positions together get the numbers of each", "B"),
         ("mixes", True, "its batch stays 1, so positions are run one by one: 8 positions together get other", ""),
     ):
-        result = run("models", "add", fixed(tmp_path / f"{name}.onnx", 1, mixes=mixes), "--models-dir", folder)
+        result = run(
+            "models", "add", "--force", fixed(tmp_path / f"{name}.onnx", 1, mixes=mixes), "--models-dir", folder
+        )
         assert result.exit_code == 0, result.output
         assert words in result.output
         graph = onnx.load(folder / f"{name}.onnx").graph
         assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == free
-    result = run("models", "add", fixed(tmp_path / "pair.onnx", 2), "--models-dir", folder)
+    result = run("models", "add", "--force", fixed(tmp_path / "pair.onnx", 2), "--models-dir", folder)
     assert result.exit_code == 1
     assert "input 'tokens' has a fixed batch of 2; export it with a variable batch" in result.output
 
@@ -181,7 +195,7 @@ def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(fo
     onnx.save(onnx.load(tmp_path / "one.onnx"), tmp_path / "two.onnx", save_as_external_data=True, location="two.data")
     card = ("--licence", "AGPL-3.0", "--source", "https://example.org/two")
     for name in ("one", "two"):
-        result = run("models", "add", tmp_path / f"{name}.onnx", "--models-dir", folder, *card)
+        result = run("models", "add", "--force", tmp_path / f"{name}.onnx", "--models-dir", folder, *card)
         assert result.exit_code == 0, result.output
     assert "MiB from the file next to two.onnx" in result.output
     assert "the ratings themselves, not buckets" in result.output
@@ -205,6 +219,52 @@ def test_check_exits_with_1_and_says_why(folder: Path) -> None:
     assert load_registry(folder, None, 1).get("first")
 
 
+def test_a_model_that_is_added_is_never_the_default_unless_it_is_the_only_one(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
+        file = Made().write(tmp_path, f"{name}.pb.gz")
+        told = run("models", "import", "--force", file, "--models-dir", folder)
+        words = "requests that name no model are answered by middle" if name == default else "the default stays middle"
+        assert words in told.output
+        assert load_registry(folder, None, 1).default == default
+    assert "* middle" in run("models", "list", "--models-dir", folder).output
+    run("models", "remove", "middle", "--yes", "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "alpha"
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "alpha"
+    (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
+    assert load_registry(folder, None, 1).default == "aaa"
+
+
+def test_an_old_folder_without_the_file_keeps_its_default_when_a_model_is_added(folder: Path, tmp_path: Path) -> None:
+    """A volume that an earlier release has filled."""
+    assert load_registry(folder, None, 1).default == "first"
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "first"
+
+
+def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tmp_path: Path) -> None:
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", tmp_path / "m")
+    name = shipped()
+    for file in (ROOT / "models").glob(f"{name}.*"):
+        shutil.copy(file, tmp_path / "m")
+    assert load_registry(Settings.read(models_dir=tmp_path / "m").model_folders, None, 1).default == name
+
+
+def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(folder: Path, tmp_path: Path) -> None:
+    file = Made().write(tmp_path, "net.pb.gz")
+    before = contents(folder)
+    refused = run("models", "import", file, "--models-dir", folder)
+    assert (refused.exit_code, contents(folder)) == (1, before)
+    assert "2 blocks of 8 filters" in refused.output
+    assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in refused.output
+    assert "net is not added: it is READ WRONGLY, or untrained; --force adds it all the same" in refused.output
+    forced = run("models", "import", file, "--models-dir", folder, "--force")
+    assert forced.exit_code == 0
+    assert "NO BETTER THAN CHANCE: castling: " in forced.output
+    assert "net is added" in forced.output
+
+
 @pytest.fixture
 def own(own_models: Path) -> Iterator[Path]:
     """The user's own models folder, empty."""
@@ -218,10 +278,10 @@ def shipped() -> str:
 
 def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(own: Path, tmp_path: Path) -> None:
     before = shipped()
-    result = run("models", "import", Made().write(tmp_path, "aaa.pb.gz"))
+    result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
     assert result.exit_code == 0, result.output
     assert f"the default stays {before}; MOVEMASK_DEFAULT_MODEL=aaa changes it" in result.output
-    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml"}
+    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml", "default"}
     assert shipped() == before
     printed = re.search(r"try `movemask (.*?)`", result.output)
     assert printed
@@ -234,23 +294,23 @@ def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(ow
 def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Path) -> None:
     name = shipped()
     file = Made().write(tmp_path, f"{name}.pb.gz")
-    refused = run("models", "import", file)
+    refused = run("models", "import", "--force", file)
     assert refused.exit_code == 1
     assert "is the name of a shipped model: choose another --name, or use --replace to override it" in refused.output
     assert not own.exists()
-    assert run("models", "import", file, "--replace").exit_code == 0
+    assert run("models", "import", "--force", file, "--replace").exit_code == 0
     assert "blocks" not in run("models", "check", name).output
     card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 
 def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     out = tmp_path / "out.onnx"
     told = run("models", "export-onnx", "net", out, "--models-dir", folder)
     assert told.exit_code == 0, told.output
     assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
-    added = run("models", "add", out, "--name", "back", "--models-dir", folder)
+    added = run("models", "add", "--force", out, "--name", "back", "--models-dir", folder)
     assert "its contract is the one that the file carries" in added.output
     one, other = (
         json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
@@ -260,7 +320,7 @@ def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path
 
 
 def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     (folder / "other.toml").write_text((folder / "net.toml").read_text())
     refused = run("models", "remove", "net", "--models-dir", folder, input="n\n")
     assert (refused.exit_code, (folder / "net.toml").exists()) == (1, True)

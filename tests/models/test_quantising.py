@@ -46,7 +46,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a network like Maia-1, but small and with random weights."""
     folder = tmp_path_factory.mktemp("m")
     file = Made(filters=16).write(folder, "small.pb.gz")
-    assert run_command("models", "import", file, "--models-dir", folder).exit_code == 0
+    assert run_command("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
     file.unlink()
     contract = folder / "small.toml"
     contract.write_text(
@@ -193,7 +193,7 @@ def test_a_network_of_the_users_own_folder_is_written_beside_it_and_the_shipped_
         result = quantize("small", "--last", "1", "--force")
         assert result.exit_code == 0, result.output
         files = [f"{name}.{ending}" for name in ("small", "small-int8") for ending in ("onnx", "toml")]
-        assert sorted(contents(own_models)) == sorted(files)
+        assert sorted(contents(own_models)) == sorted([*files, "default"])
         card = read_contract(own_models / "small-int8.toml").card
         assert len(card["quantised"]["layers"]) == 1
         assert contents(shipped_models()) == before

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from movemask.errors import ContractError
-from movemask.network.guess import guess
+from movemask.network.fitting import fitted
+from movemask.network.guess import Guess, guess
 from movemask.network.onnx import OnnxSession
 from tests.networks import Tensor, write_named
 
@@ -23,9 +24,16 @@ def made(folder: Path, inputs: list[Tensor], outputs: list[Tensor], softmaxed: s
     return OnnxSession(folder / "net.onnx", threads=1)
 
 
+def guessed(session: OnnxSession, kind: str | None = None, **options: bool) -> Guess:
+    """The contract of a network that needs no change."""
+    fit = fitted(session, kind)
+    assert not fit.changes
+    return guess(session, fit, **options)
+
+
 def test_an_lc0_export(tmp_path: Path) -> None:
     session = made(tmp_path, LC0, [POLICY, Tensor("/output/wdl", (3,)), Tensor("/output/mlh", (1,))], "/output/wdl")
-    found = guess(session)
+    found = guessed(session)
     assert found.table == {
         "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},
         "inputs": {"planes": "/input/planes"},
@@ -69,7 +77,7 @@ def test_an_lc0_export(tmp_path: Path) -> None:
 def test_exports_of_other_kinds(
     inputs: list[Tensor], outputs: list[Tensor], planes: str, words: str, value: Any, tmp_path: Path
 ) -> None:
-    found = guess(made(tmp_path, inputs, outputs), trained_with_mask=True)
+    found = guessed(made(tmp_path, inputs, outputs), trained_with_mask=True)
     assert found.table["contract"] == {"planes": planes, "vocabulary": words, "trained_with_mask": True}
     assert found.table["outputs"].get("value") == value
     if len(inputs) == 3:
@@ -85,9 +93,14 @@ def test_exports_of_other_kinds(
             [Tensor("x", (17, 8, 8))],
             [POLICY],
             None,
-            r"no known kind of network: it has inputs x float32",
+            r"output '/output/policy' has 1858 numbers .*, but no input is its planes\. It has inputs x float32",
         ),
-        (LC0, [Tensor("p", (1859,))], None, r"no known kind of network: .* outputs p float32 \[B, 1859\]"),
+        (
+            LC0,
+            [Tensor("p", (1859,))],
+            None,
+            r"input '/input/planes' is lc0-112 by its shape, but no output has 1858 .* outputs p float32 \[B, 1859\]",
+        ),
         (LC0, [POLICY], "maia2", "not a network of the kind 'maia2'"),
         (LC0, [POLICY], "maia9", "no kind of contract 'maia9'; available: lc0"),
         (LC0, [POLICY, Tensor("again", (1858,))], None, "outputs /output/policy, again all have 1858"),
@@ -104,10 +117,10 @@ def test_what_cannot_be_guessed_says_what_there_is(
     inputs: list[Tensor], outputs: list[Tensor], kind: str | None, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ContractError, match=words):
-        guess(made(tmp_path, inputs, outputs), kind)
+        guessed(made(tmp_path, inputs, outputs), kind)
 
 
 def test_two_outputs_that_could_be_the_value_are_told_and_none_is_taken(tmp_path: Path) -> None:
-    found = guess(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
+    found = guessed(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
     assert "value" not in found.table["outputs"]
     assert "no value: wdl, st could each be one; write it into the TOML" in found.notes

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
-from movemask.network.queue import SLICE, SMALL, FairQueue, Queue, Submission
-from movemask.tally import RUNNING, Tally, new_table
+from movemask.network.queue import Queue
+from movemask.serving.tally import RUNNING, Tally, new_table
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -238,36 +237,6 @@ async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: 
     assert gate.finished == 3
 
 
-#: A loop for what waits in a fair queue of its own and is awaited by nobody.
-LOOP = asyncio.new_event_loop()
-LOOP.close()
-
-
-def submitted(client: str, size: int) -> Submission:
-    return Submission(range(size), client, asyncio.Future(loop=LOOP), 0.0, range(size + 1))
-
-
-def taken(fair: FairQueue) -> Counter[str]:
-    """How much of each client is in the next batch of 64."""
-    found: Counter[str] = Counter()
-    for entry, _, size in fair.take(64):
-        found[entry.client] += size
-    return found
-
-
-def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
-    fair = FairQueue()
-    for number in range(8):
-        fair.add(submitted(f"large {number}", 1024))
-    fair.take(64)
-    fair.add(submitted("small", 1))
-    assert fair.before(submitted("another", 1)) <= SLICE + 1
-    assert fair.before(submitted("another", 1000)) > 8000
-    found = taken(fair)
-    assert found["small"] == 1
-    assert found.total() <= 1 + SLICE
-
-
 async def test_a_slow_network_takes_smaller_slices_of_a_large_submission_while_small_ones_come(gate: Gate) -> None:
     queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=32, max_waiting=99)
     gate.open.set()
@@ -276,31 +245,6 @@ async def test_a_slow_network_takes_smaller_slices_of_a_large_submission_while_s
     await asyncio.gather(ask(queue, range(15)), ask(queue, [1]))
     assert max(gate.sizes) <= 2
     queue.close()
-
-
-def test_clients_take_turns_whatever_they_send() -> None:
-    for size in (SMALL, 1000):
-        fair, given = FairQueue(), Counter[str]()
-        for _ in range(100):
-            fair.add(submitted("greedy", size))
-        fair.add(submitted("modest", size))
-        while given["modest"] < size:
-            given += taken(fair)
-        assert given["greedy"] <= size + 64  # the rest of a batch
-
-
-def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
-    fair = FairQueue()
-    for number in range(4):
-        entry = Submission(range(64), f"long {number}", asyncio.Future(loop=LOOP), 0.0, range(0, 65 * 33, 33))
-        fair.add(entry)
-    fair.add(submitted("small", 1))
-    found = taken(fair)
-    assert found["small"] == 1
-    assert found.total() == 2, "one long game beside the small one is a slice, and more"
-    while fair.items:
-        assert taken(fair).total() <= 4, "each client's turn is one long game"
-    assert fair.work == 0
 
 
 async def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from movemask.numeric import entmax, softmax
+
+#: Every kernel from logits to probabilities.
+KERNELS: dict[str, Callable[..., NDArray[Any]]] = {
+    "softmax": softmax.softmax,
+    "softmax_one": lambda *a, **k: softmax.softmax_one(*a, **k)[0],
+    "sparsemax": entmax.sparsemax,
+    "entmax15": entmax.entmax15,
+    "entmax(1.3)": lambda z, i, *a, **k: entmax.entmax(z, i, 1.3, *a, **k),
+}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from movemask.settings import shipped_models
 from tests.networks import write_fake
@@ -37,6 +37,7 @@ def browser() -> Iterator[Browser]:
     """A module's own: while Playwright runs, no other test of the process could run an event loop."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    expect.set_options(timeout=20_000)  # as machines may be busy; a test that passes does not wait for it
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

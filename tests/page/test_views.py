@@ -37,7 +37,7 @@ def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port
         shown = float(rows.nth(index).locator("td").first.inner_text().removesuffix("%").strip())
         assert shown == pytest.approx(100 * move["probabilities"][0], abs=0.06)
     expect(page.locator("#surprise")).to_contain_text("Bb5 was played: choice")
-    expect(page.locator("#surprise")).to_contain_text("nats")
+    page.locator("#chart svg").scroll_into_view_if_needed()
     box = page.locator("#chart svg").bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
@@ -59,7 +59,7 @@ def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
     page.keyboard.press("ArrowLeft")  # walks, as the slider was set by the mouse
     expect(page).to_have_url(re.compile("at=0"))
     page.go_back()
-    expect(page.get_by_role("heading", name="Moves", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Likely moves")).to_be_visible()
 
 
 def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> None:
@@ -68,11 +68,6 @@ def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> No
     expect(page.locator("#chart-table thead th")).to_have_text(["Move", "zz-1100-copy", "zz-1900"])  # no copies between
     expect(page.get_by_role("slider", name="White")).to_be_disabled()
     expect(page.locator("#no-ratings")).to_have_text("zz-1100-copy plays at one rating only.")
-    page.get_by_text("As a table").click()
-    page.get_by_role("button", name="Copy table").click()
-    copied = page.evaluate("navigator.clipboard.readText()").splitlines()
-    assert copied[0].split("\t") == ["Move", "zz-1100-copy", "zz-1900"]
-    assert all(len(row.split("\t")) == 3 for row in copied)
 
 
 def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit: Visit, port: int) -> None:

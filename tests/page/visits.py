@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import chess
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 #: Reports what the Content-Security-Policy stops, and how far the layout has jumped, to the tests.
@@ -76,11 +77,19 @@ class Visit:
         self.page.get_by_label("Move", exact=True).fill(text)
         self.page.get_by_label("Move", exact=True).press("Enter")
 
-    def answers(self, held: list[Route], uci: str) -> None:
-        """Answers the request for a move that was held back, with this one."""
+    def answers(self, held: list[Route], move: str, seconds: float = 0) -> None:
+        """Answers the request for a move that was held back, with this one, as if the network had drawn it."""
         while not held:
             self.page.wait_for_timeout(20)
-        held.pop().fulfill(json={"move": {"uci": uci}})
+        route = held.pop()
+        asked: Any = route.request.post_data_json
+        board = chess.Board() if asked["fen"] == "startpos" else chess.Board(asked["fen"])
+        for uci in asked["moves"]:
+            board.push_uci(uci)
+        chosen = board.parse_san(move)
+        turn = "white" if board.turn else "black"
+        where = {"fen": board.fen(), "turn": turn, "status": "ongoing", "seconds": seconds}
+        route.fulfill(json={**where, "move": {"uci": chosen.uci(), "san": board.san(chosen)}})
 
     def load(self, text: str) -> None:
         """Pastes a FEN or a PGN."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import pytest
 
@@ -12,7 +12,6 @@ from movemask.board.position import Draw
 from movemask.client import options
 from movemask.encoding.vocabulary import Castling
 from movemask.games.sweep import Vary
-from movemask.normalisation import Normalizer
 from movemask.schemas import answers, choices
 
 #: Each request, the options of its method in the Python clients, and fields that are no options.
@@ -30,12 +29,12 @@ SENT: list[tuple[type[requests.In], Any, set[str]]] = [
 def test_the_options_of_a_method_are_the_fields_of_its_request(
     request_model: type[requests.In], method_options: Any, others: set[str]
 ) -> None:
-    assert set(request_model.model_fields) == set(get_type_hints(method_options)) | others
+    names = method_options.__optional_keys__ | method_options.__required_keys__
+    assert set(request_model.model_fields) == names | others
 
 
 def test_the_words_of_the_wire_are_those_of_the_core() -> None:
     for words, values in (
-        (choices.NormalizerName, Normalizer),
         (choices.VaryName, Vary),
         (choices.CastlingName, Castling),
         (answers.Notation, Notation),

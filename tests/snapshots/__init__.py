@@ -1,5 +1,5 @@
 """What users and their programs see of movemask, as text files: the OpenAPI document, `--help`, problems, metrics,
-settings, the audit's Parquet columns and its summary.
+settings, the audit's Parquet columns and its summary. docs/api.md is one of them.
 
 `python -m tests.snapshots` writes them anew; the change belongs in CHANGELOG.md.
 """
@@ -24,8 +24,11 @@ from movemask.leakage.kinds import KINDS
 from movemask.settings import PREFIX, Settings
 from tests.bulk.audits import audited
 from tests.networks import write_net
+from tests.snapshots.api_page import api_page
 
 FOLDER = Path(__file__).parent
+API_PAGE = FOLDER.parents[1] / "docs" / "api.md"
+_START, _END = "<!-- endpoints -->\n", "<!-- /endpoints -->\n"
 
 GAMES = """[WhiteElo "1500"]
 [BlackElo "2150"]
@@ -38,6 +41,12 @@ GAMES = """[WhiteElo "1500"]
 
 def openapi() -> str:
     return json.dumps(create_app(Settings()).openapi(), indent=1) + "\n"
+
+
+def api() -> str:
+    """docs/api.md: its text as it is, with the endpoints between the marks."""
+    before, _, rest = API_PAGE.read_text().partition(_START)
+    return before + _START + api_page(create_app(Settings()).openapi()) + _END + rest.partition(_END)[2]
 
 
 def help_texts() -> str:
@@ -99,6 +108,7 @@ def summary() -> str:
 
 SNAPSHOTS: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
+    "../../docs/api.md": api,
     "help.txt": help_texts,
     "problems.txt": problem_types,
     "metrics.txt": metrics,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
@@ -39,7 +40,6 @@ revision, down_revision = "{VERSION + 1}", "{VERSION}"
 def upgrade() -> None:
     op.add_column("position", sa.Column("note", sa.Text))
     op.execute("UPDATE position SET note = fen")
-    op.drop_table("schema_version")
 '''
 
 Next = Callable[..., list[str]]
@@ -47,18 +47,36 @@ Next = Callable[..., list[str]]
 
 @pytest.fixture
 def audit(database_url: str) -> str:
-    """A database with three positions of two models, as the last movemask without Alembic left it."""
-    return filled(database_url)
+    """A database of this version with three positions of two models."""
+    return current(database_url)
 
 
-def filled(url: str) -> str:
+def current(url: str) -> str:
+    with opened(of_version_3(url)):
+        pass
+    if url.startswith("sqlite"):
+        file_of(url).with_name("audit.db.version-3").unlink()
+    return url
+
+
+def of_version_3(url: str, more: str = "") -> str:
+    """Fills a database with three positions of two models, as the last movemask without Alembic left it."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(file_of(url))) as connection:
-            connection.executescript((DATA / "audit-v3.sqlite.sql").read_text())
+            connection.executescript((DATA / "audit-v3.sqlite.sql").read_text() + more)
     else:
         with psycopg.connect(url) as server:
-            server.execute((DATA / "audit-v3.postgresql.sql").read_bytes())
+            server.execute((DATA / "audit-v3.postgresql.sql").read_bytes() + more.encode())
     return url
+
+
+#: What the first movemask with Alembic added to tables of version 3.
+WITH_ALEMBIC = """
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO alembic_version VALUES ('3');
+"""
 
 
 @pytest.fixture
@@ -96,18 +114,22 @@ def counted(url: str) -> dict[str, tuple[int, float | None]]:
 BEFORE = {"net": (2, pytest.approx(0.13)), "other": (1, 0.5)}
 
 
-def test_a_database_from_before_alembic_keeps_its_figures_and_goes_on(audit: str, serve: Serve) -> None:
+@pytest.mark.parametrize("more", ["", WITH_ALEMBIC], ids=["before Alembic", "with Alembic"])
+def test_a_database_of_version_3_keeps_its_figures_and_goes_on(more: str, database_url: str, serve: Serve) -> None:
+    audit = of_version_3(database_url, more)
     for positions in (2, 3):
         models = serve(database_url=audit).get("/v1/leakage").json()["models"]
         assert (models["net"]["positions"], models["other"]["kinds"]["raw"]["mean"]) == (positions, 0.5)
         with opened(audit) as store:
-            assert len(list(Figures(store.database).all_positions())) == positions + 1
+            assert len(list(Figures(store.database).positions(1_000_000))) == positions + 1
             assert len(list(Figures(store.database).worst("raw", 10))) == positions + 1
             write(store, [record(0.1, fen="new")])
             with store.database.reading() as connection:
                 assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-    if audit.startswith("sqlite"):  # nothing was migrated
-        assert not list(file_of(audit).parent.glob("*version*"))
+                assert not sa.inspect(connection).has_table("schema_version")  # a movemask without Alembic refuses it
+    if audit.startswith("sqlite"):
+        with closing(sqlite3.connect(file_of(audit).with_name("audit.db.version-3"))) as copy:
+            assert copy.execute("SELECT count(*) FROM position").fetchone() == (3,)
 
 
 def test_an_upgrade_migrates_and_leaves_a_copy_that_the_movemask_before_opens(
@@ -154,7 +176,7 @@ def test_a_migration_that_fails_changes_nothing_and_says_where_the_copy_is(
 
 
 def test_nothing_is_migrated_without_a_copy(next_movemask: Next, tmp_path: Path) -> None:
-    audit = filled(f"sqlite:///{tmp_path}/audit.db")
+    audit = current(f"sqlite:///{tmp_path}/audit.db")
     (tmp_path / f"audit.db.version-{VERSION}.part").mkdir()  # as a disk that has no place for it
     code, told = done(next_movemask("migrate", "--database-url", audit))
     assert (code, f"cannot be copied to {tmp_path}/audit.db.version-{VERSION} before its migration: " in told) == (
@@ -165,7 +187,7 @@ def test_nothing_is_migrated_without_a_copy(next_movemask: Next, tmp_path: Path)
 
 
 def test_of_two_processes_one_migrates_and_the_other_waits_for_it(postgres: Server, next_movemask: Next) -> None:
-    audit = filled(postgres.database())
+    audit = current(postgres.database())
     command = next_movemask("migrate", "--database-url", audit)
     with ExitStack() as stack:
         holder = stack.enter_context(closing(psycopg.connect(audit)))
@@ -195,7 +217,7 @@ def test_the_backups_of_the_guide_can_be_restored(database_url: str, tmp_path: P
     _, _, backup, *restore = commands.splitlines()
     tools = os.pathsep.join([str(binaries()), os.environ["PATH"]])
     variables = environment(PATH=tools, MOVEMASK_DATABASE_URL=url)
-    with opened(filled(url)) as store:
+    with opened(of_version_3(url)) as store:
         subprocess.run(["bash", "-euc", backup], cwd=tmp_path, env=variables, check=True)
         write(store, [record(0.1, fen="after the backup")])
     assert counted(url) != BEFORE

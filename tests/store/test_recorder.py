@@ -88,7 +88,7 @@ def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: s
     recorder.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
     recorder.close(60)
     assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
-    kept = {position["fen"] for position in Figures(either.database).all_positions()}
+    kept = {position["fen"] for position in Figures(either.database).positions(1_000_000)}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
@@ -99,7 +99,7 @@ def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store)
     recorder.audit([audited([1, int(digits), 2])])
     recorder.close(60)
     assert count(either) + recorder.dropped == 3
-    assert {numbered(1), numbered(2)} <= {position["fen"] for position in Figures(either.database).all_positions()}
+    assert {numbered(1), numbered(2)} <= {position["fen"] for position in Figures(either.database).positions(1_000_000)}
 
 
 def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_nothing(
@@ -121,8 +121,30 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
     until(lambda: written(recorder), "what failed is written")
     recorder.close()
     assert (count(store), recorder.dropped) == (63, 1)
-    assert len({position["fen"] for position in Figures(store.database).all_positions()}) == 63
+    assert len({position["fen"] for position in Figures(store.database).positions(1_000_000)}) == 63
     failing.close()
+
+
+def test_what_the_database_committed_without_telling_is_not_written_again(database_url: str) -> None:
+    """The parts of a batch with a bad position too, each of which is a batch of its own."""
+
+    class Untold(Store):
+        told = True
+
+        def write(self, table: AuditTable) -> None:
+            super().write(table)
+            self.told = not self.told
+            if not self.told:
+                raise StoreError("the reply was lost")
+
+    store = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
+    recorder = recording(store)
+    recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    until(lambda: written(recorder), "all is written")
+    recorder.close()
+    assert (count(store), recorder.dropped) == (63, 1)
+    assert len(Figures(store.database).positions(1_000_000)) == 63
+    store.close()
 
 
 def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:

@@ -17,15 +17,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
 from movemask.leakage.measure import Figure
 from movemask.records import DIMENSIONS, AuditTable, groups
+from movemask.store import writer
 from movemask.store.cells import QUANTILES
+from movemask.store.postgresql import Connection
 from movemask.store.reader import Figures, ModelFigures, Span
+from movemask.store.tables import WRITER
 from movemask.store.writer import Store
+from tests.postgres import Server
 from tests.store.records import opened, record, write
 
 Open = Callable[..., Store]
@@ -55,7 +60,7 @@ def models(store: Store, name: str | None = None, **options: object) -> list[Mod
 
 def fens(store: Store) -> list[str]:
     """Of the single positions that are kept, oldest first."""
-    return [position["fen"] for position in read(store).all_positions()][::-1]
+    return [position["fen"] for position in read(store).positions(1_000_000)][::-1]
 
 
 def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
@@ -205,6 +210,37 @@ def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number
     assert models(store)[0].positions == 12
 
 
+def test_pruning_goes_on_in_small_steps_until_nothing_is_left(reopened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million positions deleted in one statement would take longer than a statement may, every time."""
+    monkeypatch.setattr(writer, "_PER_PRUNE", 4)
+    store = reopened(keep_positions=3)
+    write(store, [record(fen=str(number)) for number in range(13)])
+    assert [store.prune() for _ in range(4)] == [True, True, False, False]
+    assert fens(store) == ["10", "11", "12"]
+
+
+def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgotten(reopened: Open) -> None:
+    def writers() -> int:
+        with stores[0].database.reading() as connection:
+            return int(connection.execute(sa.select(sa.func.count()).select_from(WRITER)).scalar_one())
+
+    stores = [reopened(), reopened()]
+    tables = [record(fen="a"), record(fen="b")]
+    for store, table in zip(stores, tables, strict=True):
+        store.write(table)
+        store.write(table)
+    assert fens(stores[0]) == ["a", "b"]
+    assert models(stores[0])[0].positions == 2
+    stores[0].write(tables[0].rows(np.array([0])))  # a table made of another is a table of its own
+    assert models(stores[0])[0].positions == 3
+    stores[0].prune()
+    assert writers() == 2
+    with stores[0].database.writing() as connection:
+        connection.execute(sa.update(WRITER).values(time=time.time() - 8 * 86_400))
+    stores[1].prune()
+    assert writers() == 0
+
+
 def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
     write(store, [record(fen=str(number)) for number in range(25)])
     seen: list[str] = []
@@ -249,11 +285,11 @@ def write_many(url: str, name: str) -> None:
 def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(120)
-        assert writer.exitcode == 0
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join(120)
+        assert process.exitcode == 0
     figures = models(store)
     assert [one.positions for one in figures] == [60, 60]
     assert sum(one.kinds["raw"].sum for one in figures) == pytest.approx(3 * sum(0.001 * value for value in range(40)))
@@ -318,6 +354,29 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
                 pass
         finally:
             os.seteuid(me)
+
+
+def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres: Server) -> None:
+    url = postgres.database()
+    postgres.execute("CREATE SCHEMA audits", database=url.rsplit("/", 1)[1])
+    with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as store:
+        with store.database.reading() as connection:
+            shown = [
+                connection.exec_driver_sql(f"SHOW {name}").scalar()
+                for name in ("search_path", "application_name", "lock_timeout", "statement_timeout")
+            ]
+        assert shown == ["audits", "other", "5s", "8s"]
+        assert models(store) == []
+
+
+def test_a_large_deletion_may_take_any_time_and_what_follows_may_not(postgres: Server) -> None:
+    with opened(postgres.database()) as store:
+        for without_limits, limit in ((True, "0"), (False, "8s")):
+            with store.database.writing(without_limits=without_limits) as connection:
+                assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == limit
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, Connection)
+                assert driver.without_limits == without_limits
 
 
 def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not_stop_the_start() -> None:

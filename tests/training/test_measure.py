@@ -15,6 +15,7 @@ from training import strength
 from training.config import Data
 from training.data import make_shards
 from training.measure import Measured, Nearest, measure
+from training.report import bends
 from training.samples import Sample, samples
 
 
@@ -110,3 +111,12 @@ def test_the_higher_rating_has_the_point_of_a_game_that_it_wins() -> None:
     played = strength.match(fixed_model(logits), [mate], seed=1)
     assert played.scores.tolist() == [1, 0]  # White is the higher rating in the first game
     assert played.endings == {"checkmate": 2}
+
+
+def test_bends_are_nought_on_straight_lines_and_count_every_tooth() -> None:
+    """Teeth in the page's chart: a network whose integers round along the ratings."""
+    share = np.linspace(0.2, 0.6, 5)
+    straight = np.stack([share, 1 - share], axis=1)
+    assert bends([straight]) == pytest.approx(0, abs=1e-12)
+    tooth = straight + np.array([[0, 0], [0, 0], [0.03, -0.03], [0, 0], [0, 0]])
+    assert bends([straight, tooth]) == pytest.approx((0.03 + 0.06 + 0.03) * 2 / 3 / 2)

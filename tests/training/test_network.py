@@ -16,6 +16,7 @@ from movemask.encoding.movemask_planes import encode_tokens
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_entry
 from tests.training.test_data import csv_file, data_of, row
+from tests.training.test_targets import made
 from training import checkpoints, config, dataset, export, own_play, strength, train
 from training.batches import Batch, gathered, stream
 from training.config import Run
@@ -25,6 +26,7 @@ from training.losses import outcome_loss, played_loss, rules_loss, taught_loss
 from training.maia3 import Teacher
 from training.network import PRODUCTS, Network
 from training.onnx_file import feeds_of, write
+from training.replay import replay
 from training.rounding import held_ranges, hold, products, ranges
 from training.shards import read_shard
 
@@ -97,6 +99,24 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     over_all = torch.nn.functional.cross_entropy(logits, slot)
     assert rules_loss(logits, legal).item() == pytest.approx((over_all - played_loss(logits, slot, legal)).item())
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_run_learns_from_ready_policies_in_their_share_of_the_batches(run: Run, tmp_path: Path) -> None:
+    for shard in run.data.folder.glob("train-*.shard"):
+        rows = replay(read_shard(shard))
+        count = len(rows.slot)
+        made(tmp_path, shard, [*range(count)], rows.slot.tolist(), [0.9] * count, [0.1] * count)
+    taught = replace(run.teaching, targets=tmp_path, targets_share=0.5)
+    mixed = replace(run, folder=run.folder.with_name("mixed"), teaching=taught)
+    train.train(mixed)
+    lines = [json.loads(line) for line in (mixed.folder / "log.jsonl").read_text().splitlines()]
+    assert all(np.isfinite(line["states"]) and np.isfinite(line["value"]) for line in lines)
+    seen = dataset.load(run.data, "train")
+    batches = stream(
+        seen, dataset.order(seen, run.data, 1), 0, 64, 0.5, "cpu", SmallTeacher(), train._ready(mixed, seen)
+    )
+    without = [next(batches).lesson.states is None for _ in range(12)]  # type: ignore[union-attr]
+    assert without == [False] * 4 + [False, True] * 4  # the first 256 positions are taught by states
 
 
 def test_games_without_a_result_do_not_teach_the_value() -> None:

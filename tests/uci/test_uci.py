@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import random
 import struct
 import subprocess
@@ -24,7 +25,7 @@ from movemask.client.local import Network, load
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
-from movemask.uci.search import Source, search
+from movemask.uci.search import Search, Source
 from tests.ground_truth import perft
 from tests.uci.test_strength import COMMAND, copied
 
@@ -98,9 +99,8 @@ def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, net
 def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
     assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-5.toml
-    spoken = subprocess.run(
-        COMMAND, input="setoption name SelfElo value 3200\ngo\n", capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    sent = "setoption name SelfElo value 3200\nsetoption name Temperature value 0\ngo\n"
+    spoken = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True).stdout.splitlines()
     assert spoken[0] == "info string movemask-5 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
@@ -110,14 +110,50 @@ def test_the_opponents_rating_is_taken_from_the_gui(engine: chess.engine.SimpleE
     engine.send_opponent_information(opponent=chess.engine.Opponent(name="A", title=None, rating=1900, is_engine=False))
     board = chess.Board()
     limit = chess.engine.Limit(nodes=1)
-    options: chess.engine.ConfigMapping = {"SelfElo": 1200}
+    options: chess.engine.ConfigMapping = {"SelfElo": 1200, "Temperature": "0"}
     # A new game, at which python-chess sends what it knows of the opponent.
     played = engine.play(board, limit, game=object(), info=chess.engine.INFO_ALL, options=options)
     highest = max(network.policy(board, elo=(1200, 1900)).probabilities.values())
     assert played.info["string"] == f"P: {100 * highest:.2f} %"
 
 
+#: `uci_options` of lichess-bot's `config.yml.default` (lichess-bot-devs/lichess-bot), as later versions have it.
+LICHESS_BOT: chess.engine.ConfigMapping = {
+    "Move Overhead": 100,
+    "Threads": 2,
+    "Hash": 256,
+    "SyzygyPath": "./syzygy/",
+    "UCI_ShowWDL": True,
+}
+
+
+def test_lichess_bots_default_options_play_without_a_warning(
+    engine: chess.engine.SimpleEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As lichess-bot does it, through python-chess: options, clocks, pondering, a new game and the opponent's name."""
+    with caplog.at_level(logging.WARNING, "chess.engine"):
+        engine.configure(LICHESS_BOT)
+        opponent = chess.engine.Opponent("somebody", None, 1600, is_engine=False)
+        engine.send_opponent_information(opponent=opponent)
+        for game in range(2):
+            board = chess.Board()
+            for _ in range(8):
+                limit = chess.engine.Limit(white_clock=60, black_clock=60, white_inc=1, black_inc=1)
+                played = engine.play(board, limit, game=game, info=chess.engine.INFO_ALL, ponder=True)
+                assert played.move is not None
+                assert played.info["score"].relative.score() is not None
+                assert "wdl" in played.info
+                board.push(played.move)
+        for multipv in (1, 5):
+            lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=multipv)
+            assert len(lines) == multipv
+        engine.configure({"VerboseMoveStats": True})
+        engine.analyse(board, chess.engine.Limit(nodes=1), info=chess.engine.INFO_ALL)
+    assert caplog.messages == []
+
+
 def test_chess960_castles_as_the_gui_writes_it(engine: chess.engine.SimpleEngine) -> None:
+    engine.configure({"Temperature": "0"})
     for row in perft("chess960")[:5]:
         board = chess.Board(row.fen, chess960=True)
         for _ in range(12):
@@ -176,7 +212,7 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
 )
 def test_what_is_not_understood_is_told_without_debug(network: Network, sent: str, told: str, best: str | None) -> None:
     out = io.StringIO()
-    Engine(lambda name: network, Options(), out).run([sent, "stop", "quit"])
+    Engine(lambda *_: network, Options(temperature=0), out).run([sent, "stop", "quit"])
     lines = out.getvalue().splitlines()
     assert lines[0] == f"info string {told}"
     assert [line for line in lines if line.startswith("bestmove")] == ([f"bestmove {best}"] if best else [])
@@ -199,7 +235,9 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
 
     def told(*commands: str) -> list[str]:
         out = io.StringIO()
-        Engine(lambda _: network, Options(), out).run([f"setoption name BookFile value {book}", *commands])
+        Engine(lambda *_: network, Options(temperature=0), out).run(
+            [f"setoption name BookFile value {book}", *commands]
+        )
         return out.getvalue().splitlines()
 
     assert told("position startpos", "go")[-1] == "bestmove b1a3"
@@ -215,12 +253,12 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
 
 def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
     sources: tuple[Source, Source] = load(), RemoteSource(Client(http=shipped), None)
-    options = Options(multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
+    options = Options(temperature=0, multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
         board.push_uci(uci)
-        found = [search(board, Go(), options, source, random.Random(1))[0] for source in sources]
-        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in one] for one in found]
+        found = [Search(board, Go(), options, source, random.Random(1)).info() for source in sources]
+        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in part] for part in found]
         assert lines[0] == lines[1]
 
 
@@ -230,7 +268,7 @@ def test_a_service_that_is_gone_is_told_and_the_gui_is_answered() -> None:
 
     http = httpx2.Client(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
     out = io.StringIO()
-    engine = Engine(lambda name: RemoteSource(Client(http=http, retries=0), name), Options(), out)
+    engine = Engine(lambda name, _: RemoteSource(Client(http=http, retries=0), name), Options(), out)
     engine.run(["isready", "position startpos", "go", "quit"])
     assert "info string http://nowhere/v1/policy/batch: ConnectError: refused" in out.getvalue()
     assert out.getvalue().endswith("bestmove (none)\n")
@@ -240,5 +278,5 @@ def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:
     """Its thread died of the time it was to think, and no later `go` was answered."""
     out = io.StringIO()
     commands = ("setoption name Think Time value true", f"go wtime {10**20} btime 1", "stop", "quit")
-    Engine(lambda _: network, Options(), out).run(commands)
+    Engine(lambda *_: network, Options(temperature=0), out).run(commands)
     assert out.getvalue().splitlines()[-1].startswith("bestmove ")

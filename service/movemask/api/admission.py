@@ -21,14 +21,17 @@ from movemask.api.keys import Keys, KeyScope
 from movemask.api.problems import ProblemError
 from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError, Overloaded, RateLimited
+from movemask.serving.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally, client_address
 from movemask.settings import Settings
-from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
-_PIECE = 262_144
+_PIECE = 65_536
 
 #: Bytes that each request may hold without being counted: all connections together hold few of them.
 _UNCOUNTED = 4096
+
+#: Bytes that a client holds at most to count as holding little.
+_LITTLE = 1 << 20
 
 #: Bytes of bodies and large answers in flight, in all processes together.
 _MOST_BYTES = 64 << 20
@@ -107,33 +110,34 @@ class RateLimit:
     def __bool__(self) -> bool:
         return bool(self._rate or self._most)
 
-    def take(self, context: RequestContext, positions: int) -> None:
-        """Makes the positions that a request has taken `positions`; raises RateLimited if its client may not have
-        them. A request larger than the burst is let through when the bucket is full, and paid for afterwards."""
-        bucket, taken = self._bucket(context.client), context.taken
+    def charge(self, context: RequestContext, positions: int) -> None:
+        """Sets the number of positions that a request costs its client to `positions`. Raises RateLimited if they
+        exceed the client's rate or its positions in flight. A request larger than the burst is let through when the
+        bucket is full, and paid for afterwards."""
+        bucket, charged = self._bucket(context.client), context.charged
         if self._rate:
-            missing = min(positions, self._burst) - taken - bucket.tokens
+            missing = min(positions, self._burst) - charged - bucket.tokens
             if missing > 0:
                 raise RateLimited(
                     f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
                     f"(burst {self._burst})",
                     retry_after=max(1, math.ceil(missing / self._rate)),
                 )
-        others = int(self._tally.total(bucket.row + IN_FLIGHT)) - taken
+        others = int(self._tally.total(bucket.row + IN_FLIGHT)) - charged
         if self._most and others and others + positions > self._most:
             raise RateLimited(
                 f"too many positions in flight: {positions} requested in addition to {others}, limit {self._most}",
                 retry_after=1,
             )
-        self._tally.add(bucket.row + SPENT, positions - taken)
-        self._tally.add(bucket.row + IN_FLIGHT, positions - taken)
-        context.taken = positions
+        self._tally.add(bucket.row + SPENT, positions - charged)
+        self._tally.add(bucket.row + IN_FLIGHT, positions - charged)
+        context.charged = positions
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: its positions are no longer in flight."""
-        if context.taken:
-            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.taken)
-            context.taken = 0
+        if context.charged:
+            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.charged)
+            context.charged = 0
 
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
         """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
@@ -187,12 +191,14 @@ class BytesInFlight:
 
     def make_room(self, context: RequestContext, size: int = 0) -> None:
         """Raises Overloaded if there is no room for more bytes of a request beside those it holds, or its client has
-        half of the room. A lone request is let through."""
+        half of the room. A lone request is let through. Clients that hold little have a quarter of the room beside it,
+        so that two greedy ones leave some for others."""
         own, total = context.held, self.total
         if total + size <= self._most // 2:
             return
         theirs = int(self._tally.total(self._tally.client(context.client) + CLIENT_HELD))
-        if total > own and total + size > self._most:
+        most = self._most + (self._most // 4 if theirs + size <= _LITTLE else 0)
+        if total > own and total + size > most:
             fault = f"{total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
         elif theirs > own and theirs + size > self._most // 2:
             fault = f"{theirs >> 20} MiB of yours are in flight; the service takes half of {self._most >> 20} MiB"
@@ -201,11 +207,13 @@ class BytesInFlight:
         raise Overloaded(fault, retry_after=1)
 
     def hold(self, context: RequestContext, size: int) -> None:
-        """Counts bytes of a request, from the first few thousand on. Of one client's, at most half of the limit
-        counts, divided equally among processes: answers that it does not read keep nobody else out."""
+        """Counts `size` more bytes of a request, from the first few thousand on; fewer if it is negative. Of one
+        client's, at most half of the limit counts, divided equally among processes: answers that it does not read keep
+        nobody else out."""
         context.held += size
-        if context.held > _UNCOUNTED:
-            self._count(context, context.held)
+        counted = context.held if context.held > _UNCOUNTED else 0
+        if counted != context.counted:
+            self._count(context, counted)
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: it holds nothing."""
@@ -233,7 +241,7 @@ def security_headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _without_port(address: str) -> str:
+def without_port(address: str) -> str:
     """A name or an address without its port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
@@ -249,7 +257,7 @@ def see_through(scope: Scope, proxies: int) -> None:
     addresses = [address.strip() for value in found for address in value.split(",")]
     if len(addresses) >= proxies:
         with suppress(ValueError):  # not an address
-            address = ipaddress.ip_address(_without_port(addresses[-proxies]))
+            address = ipaddress.ip_address(without_port(addresses[-proxies]))
             # A proxy that listens on :: writes ::ffff:192.0.2.1, and all of these would be of one network.
             mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
             scope["client"] = (str(mapped or address), 0)
@@ -306,6 +314,7 @@ class AdmissionControl:
             for start in range(0, len(body), _PIECE):
                 more = message.get("more_body", False) or start + _PIECE < len(body)
                 await send({**message, "body": body[start : start + _PIECE], "more_body": more})
+                self._in_flight.hold(context, -len(body[start : start + _PIECE]))  # the connection has it
 
         try:
             self._check_host(scope)
@@ -317,14 +326,14 @@ class AdmissionControl:
                 raise
             finally:
                 if self._rate and not free:
-                    limited, context.charge = True, partial(self._rate.take, context)
+                    limited, context.charge = True, partial(self._rate.charge, context)
                     context.charge(1)
             if path == "/mcp":  # only its tool's request has positions in flight
                 self._rate.release(context)
             if path not in POLLED:
                 self._in_flight.make_room(context)
         except MovemaskError as error:
-            await problems.answer_to(error, self._metrics.problem)(scope, receive, send_in_pieces)
+            await problems.response_to(error, self._metrics.problem)(scope, receive, send_in_pieces)
         else:
             await self._app(scope, counted, send_in_pieces)
         finally:
@@ -336,7 +345,7 @@ class AdmissionControl:
         if "*" in self._hosts or scope["path"] in ("/livez", "/readyz"):
             return
         named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        host = _without_port(named).lower()
+        host = without_port(named).lower()
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
@@ -380,10 +389,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
 
 def _address_of(scope: Scope) -> str:
     """The client's address; of IPv6 the network, all of which a client has."""
-    address = str(scope["client"][0]) if scope.get("client") else ""
-    if ":" not in address:
-        return address
-    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    return client_address(str(scope["client"][0])) if scope.get("client") else ""
 
 
 def _under(path: str, prefixes: tuple[str, ...]) -> bool:

@@ -18,18 +18,19 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
-from movemask.api.routers import leakage, operations, page, policy
+from movemask.api.origins import OwnOrigin
+from movemask.api.routers import games, judge, leakage, operations, page, policy
 from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model
+from movemask.serving.tally import Tally
 from movemask.settings import Settings
-from movemask.tally import Tally
+from movemask.version import __version__
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -96,13 +97,13 @@ def create_app(
         },
     )
     app.state.metrics = metrics
-    posts = [*policy.router.posts, *leakage.router.posts]
+    posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
     app.state.posts = {route.path: route for route in posts}
     app.router.routes[:0] = posts  # for the documents, and for other methods
     for router in (leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
-    sessions = _install_mcp(app) if settings.mcp else nullcontext
+    sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
     if settings.page:
         app.include_router(page.router)
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
@@ -130,7 +131,7 @@ def create_app(
     return app
 
 
-def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]]:
+def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:
     """Adds /mcp; what runs its sessions is for the lifespan. Its tools ask this app, as the client that called them, so
     that keys, limits, metrics and logs are those of the other routes. Raises MissingExtra."""
     require("mcp", "MOVEMASK_MCP")
@@ -145,12 +146,13 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
         return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
 
     server = mcp_server(client)
-    # AdmissionControl checks the host of a request, for all routes.
+    # Here `OwnOrigin` and AdmissionControl check hosts and origins, and answer with problems.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
     (route,) = (one for one in served.routes if isinstance(one, Route))
     # No GET, whose stream a client might keep open.
-    app.router.routes.append(Route("/mcp", Bounded(route.endpoint, mcp_limits), methods=["POST"]))
+    endpoint = OwnOrigin(Bounded(route.endpoint, mcp_limits), settings, keyed=keyed)
+    app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
     return server.session_manager.run
 
 

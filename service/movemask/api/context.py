@@ -1,4 +1,4 @@
-"""`RequestContext`: what is known of one request while it runs; and `Disconnection`, of its client."""
+"""`RequestContext`: the state of one request; and `Disconnection`: the end of its connection."""
 
 from __future__ import annotations
 
@@ -11,38 +11,48 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.api.keys import KeyScope
-from movemask.pipeline import Caller
+from movemask.pipeline import Caller, Run
 
 T = TypeVar("T")
 
-#: Paths polled every few seconds: logged at debug unless they fail, and answered however much is in flight.
+#: Paths that are polled every few seconds: logged at debug unless they fail, and served under any load.
 POLLED = {"/livez", "/readyz", "/metrics"}
 
-#: Where the context is in the scope.
+#: The context's key in the scope.
 CONTEXT = "movemask"
 
-#: Where the connection's `Disconnection` is in the scope; not there under another server than ours.
+#: The key of the connection's `Disconnection` in the scope. Missing under other servers than `movemask serve`.
 DISCONNECTION = "movemask.disconnection"
 
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext(Caller):
-    """What is known of one request, in its scope.
+    """The state of one request, in its scope.
 
-    `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
-    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `held` is its bytes
-    in flight, of which `counted` were added to those of the service, and `head` whether only the head of its answer is
-    asked for. `runs` is None unless the request is traced.
+    key, scopes : the name of its API key, and what the key allows
+    charged : positions counted against the client's rate so far
+    charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
+    held, counted : its bytes in flight, and how many of them the service's counter includes
+    head : whether only the head of the response is wanted
+    answers : positions answered, without errors
+    runs : its runs for spans; None unless the request is traced
     """
 
     id: str
     key: str | None = None
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
-    taken: int = 0
+    charged: int = 0
     charge: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
     counted: int = 0
     head: bool = False
+    answers: int = 0
+    runs: list[Run] | None = None
+
+    def done(self, run: Run) -> None:
+        self.answers += run.answers
+        if self.runs is not None and run.evaluated:
+            self.runs.append(run)
 
 
 def context_of(scope: Scope) -> RequestContext:
@@ -52,7 +62,7 @@ def context_of(scope: Scope) -> RequestContext:
 
 
 class Disconnection:
-    """The end of a connection, which cancels what its client waits for."""
+    """The end of a connection, which cancels the coroutine that its client waits for."""
 
     __slots__ = ("_happened", "_waiting")
 
@@ -66,14 +76,14 @@ class Disconnection:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    async def cancels(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; cancels it and raises ClientDisconnect if the client disconnects first."""
+    async def cancels(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine. If the client disconnects first, cancels it and raises ClientDisconnect."""
         if self._happened:
-            work.close()
+            coroutine.close()
             raise ClientDisconnect
         self._waiting = task = asyncio.current_task()
         try:
-            return await work
+            return await coroutine
         except asyncio.CancelledError:
             if self._happened and task is not None and task.uncancel() == 0:
                 raise ClientDisconnect from None
@@ -82,8 +92,10 @@ class Disconnection:
             self._waiting = None
 
 
-async def while_connected(scope: Scope, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; raises ClientDisconnect if the client disconnects first. Other servers than ours, such as
-    Ray Serve, do not say, and work ends there."""
+async def while_connected(scope: Scope, coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine. If the client disconnects first, cancels it and raises ClientDisconnect.
+
+    Other servers, such as Ray Serve, do not report disconnections; the coroutine then runs to its end.
+    """
     connection: Disconnection | None = scope.get(DISCONNECTION)
-    return await (work if connection is None else connection.cancels(work))
+    return await (coroutine if connection is None else connection.cancels(coroutine))

@@ -1,23 +1,24 @@
 """`mcp_server`: tools for language models (Model Context Protocol), each a request to the HTTP API.
 
 The answers are short and in a player's words: moves in SAN, percentages, and whose ratings and whose chances they are.
-Source: https://modelcontextprotocol.io/specification, by its official library.
+Source: https://modelcontextprotocol.io/specification, by its official library. Of that, the low-level server: the other
+ignores arguments that a tool does not have, and writes every error of the arguments into its answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from httpx2 import AsyncClient, RequestError, Response
 from mcp.server import Server, ServerRequestContext
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-from movemask import __version__
+from movemask.version import __version__
 
 INSTRUCTIONS = """
 movemask says which moves people play: a network that learned from human games gives every legal move the probability
@@ -36,8 +37,8 @@ Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
 Opener = Callable[[Context], AsyncClient]
 
-#: What a tool asks of the API: path, body, and the tool's answer from the API's.
-Asked = tuple[str, Json, Callable[[Any], Json]]
+#: What a tool asks of the API: path, body, and what makes the tool's answer of the API's.
+Asked = tuple[str, Json, Callable[[Any], BaseModel]]
 
 Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")]
 Moves = Annotated[
@@ -52,42 +53,79 @@ Top = Annotated[int, Field(ge=1, le=218, description="Most moves to list.")]
 Pgn = Annotated[str, Field(description="One or more games as PGN; the headers may give both ratings.")]
 Shares = Annotated[dict[str, Number], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
 
-_MOVES = [{"san": "string", "percent": "number"}]
-_PLAYER = {
-    "moves": "integer",
-    "likeliest_percent": "number: how many of the moves were the likeliest ones",
-    "typical_percent": "number?: the geometric mean of the moves' probabilities",
-}
-_SURPRISING = {"move": "string: such as 12...Nf6", "percent": "number", "place": "integer: 1 if it was the likeliest"}
-_GAME = {
-    **{"white": "string", "black": "string", "result": "string"},
-    **{"white_moves": (_PLAYER, "null"), "black_moves": (_PLAYER, "null"), "surprising": [_SURPRISING]},
-}
 
-#: What each tool answers: of an object its fields, of an array its items, else `type: description`; `?` is for null.
-ANSWERS: dict[str, Json] = {
-    "policy": {
-        **{"model": "string", "side_to_move": "string", "status": "string"},
-        "rating": "number?: of the player to move, as the network used it; null if it takes none",
-        "opponent_rating": "number?",
-        "moves": _MOVES,
-        "other_moves": "integer: legal moves that are not listed",
-        "win_percent": "number?: chance of the player to move; null if the network does not give it",
-        **{"draw_percent": "number?", "loss_percent": "number?"},
-        "illegal_percent": "number?: what a softmax without a mask would have given to illegal moves",
-    },
-    "sweep": {
-        **{"model": "string", "side_to_move": "string"},
-        "ratings": [{"rating": "number: of both players", "moves": _MOVES}],
-    },
-    "game": {"model": "string", "games": [_GAME], "errors": ["string: why a game has no report"]},
-    "audit": {
-        **{"side_to_move": "string", "legal_moves": "integer", "illegal_percent": "number?"},
-        "illegal": [{"uci": "string", "percent": "number", "why": "string?"}],
-        "missing": ["string: a legal move in UCI with no probability"],
-        "mistakes": ["string: a known mistake that the numbers resemble"],
-    },
-}
+class Move(BaseModel):
+    san: str
+    percent: float
+
+
+class Illegal(BaseModel):
+    uci: str
+    percent: float
+    why: str | None
+
+
+class PlayerMoves(BaseModel):
+    moves: int
+    likeliest_percent: float = Field(description="how many of the moves were the likeliest ones")
+    typical_percent: float | None = Field(description="the geometric mean of the moves' probabilities")
+
+
+class Surprise(BaseModel):
+    move: str = Field(description="such as 12...Nf6")
+    percent: float
+    place: int = Field(description="1 if it was the likeliest")
+
+
+class Game(BaseModel):
+    white: str
+    black: str
+    result: str
+    white_moves: PlayerMoves | None
+    black_moves: PlayerMoves | None
+    surprising: list[Surprise]
+
+
+class PolicyAnswer(BaseModel):
+    model: str
+    side_to_move: str
+    status: str
+    rating: float | None = Field(
+        description="of the player to move, as the network used it; null if it takes no rating"
+    )
+    opponent_rating: float | None
+    moves: list[Move]
+    other_moves: int = Field(description="legal moves that are not listed")
+    win_percent: float | None = Field(description="chance of the player to move; null if the network does not give it")
+    draw_percent: float | None
+    loss_percent: float | None
+    illegal_percent: float | None = Field(description="what a softmax without a mask would have given to illegal moves")
+
+
+class RatingMoves(BaseModel):
+    rating: float = Field(description="of both players")
+    moves: list[Move]
+
+
+class SweepAnswer(BaseModel):
+    model: str
+    side_to_move: str
+    ratings: list[RatingMoves]
+
+
+class GameAnswer(BaseModel):
+    model: str
+    games: list[Game]
+    errors: list[str] = Field(description="why a game has no report")
+
+
+class AuditAnswer(BaseModel):
+    side_to_move: str
+    legal_moves: int
+    illegal_percent: float | None
+    illegal: list[Illegal]
+    missing: list[str] = Field(description="legal moves in UCI with no probability")
+    mistakes: list[str] = Field(description="known mistakes that the numbers resemble")
 
 
 class ToolError(Exception):
@@ -109,16 +147,22 @@ def policy(
     opponent = rating if opponent_rating is None else opponent_rating
     elo = None if rating is None else {"self": rating, "opponent": opponent}
 
-    def answer(found: Any) -> Json:
+    def answer(found: Any) -> PolicyAnswer:
         elo, value = found.get("elo") or {}, found.get("value") or {}
-        return {
-            **{"model": found["model"]["name"], "side_to_move": found["turn"], "status": found["status"]},
-            **{"rating": elo.get("self"), "opponent_rating": elo.get("opponent")},
-            "moves": [{"san": one["san"], "percent": percent(one["probability"])} for one in found["moves"][:top]],
-            "other_moves": max(0, len(found["moves"]) - top),
-            **{f"{result}_percent": percent(value.get(result)) for result in ("win", "draw", "loss")},
-            "illegal_percent": percent(found["leakage"]["raw"]),
-        }
+        moves = [(move["san"], move["probability"]) for move in found["moves"]]
+        return PolicyAnswer(
+            model=found["model"]["name"],
+            side_to_move=found["turn"],
+            status=found["status"],
+            rating=elo.get("self"),
+            opponent_rating=elo.get("opponent"),
+            moves=_moves(moves[:top]),
+            other_moves=len(moves[top:]),
+            win_percent=percent(value.get("win")),
+            draw_percent=percent(value.get("draw")),
+            loss_percent=percent(value.get("loss")),
+            illegal_percent=percent(found["leakage"]["raw"]),
+        )
 
     return "/v1/policy", {"fen": fen, "moves": moves, "elo": elo, "model": model, "include": ["san"]}, answer
 
@@ -128,14 +172,13 @@ def sweep(
 ) -> Asked:
     """How the moves that people make in a position change with the rating of both players."""
 
-    def answer(found: Any) -> Json:
+    def answer(found: Any) -> SweepAnswer:
         points = []
         for place, point in enumerate(found["points"]):
-            shares = [(one["probabilities"][place], one["san"]) for one in found["moves"]]
-            best = sorted(shares, key=lambda share: -float(share[0]))[:top]
-            listed = [{"san": san, "percent": percent(probability)} for probability, san in best]
-            points.append({"rating": point["elo"]["self"], "moves": listed})
-        return {"model": found["points"][0]["model"]["name"], "side_to_move": found["turn"], "ratings": points}
+            moves = [(move["san"], move["probabilities"][place]) for move in found["moves"]]
+            moves.sort(key=lambda move: -float(move[1]))
+            points.append(RatingMoves(rating=point["elo"]["self"], moves=_moves(moves[:top])))
+        return SweepAnswer(model=found["points"][0]["model"]["name"], side_to_move=found["turn"], ratings=points)
 
     body = {"fen": fen, "moves": moves, "ratings": ratings, "model": model, "include": ["san"]}
     return "/v1/policy/sweep", body, answer
@@ -144,12 +187,12 @@ def sweep(
 def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Asked:
     """How likely each side's moves were for players of their ratings, and the most surprising ones."""
 
-    def answer(found: Any) -> Json:
-        errors = [one["error"]["detail"] for one in found["games"] if "error" in one]
+    def answer(found: Any) -> GameAnswer:
+        errors = [game["error"]["detail"] for game in found["games"] if "error" in game]
         if len(errors) > _MOST_ERRORS:
             errors[_MOST_ERRORS:] = [f"and {len(errors) - _MOST_ERRORS} more"]
-        games = [_summary(one, top) for one in found["games"] if "error" not in one]
-        return {"model": found["model"]["name"], "games": games, "errors": errors}
+        games = [_summary(game, top) for game in found["games"] if "error" not in game]
+        return GameAnswer(model=found["model"]["name"], games=games, errors=errors)
 
     return "/v1/games", {"pgn": pgn, "model": model}, answer
 
@@ -157,25 +200,28 @@ def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Asked:
 def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Asked:
     """Checks another model's move probabilities: how much is on illegal moves, and why they are illegal."""
 
-    def answer(found: Any) -> Json:
-        illegal = [(one["uci"], percent(one["probability"]), one["cause"]) for one in found["illegal"]]
-        return {
-            **{"side_to_move": found["turn"], "legal_moves": found["legal_moves"]},
-            "illegal_percent": percent(found["kinds"]["given"]["leaked"]),
-            "illegal": [{"uci": uci, "percent": share, "why": cause} for uci, share, cause in illegal],
-            "missing": found["missing"],
-            "mistakes": [one["detail"] for one in found["patterns"]],
-        }
+    def answer(found: Any) -> AuditAnswer:
+        return AuditAnswer(
+            side_to_move=found["turn"],
+            legal_moves=found["legal_moves"],
+            illegal_percent=percent(found["kinds"]["given"]["leaked"]),
+            illegal=[
+                Illegal(uci=move["uci"], percent=_percent(move["probability"]), why=move["cause"])
+                for move in found["illegal"]
+            ],
+            missing=found["missing"],
+            mistakes=[pattern["detail"] for pattern in found["patterns"]],
+        )
 
     return "/v1/audit", {"fen": fen, "moves": moves, "policy": policy}, answer
 
 
-#: The tools, which pydantic reads the schemas of their arguments from.
-_TITLES: dict[Any, str] = {
-    policy: "Which moves people play here",
-    sweep: "Which moves people play here, by rating",
-    game: "How human the moves of a game are",
-    audit: "How much of a move distribution is on illegal moves",
+#: The tools, which pydantic reads the schemas of their arguments from, with their titles and answers.
+_TOOLS: dict[Any, tuple[str, type[BaseModel]]] = {
+    policy: ("Which moves people play here", PolicyAnswer),
+    sweep: ("Which moves people play here, by rating", SweepAnswer),
+    game: ("How human the moves of a game are", GameAnswer),
+    audit: ("How much of a move distribution is on illegal moves", AuditAnswer),
 }
 
 
@@ -187,17 +233,17 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
     http : opens a client of the service's API for a call, whose context says who called
     seconds : time for the API's whole answer to a call; None for an API in this process, which has limits of its own
     """
-    calls: dict[str, TypeAdapter[Asked]] = {tool.__name__: TypeAdapter(tool) for tool in _TITLES}
+    calls: dict[str, TypeAdapter[Asked]] = {tool.__name__: TypeAdapter(tool) for tool in _TOOLS}
     tools = [
         Tool(
             name=tool.__name__,
             title=title,
             description=tool.__doc__,
             input_schema=calls[tool.__name__].json_schema(),
-            output_schema=_schema(ANSWERS[tool.__name__]),
+            output_schema=answer.model_json_schema(),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
-        for tool, title in _TITLES.items()
+        for tool, (title, answer) in _TOOLS.items()
     ]
     arguments = {tool.name: tool.input_schema["properties"] for tool in tools}
 
@@ -216,9 +262,9 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
     async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
             path, body, answer = asked(params.name, params.arguments or {})
-            found = await _response(http(context), context, path, body, seconds)
+            response = await _response(http(context), context, path, body, seconds)
             try:
-                out = answer(found)
+                out = answer(response).model_dump()
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 raise ToolError(f"the service's answer is not movemask's: {type(error).__name__}: {error}") from None
         except ToolError as error:
@@ -267,42 +313,37 @@ async def _content(answer: Response) -> bytes:
 
 def percent(probability: float | None) -> float | None:
     """A probability in percent, to two decimals and at least two significant digits; None stays."""
-    if probability is None:
-        return None
+    return None if probability is None else _percent(probability)
+
+
+def _percent(probability: float) -> float:
     return float(f"{100 * probability:.2g}") if probability < 0.001 else round(100 * probability, 2)
 
 
-def _summary(report: Any, top: int) -> Json:
+def _moves(moves: Sequence[tuple[str, float]]) -> list[Move]:
+    return [Move(san=san, percent=_percent(probability)) for san, probability in moves]
+
+
+def _summary(report: Any, top: int) -> Game:
     """A game with its most surprising moves, each with its number, counted from the game's first move."""
     first = 2 if report["moves"] and report["moves"][0]["turn"] == "black" else 1
     surprising = []
     for move in sorted(report["moves"], key=lambda move: float(move["probability"]))[:top]:
         name = f"{(move['ply'] + first) // 2}{'.' if move['turn'] == 'white' else '...'}{move['san']}"
-        surprising.append({"move": name, "percent": percent(move["probability"]), "place": move["rank"]})
+        surprising.append(Surprise(move=name, percent=_percent(move["probability"]), place=move["rank"]))
     headers = {"White": "?", "Black": "?", "Result": "*"} | report["headers"]
-    return {
-        **{name.lower(): headers[name] for name in ("White", "Black", "Result")},
-        **{f"{side}_moves": _player(report[side]) for side in ("white", "black")},
-        "surprising": surprising,
-    }
+    return Game(
+        white=headers["White"],
+        black=headers["Black"],
+        result=headers["Result"],
+        white_moves=_player(report["white"]),
+        black_moves=_player(report["black"]),
+        surprising=surprising,
+    )
 
 
-def _player(side: Any) -> Json | None:
+def _player(side: Any) -> PlayerMoves | None:
     if side is None:
         return None
     typical = side["perplexity"] and 1 / side["perplexity"]
-    return {"moves": side["moves"], "likeliest_percent": percent(side["top1"]), "typical_percent": percent(typical)}
-
-
-def _schema(shape: Any) -> Json:
-    """The JSON schema of what `ANSWERS` describes."""
-    if isinstance(shape, dict):
-        fields = {name: _schema(one) for name, one in shape.items()}
-        return {"type": "object", "properties": fields, "required": [*shape]}
-    if isinstance(shape, list):
-        return {"type": "array", "items": _schema(shape[0])}
-    if isinstance(shape, tuple):
-        return {"anyOf": [_schema(one) for one in shape]}
-    kind, _, description = shape.partition(": ")
-    schema: Json = {"type": [kind[:-1], "null"] if kind.endswith("?") else kind}
-    return {**schema, "description": description} if description else schema
+    return PlayerMoves(moves=side["moves"], likeliest_percent=_percent(side["top1"]), typical_percent=percent(typical))

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 `application/problem+json`, and the table of their statuses and types."""
+"""Errors as problems (RFC 9457, `application/problem+json`), and the table of their statuses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from movemask.errors import CapacityError, MovemaskError, StoreError
-from movemask.logs import request_id
+from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
 from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
 from movemask.schemas.shapes import as_json
+from movemask.serving.logs import request_id
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ _UNPROCESSABLE = (
     "invalid-pgn unknown-kind invalid-parameter invalid-sweep invalid-audit limit-exceeded"
 )
 
-#: The status of each problem by its name. An error's problem has the name of its class, or of the next class above it
-#: that is here: `InvalidFen` is an `invalid-fen`. Any other error is an `internal-error`.
+#: The status of each problem by its name. The problem of an error has the name of the error's class, or of the nearest
+#: base class in this table: `InvalidFen` is an `invalid-fen`. Any other error is an `internal-error`.
 STATUSES: dict[str, HTTPStatus] = {
     name: status
     for status, names in {
@@ -51,10 +51,7 @@ STATUSES: dict[str, HTTPStatus] = {
     for name in names.split()
 }
 
-#: What a database says may name its host, port and user, which are for the log alone.
-AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
-
-#: The value of a field that a body gives twice: no field takes it, so its error has its path.
+#: The value of a field that a body gives twice. No field accepts it, so pydantic's error has the field's path.
 REPEATED = object()
 
 _LONGEST_INPUT = 80
@@ -76,28 +73,38 @@ class ProblemError(MovemaskError):
 
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
-    """A problem by its name; `status` if it is none of the table's."""
+    """A problem by its name; `status` is needed for names that are not in STATUSES."""
     title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON")
     status = status or STATUSES[name].value
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that describes an error, with what the error says beside its message."""
+    """The problem that describes an error: its message as `detail`, its attributes as further fields."""
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, StoreError):
         return problem("audit-unavailable", "the audit cannot be read now; the service's log says why")
-    for kind in type(error).__mro__:
-        name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
+    for error_class in type(error).__mro__:
+        name = re.sub(r"\B(?=[A-Z])", "-", error_class.__name__).lower()
         if name in STATUSES:
             return problem(name, str(error), **vars(error))
     return problem("internal-error", "an error in the service; its log says more")
 
 
+def audit_unwritable(error: StoreError) -> str:
+    """Why the audit is not written, without the addresses and paths of the driver's message."""
+    if isinstance(error, StoreUnreachable):
+        return "the audit cannot be written now: the database does not answer; the service's log says more"
+    return "the audit cannot be written now; the service's log says why"
+
+
 def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:
-    """pydantic's errors as one. Field names leave out the first `skip` parts of a location; an error of the whole is
-    reported for `item`."""
+    """pydantic's errors as one problem.
+
+    skip : how many parts at the beginning of a location are no field names
+    item : the name of an error that concerns no single field
+    """
     listed = [
         {"field": _field(error["loc"][skip:]) or item, "message": _message(error)} for error in details[:_MOST_ERRORS]
     ]
@@ -123,42 +130,51 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
-def error_out(problem: Problem) -> ErrorOut:
-    """An item that failed."""
-    fields: dict[str, Any] = problem.model_dump(mode="json", exclude_unset=True)
-    return _Error(error=_Problem(**fields))
-
-
-def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
+def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
     """The HTTP response to an error; calls `count` with its problem."""
     problem = problem_of(error)
     count(problem)
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
 
 
+def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> ErrorOut:
+    """Takes the place of a failed item; calls `count` with its problem."""
+    fields: dict[str, Any] = counted_problem(error, count).model_dump(mode="json", exclude_unset=True)
+    return _Error(error=_Problem(**fields))
+
+
+def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:
+    """The problem of a failed item; calls `count` with it. A withheld answer is logged, as for a whole request."""
+    problem = problem_of(error)
+    count(problem)
+    if problem.name == SERVED_LEAKAGE:
+        log.error("%s: %s", type(error).__name__, error)
+    return problem
+
+
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
-    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
+    """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each."""
 
     async def expected(http: Request, error: Exception) -> JSONResponse:
-        asked = f"{http.method} {http.url.path}"
+        request = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
         elif isinstance(error, HTTPException):
             status, own = HTTPStatus(error.status_code), dict(error.headers or {})
-            if own.get("Allow") == "GET":  # `RequestLog` answers HEAD too
+            if own.get("Allow") == "GET":  # `RequestLog` passes HEAD on as GET
                 own["Allow"] = "GET, HEAD"
             name = status.phrase.lower().replace(" ", "-")
-            error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
-        answer = answer_to(error, count)
-        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
-            log.error("%s: %s: %s", asked, type(error).__name__, error)
-        return answer
+            error = ProblemError(name, f"{request}: {status.phrase}", own, status=status)
+        as_problem = response_to(error, count)
+        if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+            log.error("%s: %s: %s", request, type(error).__name__, error)
+        return as_problem
 
     async def unexpected(http: Request, error: Exception) -> JSONResponse:
-        return answer_to(error, count)
+        return response_to(error, count)
 
-    for kind in (MovemaskError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, expected)
+    for error_class in (MovemaskError, RequestValidationError, HTTPException):
+        app.add_exception_handler(error_class, expected)
     app.add_exception_handler(Exception, unexpected)
 
 
@@ -170,14 +186,14 @@ def _field(location: Sequence[Any]) -> str:
 
 
 def _message(error: Any) -> str:
-    """pydantic's message with the offending input, shortened."""
+    """pydantic's message, with the offending input shortened."""
     if error.get("input") is REPEATED:
         return "is given twice"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
         return "no such field"
-    if error["type"] == "model_type":  # pydantic's message would name our class
+    if error["type"] == "model_type":  # pydantic's message would name the class
         error = {**error, "msg": "Input should be an object"}
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
@@ -187,6 +203,6 @@ def _message(error: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """A client's text, shortened, and escaped where it cannot be written as UTF-8."""
+    """A client's text, shortened, with escapes for characters that UTF-8 cannot express."""
     cut = text if len(text) <= _LONGEST_INPUT else text[:_LONGEST_INPUT] + "…"
     return cut.encode("utf-8", "backslashreplace").decode()

@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetPydanticSchema,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -19,23 +20,24 @@ from pydantic import (
     model_validator,
 )
 
+from movemask import normalisation
 from movemask.api import problems
-from movemask.board.position import MAX_LENGTH, MAX_RATING, START_WORD, Elo
+from movemask.board.position import MAX_LENGTH, START_WORD, Elo
+from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
-from movemask.normalisation import CALIBRATED, Normalisation, Normalizer
+from movemask.games.think_time import LONGEST
+from movemask.normalisation import Normalisation, Normalizer
 from movemask.pipeline import Query
 from movemask.schemas.choices import (
     CastlingName,
     GamesInclude,
     Include,
     Method,
-    NormalizerName,
     PolicyInclude,
     SweepInclude,
     VaryName,
 )
 from movemask.settings import Settings
-from movemask.think_time import LONGEST
 
 MAX_PGN = 500_000  # characters
 MAX_SLOTS = 8_192  # no vocabulary is larger
@@ -56,9 +58,11 @@ def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeVal
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
 Temperature = Annotated[
-    float,
-    Field(gt=0),
-    WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
+    normalisation.Temperature,
+    GetPydanticSchema(
+        lambda _, schema_of: schema_of(Annotated[float, Field(gt=0)])
+    ),  # one error, not one for each type
+    WrapValidator(lambda value, read: value if value == "calibrated" else read(value)),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
 ]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
@@ -114,7 +118,7 @@ class RuleIn(In):
     temperature: Temperature | None = Field(
         None, description="Logits are divided by it. Default 1; `calibrated` uses the contract's temperature."
     )
-    normalizer: NormalizerName | None = Field(None, description="Turns logits into probabilities; by default softmax.")
+    normalizer: Normalizer | None = Field(None, description="Turns logits into probabilities; by default softmax.")
     alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
     top_k: int | None = Field(None, ge=1, description="Number of most probable moves to keep.")
     top_p: float | None = Field(
@@ -221,7 +225,8 @@ class GamesIn(In):
 
     pgn: str = Field(
         max_length=MAX_PGN,
-        description="One or more games. Ratings: WhiteElo and BlackElo; if only one is given, it is used for both.",
+        description="One or more games. Ratings: WhiteElo and BlackElo, from 100 to 4000; if only one is given, it is "
+        "used for both.",
     )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
@@ -331,6 +336,7 @@ def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(normalizer: str | None, alpha: float | None, temperature: float | None, *filters: Any) -> Normalisation:
-    temperature = 1.0 if temperature is None else temperature
-    return Normalisation(Normalizer(normalizer or "softmax"), alpha, temperature, *filters)
+def _rule(
+    normalizer: Normalizer | None, alpha: float | None, temperature: normalisation.Temperature | None, *filters: Any
+) -> Normalisation:
+    return Normalisation(normalizer or "softmax", alpha, 1.0 if temperature is None else temperature, *filters)

@@ -1,10 +1,10 @@
-"""`Serving`: the loaded models, reloaded when their files change.
+"""`ServedModels`: the loaded models, reloaded when their files change.
 
-A changed file must pass the check before it replaces the served one; if it fails, its entry says why and the old model
-stays. Requests hold a lease and finish on the model they began with.
+A changed file must pass the check before its model replaces the old one. If it fails, its entry says why, and the old
+model stays. Requests hold a lease and finish on the model they began with.
 
-A network that is not shipped is tried in a process of its own first (`network.trial`): one that crashes, hangs or takes
-all memory is an error of its model, and the others are served on.
+A network that is not shipped is tried in a process of its own first (`network.trial`). If it crashes, hangs or takes
+all memory, its model has an error, and the other models are served.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at the models folders.
 _POLL_SECONDS = 1.0
 
-#: Of each file of a model: modification time, size, inode.
+#: Modification time, size and inode of each file of a model.
 Fingerprint = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(slots=True, eq=False)
 class _Loaded:
-    """A loaded model, and how many use it: requests, and the service while it serves it."""
+    """A loaded model and the number of its users: requests, and the service while it serves the model."""
 
     pipeline: Pipeline
     users: int = 1
 
 
-class Serving:
-    """Loads and checks every model of the settings' folders, and follows its changes until closed. `registry` are the
-    models now served, a new object after each change.
+class ServedModels:
+    """Loads and checks every model of the settings' folders, and follows changes until closed.
+
+    `registry` has the models that are served now; it is a new object after each change.
 
     Parameters
     ----------
     start : makes the pipeline of a model
-    on_change : called with the registry, at first and whenever it changes
-    service : what its processes have in common, if there are several (`Trial`)
-    poll_seconds : time between two looks at the folders; 0 for none
+    on_change : called with the registry at the start and after each change
+    service : the id that all processes of the service share, for `Trial`; empty for one process
+    poll_seconds : time between two looks at the folders; 0 to look never
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Serving:
         self._current = {name: _fingerprint(file, None) for name, file in files.items()}  # of the entries' files
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {name: self._started(self._opened(file)) for name, file in files.items()}
-        self.registry = Registry(entries, self._default, self._folders.preferred)
+        self.registry = Registry(entries, self._default, self._folders.first)
         self.registry.log_failures()
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
@@ -97,9 +98,9 @@ class Serving:
             self._release(loaded)
 
     def refresh(self) -> bool:
-        """Looks at the folder and applies settled changes; True if there were any.
+        """Looks at the folders and applies settled changes; True if there were any.
 
-        A change is settled when two looks in a row see the same, so that a file is not read while it is being copied.
+        A change is settled when two looks in a row see the same files, so that no file is read while it is copied.
         """
         try:
             files = self._folders.found()
@@ -123,7 +124,7 @@ class Serving:
             with self._lock:
                 previous = self.registry.default
                 default = self._default or (previous if previous in entries else None)
-                self.registry = Registry(entries, default, self._folders.preferred)
+                self.registry = Registry(entries, default, self._folders.first)
                 for name in gone:
                     self._retire(name)
                 self._on_change(self.registry)
@@ -136,7 +137,7 @@ class Serving:
         return [fault for fault in faults if fault is not None]
 
     def close(self) -> None:
-        """Ends the watcher, and finishes the waiting work of every model."""
+        """Ends the watcher, and finishes the waiting queries of every model."""
         self._stop.set()
         if self._trial is not None:
             self._trial.close()
@@ -159,7 +160,7 @@ class Serving:
         return load_entry(file, 1, self._provider, runs=self._threads)
 
     def _replaced(self, old: Entry | None, new: Entry) -> Entry:
-        """The entry to serve: the new one if it passed its check, else the old one if that is served."""
+        """The entry to serve: the new one if its model passed the check, otherwise the old one if it is served."""
         if new.model is None and old is not None and old.served:
             log.error("model %s: its changed files are not served: %s", new.name, new.failure)
             return replace(old, rejected=new.failure)
@@ -172,7 +173,7 @@ class Serving:
             return self._started(new)
 
     def _started(self, entry: Entry) -> Entry:
-        """Starts the pipeline of a loaded model. The entry comes back without the model, so that retiring frees it."""
+        """Starts the pipeline of a loaded model; returns the entry without the model, so that retiring frees it."""
         if entry.model is not None:
             self._models[entry.name] = _Loaded(self._start(entry.model))
         return replace(entry, model=None)
@@ -183,7 +184,7 @@ class Serving:
             self._release(self._models.pop(name))
 
     def _release(self, loaded: _Loaded) -> None:
-        """Ends a use of a model. The last one's end closes its pipeline, on a thread of its own: that joins threads."""
+        """Ends a use of a model. After the last, its pipeline is closed on another thread, because closing waits."""
         with self._lock:
             loaded.users -= 1
             if not loaded.users:

@@ -10,18 +10,18 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from movemask.api.served_models import Serving
+from movemask.api.served_models import ServedModels
 from movemask.api.telemetry import Metrics
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline
+from movemask.serving.tally import Tally
 from movemask.settings import Settings
 from movemask.store.reader import Figures
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
-from movemask.tally import Tally
 
 T = TypeVar("T")
 
@@ -38,12 +38,12 @@ _READERS = 16
 class Services:
     """The long-lived objects of one app.
 
-    `reading` are the threads that read the audit. `parsing` bounds the large bodies that are parsed at once, each of
-    which may take many times its size in memory.
+    reading : limits the threads that read the audit
+    parsing : limits the large bodies that are parsed at once; each may take many times its size in memory
     """
 
     settings: Settings
-    serving: Serving
+    models: ServedModels
     store: Store
     figures: Figures
     recorder: Recorder
@@ -56,16 +56,16 @@ class Services:
         """Reasons why requests cannot be answered now; empty if they can."""
         reasons = []
         try:
-            default = self.serving.registry.entry(None)
+            default = self.models.registry.entry(None)
         except UnknownModel as error:
             reasons.append(f"the default model is gone: {error}")
         else:
             if not default.served:
                 reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
-        return reasons + self.serving.faults()
+        return reasons + self.models.faults()
 
     async def read(self, read: Callable[[], T]) -> T:
-        """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
+        """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
         if under_way >= max(1, _READERS // self.tally.processes):
             raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
@@ -89,8 +89,10 @@ class Services:
 def running_services(
     settings: Settings, metrics: Metrics, tally: Tally, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
-    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
-    lost. `prepare` is given each model that passed its check, and returns the one to serve."""
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+
+    `prepare` gets each model that passed its check, and returns the model to serve.
+    """
     plan = audit_plan(settings)
     store = Store(
         settings.database_url,
@@ -98,14 +100,14 @@ def running_services(
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.audited, tally=tally)
+    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage, tally=tally)
     cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
-    serving: Serving | None = None
+    models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
         if cache is not None:
-            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
+            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.count_cache)
         return Pipeline(
             model,
             recorder,
@@ -115,14 +117,14 @@ def running_services(
             max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
             plan=plan,
-            on_answered=metrics.answered,
+            on_done=metrics.count_batches,
         )
 
     try:
-        serving = Serving(settings, start, metrics.models, tally.name)
+        models = ServedModels(settings, start, metrics.models, tally.name)
         yield Services(
             settings,
-            serving,
+            models,
             store,
             Figures(store.database),
             recorder,
@@ -132,14 +134,14 @@ def running_services(
             tally=tally,
         )
     finally:
-        if serving is not None:
-            serving.close()
+        if models is not None:
+            models.close()
         recorder.close()
         store.close()
 
 
 def audit_plan(settings: Settings) -> Plan:
-    """What is measured by these settings. Raises SettingsError for an unknown kind."""
+    """The kinds of leakage to measure by these settings. Raises SettingsError for an unknown kind."""
     named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
     chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
     unknown = sorted(chosen - set(KINDS))
@@ -154,7 +156,7 @@ def audit_plan(settings: Settings) -> Plan:
 async def services(http: Request) -> Services:
     """The app's services, as a dependency of routes.
 
-    `async`, because FastAPI runs plain functions on the shared threads, which a probe must not wait for.
+    It is `async`, because FastAPI runs plain functions on the shared threads, and a probe must not wait for these.
     """
     app_services: Services = http.app.state.services
     return app_services

@@ -1,7 +1,7 @@
-"""What a request leaves behind: Prometheus metrics, a log line and OpenTelemetry spans.
+"""Telemetry of requests: Prometheus metrics, a log line each and OpenTelemetry spans.
 
-The metrics are listed in docs/operations.md (a test compares). No label holds a FEN or a move. With several worker
-processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
+(`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from functools import partial
 from http import HTTPStatus
 
 import numpy as np
-from numpy.typing import NDArray
 from opentelemetry import trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from movemask import logs
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
 from movemask.leakage.causes import CAUSES
-from movemask.network.queue import Submission
 from movemask.network.registry import Registry
-from movemask.pipeline import AnsweredBatch
+from movemask.pipeline import DoneBatch, Run
 from movemask.records import AuditTable
 from movemask.schemas.answers import Problem
+from movemask.serving import logs
 
+#: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -37,6 +36,11 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+def share_metrics(worker: int) -> None:
+    """Makes the metrics that this process creates from now on those of a worker, in the files of its number."""
+    values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -90,18 +94,18 @@ class Metrics:
             "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
         )
 
-    def answered_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts a request by its route's template, and keeps how long it took."""
-        found = self._of_requests.get((route, method, status))
-        if found is None:  # looking labels up takes longer than counting
-            found = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
-            self._of_requests[route, method, status] = found
-        count, time_taken = found
-        count.inc()
-        time_taken.observe(seconds)
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request by its route's template, and observes its duration."""
+        metrics = self._of_requests.get((route, method, status))
+        if metrics is None:  # cached: looking up the labels costs more than observing
+            metrics = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
+            self._of_requests[route, method, status] = metrics
+        requests, request_seconds = metrics
+        requests.inc()
+        request_seconds.observe(seconds)
 
     def models(self, registry: Registry) -> None:
-        """Keeps which models are served. One that is gone becomes NaN: several processes cannot forget a label."""
+        """Sets which models are served. A model that is gone becomes NaN: several processes cannot drop a label."""
         served = {entry.name: float(entry.served) for entry in registry}
         for name in self._models - served.keys():
             self.model_served.labels(name).set(math.nan)
@@ -109,28 +113,33 @@ class Metrics:
         for name, value in served.items():
             self.model_served.labels(name).set(value)
 
-    def answered(self, model: str, batches: Sequence[AnsweredBatch]) -> None:
-        """Counts answered positions by status, and the runs of the network."""
+    def count_batches(self, model: str, batches: Sequence[DoneBatch]) -> None:
+        """Counts positions by the status of their answer, and the runs of the network."""
         for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
         runs = [batch for batch in batches if batch.evaluated is not None and batch.evaluated.ran]
         if not runs:
             return
         evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
-        waited = [one.waited for batch in runs for one in batch.answers if one.evaluated is not None]
         self.batches.labels(model).inc(len(runs))
-        _observe_all(self.batch_size.labels(model), np.array([float(one.ran) for one in evaluated]))
-        _observe_all(self.inference_seconds.labels(model), np.array([one.seconds for one in evaluated]))
-        _observe_all(self.queue_seconds.labels(model), np.array(waited))
+        batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
+        for run in evaluated:
+            batch_size.observe(run.ran)
+            inference_seconds.observe(run.seconds)
+        queue_seconds = self.queue_seconds.labels(model)
+        for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
+            queue_seconds.observe(answer.waited)
         self.waiting.labels(model).set(runs[-1].waiting)
 
-    def audited(self, table: AuditTable) -> None:
-        """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make
-        a counter NaN for good."""
+    def count_leakage(self, table: AuditTable) -> None:
+        """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a
+        counter NaN for good."""
         mask = "true" if table.trained_with_mask else "false"
         for kind, measured in table.measured.items():
             known = (measured.leaked >= 0) & (measured.leaked < np.inf)
-            _observe_all(self.leakage.labels(table.model, kind, mask), measured.leaked[known])
+            leakage = self.leakage.labels(table.model, kind, mask)
+            for leaked in measured.leaked[known].tolist():
+                leakage.observe(leaked)
             if changed := int((measured.flipped & known).sum()):
                 self.top_move_changed.labels(table.model, kind, mask).inc(changed)
         by_cause = table.explained.by_cause
@@ -139,14 +148,14 @@ class Metrics:
             if mass > 0:
                 self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
 
-    def cached(self, model: str, hits: int, misses: int, size: int) -> None:
-        """Counts cache hits and misses, and keeps the size."""
+    def count_cache(self, model: str, hits: int, misses: int, size: int) -> None:
+        """Counts cache hits and misses, and sets the size in bytes."""
         self.cache_hits.labels(model).inc(hits)
         self.cache_misses.labels(model).inc(misses)
         self.cache_bytes.set(size)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
-        """Keeps the number of waiting audit records, and counts those dropped."""
+        """Sets the number of waiting audit records, and counts dropped records."""
         self.audit_waiting.set(waiting)
         if dropped:
             self.audit_dropped.inc(dropped)
@@ -169,18 +178,11 @@ class Metrics:
         return generate_latest(registry)
 
 
-def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
-    """`histogram.observe` of each value, at the cost of one: observing is most of what metrics cost."""
-    if len(values):
-        counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
-        for place in np.flatnonzero(counts).tolist():
-            histogram._buckets[place].inc(int(counts[place]))
-        histogram._sum.inc(float(values.sum()))
-
-
 class RequestLog:
-    """ASGI middleware that makes the context of each request, and counts, logs and traces it under an id, which is
-    returned in X-Request-ID. HEAD is passed to the app as GET: the server leaves out the body."""
+    """ASGI middleware that makes each request's context, and counts, logs and traces the request.
+
+    The request's id is returned in X-Request-ID. HEAD is passed on as GET; the server leaves out the body.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
         self._app = app
@@ -198,17 +200,17 @@ class RequestLog:
         request_id = logs.id_of(scope["headers"])
         context = RequestContext(id=request_id, head=method == "HEAD", runs=[] if traced else None)
         scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
-        logs.request_id.set(request_id)  # for lines that anything logs on the way
+        logs.request_id.set(request_id)  # for log lines of other modules
 
         async def send_observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
-                # A client that waits for 100 Continue sends no body after an error; its next request is no body.
+                # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
                 if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
                     message["headers"].append((b"connection", b"close"))
-                if traced:  # FastAPI names the span by its route only where its router is reached
+                if traced:  # FastAPI names the span by its route only if its router is reached
                     span.update_name(f"{method} {_route(scope)}")
                     span.set_attributes({"http.route": _route(scope), "movemask.request_id": request_id})
             elif context.runs and not message.get("more_body"):
@@ -219,26 +221,27 @@ class RequestLog:
             await self._app(scope, receive, send_observed)
         finally:
             route, seconds = _route(scope), time.perf_counter() - started
-            self._metrics.answered_request(route, method, status, seconds)
+            self._metrics.count_request(route, method, status, seconds)
             probe = route in POLLED and status < 400
-            logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
+            logs.access(method, route, status, seconds, context.answers, request_id, context.key, debug=probe)
 
-    def _record(self, runs: Sequence[tuple[str, int, Submission]]) -> None:
-        """Makes the spans of a request's network runs, and an `answer` span from the end of the last until now."""
+    def _record(self, runs: Sequence[Run]) -> None:
+        """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
         epoch = time.time_ns() - time.perf_counter_ns()
 
         def nanoseconds(seconds: float) -> int:
             return epoch + int(seconds * 1e9)
 
-        for model, positions, run in runs:
-            attributes: dict[str, str | int] = {"movemask.model": model, "movemask.positions": positions}
-            submitted, started, ended = map(nanoseconds, (run.submitted, run.started, run.ended))
+        for run in runs:
+            attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
+            submission = run.submission
+            submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
             self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
             self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1][2].ended)).end()
+        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()
 
 
 def _route(scope: Scope) -> str:
-    """The template of the path, such as `/v1/models/{name}`. Only FastAPI's routes are in the scope."""
+    """The template of the path, such as `/v1/models/{name}`; `other` if no route has set one."""
     path: str = getattr(scope.get("route"), "path", "/mcp" if scope["path"] == "/mcp" else "other")
     return path

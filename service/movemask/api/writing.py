@@ -11,14 +11,15 @@ from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Elo, Position, draw_of
 from movemask.games.reports import GameReport, MoveReport, SideReport, moments_of
+from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
+from movemask.leakage.measure import Figure
 from movemask.network.model import Model
-from movemask.normalisation import Normalizer, Value
+from movemask.network.value import Value
 from movemask.pipeline import Answer
 from movemask.schemas import answers
 from movemask.schemas.choices import Include
 from movemask.schemas.shapes import as_json
-from movemask.think_time import Clock, think_time
 
 #: Most illegal moves that an answer names.
 _NAMED_ILLEGAL = 20
@@ -28,7 +29,7 @@ _MoveChosen, _Sweep, _Games = as_json(answers.MoveChosenOut), as_json(answers.Sw
 _Move, _Value, _Leakage = as_json(answers.MoveOut), as_json(answers.ValueOut), as_json(answers.LeakageOut)
 _Model, _Elo, _Timing = as_json(answers.ModelOut), as_json(answers.EloOut), as_json(answers.TimingOut)
 _Illegal, _IllegalMove = as_json(answers.IllegalOut), as_json(answers.IllegalMoveOut)
-_Statistics, _Draw = as_json(answers.StatisticsOut), as_json(answers.DrawOut)
+_Statistics, _Draw, _Figure = as_json(answers.StatisticsOut), as_json(answers.DrawOut), as_json(answers.FigureOut)
 _Game, _Played, _Side = as_json(answers.GameOut), as_json(answers.PlayedOut), as_json(answers.SideOut)
 _Moment, _Node, _Made = as_json(answers.MomentOut), as_json(answers.NodeOut), as_json(answers.MadeOut)
 
@@ -64,7 +65,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
     if seed is not None:
         out.seed = seed
     if evaluated is not None:
-        chosen = 0 if seed is None else evaluated.policies.sample(answer.row, answer.rule.temperature, seed)
+        chosen = 0 if seed is None else evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
         out.move = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
@@ -125,7 +126,7 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answer
         black=_side(report.black),
         opening=opening_of(game.played),
         moments=[
-            _Moment(ply=moment.ply, kind=moment.kind, change=moment.change, best=moment.best, text=moment.text)
+            _Moment(ply=moment.ply, kind=moment.label, change=moment.change, best=moment.best, text=moment.text)
             for moment in moments_of(report)
         ],
         moves=[_played(move, model, forecasts) for move in report.moves],
@@ -146,6 +147,13 @@ def model_out(model: Model) -> answers.ModelOut:
 def value_out(value: Value) -> answers.ValueOut:
     """A forecast of the result."""
     return _Value(win=value.win, draw=value.draw, loss=value.loss, score=value.score)
+
+
+def figures_out(figures: Mapping[str, Figure]) -> dict[str, answers.FigureOut]:
+    """The figures of one position, by kind."""
+    return {
+        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl) for kind, figure in figures.items()
+    }
 
 
 def causes_out(causes: Mapping[Cause, float]) -> dict[str, float]:
@@ -169,13 +177,13 @@ def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Includ
         out.value = value_out(answer.value)
     if evaluated is not None:
         out.leakage = _leakage(answer.raw, answer.multiplied, answer.model)
-        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+        if answer.rule.normalizer == "softmax_one":
             out.abstention = float(evaluated.policies.abstention[answer.row])
         if "statistics" in include:
-            out.statistics = _Statistics(**evaluated.policies.statistics(answer.row, answer.rule.temperature))
+            out.statistics = _Statistics(**evaluated.policies.statistics(answer.row, answer.rule.divisor))
         if "illegal" in include:
             out.illegal = _illegal(answer)
-        out.temperature = answer.rule.temperature
+        out.temperature = answer.rule.divisor
     if answer.elo is not None:
         out.elo = _elo(answer.elo)
     if evaluated is not None:

@@ -1,4 +1,4 @@
-"""Positions as bitboards, uint64, bit `8 * rank + file`: arrays of boards seen from their side to move, and phases."""
+"""`Boards`: positions as bitboards (uint64, bit `8 * rank + file`), seen from the side to move; phases of a game."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _table(values: list[int]) -> Bits:
     return np.array(values, dtype=np.uint64)
 
 
-#: By square; index 64 stands for no square.
+#: Tables by square; index 64 stands for no square.
 BIT = _table([*chess.BB_SQUARES, 0])
 KNIGHT = _table([*chess.BB_KNIGHT_ATTACKS, 0])
 KING = _table([*chess.BB_KING_ATTACKS, 0])
@@ -28,17 +28,17 @@ PAWN_UP = _table([*chess.BB_PAWN_ATTACKS[chess.WHITE], 0])
 #: The squares between two squares, `[64, 64]`.
 BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUARES]).reshape(64, 64)
 
-#: The other squares that a rook or a bishop reaches from a square on an empty board.
+#: Squares that a rook or a bishop reaches on an empty board.
 ROOK_LINES = _table([chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in chess.SQUARES])
 BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUARES])
 
 
 @dataclass(frozen=True, slots=True)
 class Boards:
-    """B positions; with Black to move the ranks are flipped (square ^ 56) and the colours swapped.
+    """B positions. Where Black is to move, the ranks are flipped (square ^ 56) and the colours swapped.
 
-    bits : uint64 `[12, B]`; the properties below name its rows
-    black, chess960 : bool `[B]`
+    bits : uint64 `[12, B]`; the properties below name the rows
+    black, chess960 : bool `[B]`, whether Black is to move; whether castling is Chess960's
     """
 
     bits: Bits
@@ -49,16 +49,18 @@ class Boards:
         return len(self.black)
 
     @property
-    def kinds(self) -> Bits:
-        """uint64 `[6, B]`, pawns, knights, bishops, rooks, queens and kings of both sides."""
+    def pieces(self) -> Bits:
+        """Pawns, knights, bishops, rooks, queens and kings of both sides, uint64 `[6, B]`."""
         return np.asarray(self.bits[:6])
 
     @property
     def ours(self) -> Bits:
+        """Pieces of the side to move."""
         return np.asarray(self.bits[6])
 
     @property
     def theirs(self) -> Bits:
+        """Pieces of the other side."""
         return np.asarray(self.bits[7])
 
     @property
@@ -68,7 +70,7 @@ class Boards:
 
     @property
     def en_passant(self) -> Bits:
-        """The en-passant square as the FEN has it, 0 for none."""
+        """The en-passant square of the FEN, or 0."""
         return np.asarray(self.bits[9])
 
     @property
@@ -78,26 +80,26 @@ class Boards:
 
     @property
     def ply(self) -> Bits:
-        """Half-moves since the start of the game, by the FEN's move number."""
+        """Half-moves since the start of the game, from the FEN's move number."""
         return np.asarray(self.bits[11])
 
     def rows(self, indices: Sequence[int] | NDArray[np.intp]) -> Boards:
-        """The positions at these indices, in their order."""
+        """The positions at these indices, in the order of the indices."""
         return Boards(self.bits[:, indices], self.black[indices], self.chess960[indices])
 
     @classmethod
     def of(cls, boards: Sequence[chess.Board]) -> Boards:
         """From python-chess boards of valid positions."""
-        # Without a dtype numpy makes float64 of a list that mixes ints above and below 2**63.
+        # Without a dtype, numpy turns a list with ints above and below 2**63 into float64.
         rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, 12)
         bits = np.ascontiguousarray(rows.T)
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-        bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])  # the last two are counters
+        bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])  # the last two rows are counters
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
     @classmethod
     def joined(cls, parts: Sequence[Boards]) -> Boards:
-        """The positions of all parts, concatenated."""
+        """The positions of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -119,18 +121,18 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
         board.occupied_co[not board.turn],
         board.clean_castling_rights() if board.castling_rights else 0,
         chess.BB_SQUARES[board.ep_square] if board.ep_square is not None else 0,
-        min(board.halfmove_clock, 2**63 - 1),  # a board that was not read by us may hold any number
+        min(board.halfmove_clock, 2**63 - 1),  # a caller's board may hold any number
         min(max(board.ply(), 0), 2**63 - 1),
     )
 
 
 def mirrored(bitboards: Bits) -> Bits:
-    """The same bitboards with the ranks flipped (square ^ 56): a rank is a byte, so the bytes swap."""
+    """The same bitboards with the ranks flipped (square ^ 56). A rank is a byte, so this swaps the bytes."""
     return bitboards.byteswap()
 
 
 def unpacked(bitboards: Bits) -> NDArray[np.uint8]:
-    """uint64 `[..., N]` → 0/1 uint8 `[..., N, 8, 8]` indexed `[rank, file]`, a1 at `[0, 0]`."""
+    """Bitboards as planes of 0 and 1: uint64 `[..., N]` → uint8 `[..., N, rank, file]`, a1 at `[0, 0]`."""
     rows = np.ascontiguousarray(bitboards, dtype="<u8").view(np.uint8).reshape(*bitboards.shape, 8)
     bits = np.unpackbits(rows, axis=-1, bitorder="little")
     return bits.reshape(*bitboards.shape, 8, 8)
@@ -153,7 +155,7 @@ PHASES = tuple(Phase)
 
 
 def phases_of(boards: Boards) -> Squares:
-    """The phase of each position, as its index in PHASES: intp `[B]`. A FEN without move numbers counts as move one."""
-    knights, bishops, rooks, queens = boards.kinds[1:5]
+    """The phase of each position as an index into PHASES: intp `[B]`. A FEN without a move number counts as move 1."""
+    knights, bishops, rooks, queens = boards.pieces[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

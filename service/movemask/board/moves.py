@@ -1,11 +1,12 @@
-"""Moves: as codes, as text, and which are legal, which python-chess alone decides.
+"""Moves as codes and as text. python-chess alone decides which moves are legal.
 
-A move's *code* is `promotion << 12 | source << 6 | target`, on the board's own squares. The target is python-chess's:
-in castling where the king ends, in Chess960 its rook's square.
+A move's *code* is `promotion << 12 | source << 6 | target`, with the squares of the board, not of the side to move.
+The target of castling is the square where the king ends, and in Chess960 the rook's square, as in python-chess.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -23,8 +24,8 @@ class LegalMoves:
     """The legal moves of B positions in CSR form.
 
     codes : intp `[N]`, position by position
-    indptr : intp `[B + 1]`
-    in_check : bool `[B]`, where the side to move is in check
+    indptr : intp `[B + 1]`, where each position's codes begin, and N
+    in_check : bool `[B]`, whether the side to move is in check
     """
 
     codes: Index
@@ -70,9 +71,9 @@ def uci_of(codes: Iterable[int] | Index) -> list[str]:
 
 
 def from_mover(codes: Index, black: NDArray[np.bool_]) -> Index:
-    """Codes `[N]` with squares as the side to move sees them → on the board's own squares, or back.
+    """Codes `[N]` between the view of the side to move and the board's squares; the same function serves both ways.
 
-    black : bool `[N]`, whether Black is to move; then the ranks are flipped
+    black : bool `[N]`, whether Black is to move, which flips the ranks
     """
     return codes ^ np.where(black, 56 << 6 | 56, 0)
 
@@ -84,7 +85,7 @@ def _uci() -> list[str]:
 
 @cache
 def _moves() -> list[chess.Move]:
-    """Every move by its code; shared, since a move is never changed."""
+    """Every move by its code. Moves are shared because they never change."""
     return [chess.Move(code >> 6 & 63, code & 63, code >> 12 or None) for code in range((chess.QUEEN + 1) << 12)]
 
 
@@ -96,19 +97,23 @@ class Notation(Enum):
     MIXED = "mixed"
 
 
-def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
-    """The legal move that the text names, and how it is written; ValueError that says what is wrong with it.
+#: UCI in capitals, as some programs write it. SAN never has the target's file in capitals; `B1c3` is a bishop's move.
+_CAPITALS = re.compile(r"[A-H][1-8][A-H][1-8][NBRQ]?", re.ASCII)
 
-    Nothing can be read both ways: `e2e4` is SAN too, but names the same move.
+
+def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
+    """The legal move that a text names in UCI or SAN, and which of both it is.
+
+    `e2e4` is valid in both and names the same move. Raises ValueError that names the fault.
     """
     notation = Notation.UCI
     try:
         try:
-            move = board.parse_uci(text)
+            move = board.parse_uci(text.lower() if _CAPITALS.fullmatch(text) else text)
         except chess.InvalidMoveError:
             notation = Notation.SAN
             move = board.parse_san(text)
-        if not move:  # python-chess lets null moves, such as 0000 and --, pass as legal
+        if not move:  # python-chess takes the null moves 0000 and -- for legal
             raise chess.IllegalMoveError
     except chess.InvalidMoveError:
         raise ValueError("is not a move in UCI or SAN") from None

@@ -1,6 +1,6 @@
-"""The names of openings, by position: lichess's list (github.com/lichess-org/chess-openings, public domain, CC0 1.0).
+"""Names of openings by position, from lichess's list (github.com/lichess-org/chess-openings, public domain, CC0 1.0).
 
-`scripts/openings` makes `openings.tsv.gz` of it: the EPD, ECO code and name of each named position, a line each.
+`scripts/openings` writes the list into `openings.tsv.gz`: EPD, ECO code and name, a position a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import chess
 from pydantic import Field
 
-if TYPE_CHECKING:  # the HTTP client reads answers with openings, and loads no numpy
+if TYPE_CHECKING:  # the HTTP client reads openings in answers and should not load numpy
     from movemask.board.position import PlayedGame
 
 
@@ -27,8 +27,10 @@ class Opening:
 
 
 def opening_of(game: PlayedGame) -> Opening | None:
-    """The opening of a game: its last position that has a name, by whatever moves it came about. None without one, in
-    Chess960, and from any position but the start."""
+    """The opening of a game: the name of the last named position, whatever the order of moves.
+
+    None if no position has a name, in Chess960, and for a game that does not begin at the start position.
+    """
     if game.board(0).chess960 or game.board(0).epd() != chess.Board().epd():
         return None
     return next(filter(None, (_openings().get(game.board(ply).epd()) for ply in range(game.plies, 0, -1))), None)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, TextIO, cast
+from typing import NamedTuple, Protocol, TextIO, cast
 
 import chess
 import chess.pgn
 
 from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
+from movemask.board.split import GameText, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
@@ -31,8 +33,8 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` as in the PGN, `played` with all positions. `tree` has its comments
-    and variations, if they were read."""
+    """A game whose moves are all legal; `headers` are its tags without escapes, `played` has all positions. `tree` has
+    its comments and variations, if they were read."""
 
     headers: dict[str, str]
     chess960: bool
@@ -46,9 +48,6 @@ class Game:
         return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
-#: Characters of one move's comments from which further ones are dropped.
-_LONGEST_COMMENT = 10_000
-
 #: The PGN standard's last glyph ($255).
 _LAST_GLYPH = 255
 
@@ -60,16 +59,34 @@ _LONGEST_PIECE = 4_096
 _COMMENT = re.compile(r"\{[^}]*(?:\}|$)|;.*")
 _UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
 _MARKS = {"N", "TN", "ep", "e.p."}
+_PADDING = "\x00\x1a"  # zeros that fill a block, and the end of a file in DOS; by themselves
 _DIAGRAM = {"D", "(D)"}  # by itself: behind a letter it may belong to a move, as in the German Dd4
 
-#: A comment, or a draw as people write it, which python-chess passes over too.
-_DRAW = re.compile(r"(\{[^}]*(?:\}|$)|;.*)|\u00bd(?:[-\u2013]\u00bd)?")
+#: A comment, and what word processors and people write instead of the standard's draw, dash and x. python-chess passes
+#: over those, and over comments up to a line's end.
+_OTHERWISE = re.compile(
+    r"(\{[^}]*(?:\}|$))|(;.*)|\u00bd(?:[-\u2010-\u2013\u2212]\u00bd)?|([\u2010-\u2013\u2212])|(\u00d7)"
+)
 
-_OPEN, _CLOSE, _NOT_BLANK = re.compile("[{;]"), re.compile("}"), re.compile(r"\s*\S")
+_OPEN, _CLOSE, _NOT_BLANK = re.compile(r"\{"), re.compile("}"), re.compile(r"\s*\S")
+
+#: Tags that say nothing where they are empty: the game begins where games do, and ends as its moves say.
+_NOT_EMPTY = {"FEN", "Variant", "Result"}
+
+#: Ratings that a player can have. Outside them, as with 0 or 9999, a tag says that the rating is not known.
+_LEAST_RATING, _MOST_RATING = 100, 4_000
 
 
-#: python-chess's game, or the lines of one that cannot be played through, and what is made of it.
-Parsed = tuple[chess.pgn.Game | list[str], Game | MovemaskError]
+class Parsed(NamedTuple):
+    """A game as it stands in its text, python-chess's tree of it, and the game or why it cannot be played through.
+
+    Text outside games has no tree and an error, or None where nothing is to be said: after the last game, and where no
+    word is in it.
+    """
+
+    text: GameText | None
+    tree: chess.pgn.Game | None
+    game: Game | MovemaskError | None
 
 
 class Lines(Protocol):
@@ -78,104 +95,153 @@ class Lines(Protocol):
     def readline(self) -> str: ...
 
 
-def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
-    """The games of a PGN in order, with an InvalidPgn that says where in place of each that cannot be played through.
+def read_games(source: Lines | str, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
+    """The games of a PGN in order, with an InvalidPgn in place of each that cannot be played through, and of text that
+    stands in front of or between games.
 
-    A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves, or
-    games, have been read in all, however long the game is, and any MovemaskError of the stream.
+    A PGN without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves, or games,
+    have been read in all, however long the game is, or for a game of more than `split.LONGEST` characters; and any
+    MovemaskError of the source.
     """
-    return (game for _, game in _read(stream, _MainLine, max_moves))
+    return (parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None)
 
 
-def read_trees(stream: Lines, max_moves: int | None = None) -> Iterator[Parsed]:
-    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations. The moves of
-    variations count too, and there are no more variations than moves."""
-    return _read(stream, _Tree, max_moves)
+def read_trees(source: Lines | str, max_moves: int | None = None) -> Iterator[Parsed]:
+    """As `read_games`, each with its text and python-chess's game, which keeps comments, glyphs and variations. The
+    moves of variations count too, and there are no more variations than moves."""
+    return _read(source, _Tree, max_moves)
 
 
-def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterator[Parsed]:
-    number = 0
+def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
+    """The game of a text that has been split already, which is the game of this number in its file."""
+    game = _parsed(text, number, _MainLine, {"moves": math.inf, "variations": math.inf}).game
+    assert isinstance(game, Game | InvalidPgn)  # nothing else without limits
+    return game
+
+
+def outside(text: GameText) -> InvalidPgn | None:
+    """What to say of text in front of or between games: its line and first word. None for a game, for text after the
+    last one, and for text without words."""
+    if text.kind != "outside" or text.unread is None:
+        return None
+    line, word = text.unread
+    return InvalidPgn(f"pgn: line {line}: text outside a game: {word!r} is neither a tag nor a move")
+
+
+def no_game(text: GameText | None) -> InvalidPgn:
+    """What to say of a text without games, whose words, if it has some, are `text`."""
+    why = "there is no game in it"
+    if text is not None and text.unread is not None:
+        line, word = text.unread
+        why += f": line {line}: {word!r} is neither a tag nor a move"
+    return InvalidPgn(f"pgn: {why}")
+
+
+def odd_tags(tags: dict[str, str]) -> dict[str, str]:
+    """The tags whose names python-chess does not take, such as `White ACPL`."""
+    return {name: value for name, value in tags.items() if not chess.pgn.TAG_NAME_REGEX.match(name)}
+
+
+def rating_of(value: str | None) -> float | None:
+    """The rating that a tag gives. None for what is not a whole number from 100 to 4000, such as `?` and `0`."""
+    if not value or not value.isascii() or not value.isdigit() or len(value) > len(str(_MOST_RATING)):
+        return None
+    return float(value) if _LEAST_RATING <= int(value) <= _MOST_RATING else None
+
+
+def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> Iterator[Parsed]:
+    number = yielded = 0
     left = dict.fromkeys(("moves", "variations"), math.inf if max_moves is None else max_moves)
-    lines = _GameLines(stream)
-    while True:
-        lines.text, lines.unread, lines.comment = [], None, ""
-        try:
-            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(left))
-            if parsed is None:
-                break
-            if lines.unclosed:
-                why = f"the comment {lines.comment!r} is not closed, and takes all that follows"
-                raise InvalidPgn(f"pgn: game {number + 1}: {why}")
-            if lines.unread is not None and parsed.next() is not None:
-                raise InvalidPgn(f"pgn: game {number + 1}: {lines.unread!r} is not a move in SAN")
-            found: Parsed = parsed, _game(parsed, number + 1, with_tree=builder is _Tree)
-        except InvalidPgn as error:
-            found = lines.text, error
-        except MovemaskError:  # too many moves, or the stream's own: a file that is cut short is not a game's fault
-            raise
-        except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
-            lines.end_game()
-            why = f"{type(error).__name__}: {str(error)[:200]}"
-            found = lines.text, InvalidPgn(f"pgn: game {number + 1}: cannot be read: {why}")
-        number += 1
-        if max_moves is not None and number > max_moves:
+    stream = io.StringIO(source) if isinstance(source, str) else source
+    trailing: GameText | None = None
+    for text in split(iter(stream.readline, "")):
+        if text.kind == "game" or text.unclosed is not None:
+            number += 1
+            parsed = _parsed(text, number, builder, left)
+        else:
+            trailing = text
+            parsed = Parsed(text, None, outside(text))
+        yielded += parsed.game is not None
+        if max_moves is not None and yielded > max_moves:
             raise LimitExceeded(f"pgn: more than {max_moves} games; send fewer at once")
-        yield found
+        if number or text.kind != "trailing":
+            yield parsed
     if not number:
-        yield [], InvalidPgn("pgn: there is no game in it")
+        yield Parsed(trailing, None, no_game(trailing))
 
 
-class _GameLines:
-    """The lines of a PGN, which is all that python-chess reads; knows where the current game ends. Long lines of moves
-    come in pieces, and a draw in the standard's words."""
+def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, float]) -> Parsed:
+    """A game by python-chess, and what is made of it. Raises LimitExceeded."""
+    name = f"pgn: game {number}"
+    try:
+        if text.unclosed is not None:
+            raise InvalidPgn(f"{name}: the comment {text.unclosed!r} is not closed, and takes all that follows")
+        lines, unread = _prepared(text.movetext, text.movetext_line)
+        if found := text.unread or unread:
+            line, word = found
+            raise InvalidPgn(f"{name}: line {line}: {word!r} is neither a tag nor a move in SAN")
+        if not lines:
+            raise InvalidPgn(f"{name}: no moves")
+        tree = chess.pgn.read_game(cast(TextIO, _Pieces(lines)), Visitor=lambda: builder(text.tags, left))
+        assert tree is not None  # there are lines
+        return Parsed(text, tree, _game(tree, text.tags, name, with_tree=builder is _Tree))
+    except InvalidPgn as error:
+        return Parsed(text, None, error)
+    except MovemaskError:  # too many moves
+        raise
+    except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
-    def __init__(self, stream: Lines) -> None:
-        self.text: list[str] = []  # whatever has been read since it was last emptied
-        self.unread: str | None = None  # the first word since then that is no move
-        self.comment = ""  # the beginning of the last brace comment that goes beyond its line or piece
-        self._stream = stream
-        self._pieces: Iterator[tuple[str, bool]] = iter(())
-        self._in_comment = self._ended = False
 
-    @property
-    def unclosed(self) -> bool:
-        """Whether the text has ended in a brace comment."""
-        return self._in_comment and not self.text[-1]
+class _Pieces:
+    """Pieces of movetext as the lines that python-chess reads."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = iter(pieces)
 
     def readline(self) -> str:
-        if (found := next(self._pieces, None)) is not None:
-            piece, inside = found
-            if inside and (not self._in_comment or "}" in piece):
-                self.comment = piece[piece.index("{", piece.rfind("}") + 1) :].rstrip()[:40]
-            self._in_comment = inside
-            return piece
-        line = self._stream.readline()
-        self.text.append(line)
-        self._ended = not line or (line.isspace() and not self._in_comment)
-        if self._in_comment or not line.removeprefix("\ufeff").startswith(("[", "%")):
-            line = _with_draw(line, self._in_comment)
-            self.unread = self.unread or _unread(line, self._in_comment)
-            self._pieces = _pieces(line, self._in_comment)
-            return self.readline()
-        return line
-
-    def end_game(self) -> None:
-        """Skips to the blank line that ends the game."""
-        while not self._ended:
-            self.readline()
-        self._in_comment = False
+        """The next piece; empty after the last."""
+        return next(self._pieces, "")
 
 
-def ends_in_comment(line: str, inside: bool) -> bool:
-    """Whether a brace comment is open at the end of a line of moves; braces after a semicolon do not count."""
-    *_, (_, ends) = _pieces(line, inside)
-    return ends
+def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | None]:
+    """Movetext from line `number` on as python-chess has to read it, and the line and text of its first word that is no
+    move.
+
+    Comments up to a line's end get braces, and results the standard's signs. Empty lines outside comments are left out,
+    since they would end the game for python-chess. Long lines come in pieces.
+    """
+    pieces: list[str] = []
+    unread: tuple[int, str] | None = None
+    inside = False
+    for index, line in enumerate(movetext.split("\n") if movetext else []):
+        if not inside and not line.strip():
+            continue
+        line = _as_standard(line, inside)
+        if not inside and not line.strip():  # an empty comment
+            continue
+        if unread is None and (word := _unread(line, inside)):
+            unread = number + index, word
+        for piece, open_after in _pieces(line, inside):
+            pieces.append(f"{piece}\n")
+            inside = open_after
+    return pieces, unread
 
 
-def _with_draw(line: str, inside: bool) -> str:
-    """A line of moves, in which a draw as people write it, comments aside, is `1/2-1/2`."""
+def _as_standard(line: str, inside: bool) -> str:
+    """A line of moves in the standard's signs, and with comments in braces alone. `inside` says that a brace comment is
+    open at its beginning."""
     comment, closed, moves = line.partition("}") if inside else ("", "", line)
-    return comment + closed + _DRAW.sub(lambda found: found[1] or "1/2-1/2", moves)
+    return comment + closed + _OTHERWISE.sub(_standard, moves)
+
+
+def _standard(found: re.Match[str]) -> str:
+    comment, rest_of_line, dash, times = found.groups()
+    if rest_of_line is not None:
+        text = rest_of_line[1:].strip().replace("}", ")")
+        return f"{{ {text} }}" if text else ""
+    return comment or (dash and "-") or (times and "x") or "1/2-1/2"
 
 
 def _unread(line: str, inside: bool) -> str | None:
@@ -183,18 +249,17 @@ def _unread(line: str, inside: bool) -> str | None:
     moves = _COMMENT.sub(" ", line.partition("}")[2] if inside else line)
     for word in moves.split():
         rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
-        if rest not in _MARKS and word not in _DIAGRAM and _UNREAD.search(rest):
+        if rest not in _MARKS and word not in _DIAGRAM and word.strip(_PADDING) and _UNREAD.search(rest):
             return word[:40]
     return None
 
 
 def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
-    """A line of moves in pieces that end behind a comment, and whether a brace comment is open at each one's end."""
+    """A line of moves in pieces that end behind a comment, and whether a brace comment is open at each one's end. A
+    blank in front keeps python-chess from taking a piece for a tag or an escape."""
     begin = place = 0
-    blank = ""  # in front of later pieces: % and ; mean more at the beginning of a line
+    blank = "" if inside else " "
     while found := (_CLOSE if inside else _OPEN).search(line, place):
-        if found[0] == ";":
-            break
         inside, place = not inside, found.end()
         if not inside and place - begin > _LONGEST_PIECE and _NOT_BLANK.match(line, place):
             yield f"{blank}{line[begin:place]} ", False  # a line that ends with its comment would be the file's end
@@ -203,11 +268,23 @@ def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds a game. Errors are kept in it, not logged; the moves and variations `left` are counted down."""
+    """Builds a game with these tags. Errors are kept in it, not logged; the moves and variations `left` are counted
+    down. Comments wait for the next move or variation: python-chess would join all of a move's again for each one, in
+    quadratic time."""
 
-    def __init__(self, left: dict[str, float]) -> None:
+    def __init__(self, tags: dict[str, str], left: dict[str, float]) -> None:
         super().__init__()
+        self._tags = tags
         self._left = left
+        self._comments: list[str] = []
+
+    def begin_headers(self) -> chess.pgn.Headers:
+        headers, odd = super().begin_headers(), odd_tags(self._tags)
+        for name, value in self._tags.items():
+            empty = name in _NOT_EMPTY and value.strip() in ("", "?", "-")
+            if name not in odd and not empty:
+                headers[name] = value
+        return headers
 
     def end_headers(self) -> chess.pgn.SkipType | None:
         try:
@@ -218,18 +295,36 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         return None
 
     def visit_comment(self, comment: str) -> None:
-        """Keeps comments up to a length: python-chess joins all of a move's again for each one, in quadratic time."""
-        if len(self.starting_comment) + len(self.variation_stack[-1].comment) < _LONGEST_COMMENT:
-            super().visit_comment(comment)
+        self._comments.append(comment)
+
+    def _add_comments(self) -> None:
+        if self._comments:
+            super().visit_comment(" ".join(filter(None, self._comments)))
+            self._comments = []
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
+        self._add_comments()
         super().visit_move(board, move)
 
     def begin_variation(self) -> None:
         """Counts variations, also those without a move: python-chess copies the whole game so far for each."""
         self._count("variations")
+        self._add_comments()
         super().begin_variation()
+
+    def end_variation(self) -> None:
+        self._add_comments()
+        super().end_variation()
+
+    def end_game(self) -> None:
+        self._add_comments()
+        super().end_game()
+
+    def visit_result(self, result: str) -> None:
+        """Takes the last result, unless a tag gives one: a result may also stand between the moves."""
+        if self._tags.get("Result", "*") in ("*", "?", "-", ""):
+            self.game.headers["Result"] = result
 
     def visit_nag(self, nag: int) -> None:
         """Refuses a glyph that no standard has: its number may be too long for JSON."""
@@ -261,9 +356,8 @@ class _MainLine(_Tree):
         """Does nothing: no variation is begun."""
 
 
-def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
-    headers = dict(parsed.headers)
-    name = f"pgn: game {number}"
+def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree: bool) -> Game:
+    headers = {**parsed.headers, **odd_tags(tags)}
     if parsed.errors:
         raise InvalidPgn(f"{name}: {parsed.errors[0]}")
     try:
@@ -278,7 +372,7 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
     moves = list(parsed.mainline_moves())
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
-    white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
+    white, black = (rating_of(headers.get(f"{side}Elo")) for side in ("White", "Black"))
     white, black = (black if white is None else white), (white if black is None else black)
     elos = (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
     game = PlayedGame(board)
@@ -314,7 +408,3 @@ def _expected(node: chess.pgn.GameNode, board: chess.Board) -> dict[chess.Color,
     else:
         return None
     return {chess.WHITE: white, chess.BLACK: 1 - white}
-
-
-def _rating(header: str | None) -> float | None:
-    return float(header) if header and header.isascii() and header.isdigit() and len(header) <= 4 else None

@@ -1,6 +1,6 @@
-"""`Position`: a valid position read from a FEN or from moves by python-chess, and what the laws say of it.
+"""`Position`: a valid position, read by python-chess from a FEN or from moves, with its status and draws.
 
-`PlayedGame` is the game that led to it, which all its positions share.
+`PlayedGame` is the game that led to a position. All positions of a game share it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,25 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.boards import Boards
+from movemask.board.fen import FoundFen, find_fen, find_fen_in_line
 from movemask.board.moves import Notation, read_move
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
-#: The required fields of a FEN, in order; only the two counters may be left out, as in EPD.
-FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
-
-#: Accepted in place of the start position's FEN, as in UCI's `position startpos`.
+#: Stands for the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
 
-#: Limits of every FEN that is read. The longest meaningful one has 71 characters of placement and 20 more.
+#: Limits of a FEN. A FEN has at most 71 characters of placement and about 20 more; an address or EPD is longer.
 MAX_LENGTH = 200
 MAX_COUNTER = 1_000_000
 
-#: A FEN as python-chess writes it, if it drops none of the castling rights. Writing takes it as long as reading.
+#: A FEN as python-chess writes it, unless it drops castling rights. Recognising it saves writing it, which takes
+#: python-chess as long as reading.
 _AS_WRITTEN = re.compile(
     r"(?![^ ]*[1-8][1-8])[1-8PNBRQKpnbrqk/]+ [wb] (-|K?Q?k?q?) (?:-|[a-h][1-8]) (?:0|[1-9][0-9]*) [1-9][0-9]*"
 )
 
-#: The most positions that any network sees, the current one included.
+#: Most positions that a network sees, the current position included.
 _HISTORY = 8
-
-#: Elo points; ratings are taken from 0 up to it.
-MAX_RATING = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +45,35 @@ class Elo:
     opponent: float
 
 
-#: Positions that a game which was left for another move keeps.
+#: Positions that `PlayedGame.followed` keeps.
 _RECENT = 8
 
 
 class SamePosition(Enum):
-    """The rule by which two positions are the same; rules differ in which en-passant squares count."""
+    """When two positions are the same. The rules differ in the en-passant squares that count."""
 
-    BY_LAWS = "laws"  # FIDE 9.2: where the capture is legal
-    BY_LC0 = "lc0"  # where a pawn could capture, pinned or not; in a FEN always
-    BY_SQUARE = "square"  # after every double push
+    BY_LAWS = "laws"  # FIDE 9.2: squares on which a capture is legal
+    BY_LC0 = "lc0"  # squares that a pawn attacks, pinned or not; the square of a FEN always
+    BY_SQUARE = "square"  # the square after every double push
 
 
 class PlayedGame:
     """A game from its first known position.
 
-    Time and memory are linear in its moves: positions are kept without a move stack, all of them or only the newest
-    `keep`. Repetitions are found while it is played. `root` must not be changed. Call `ended` before sharing it.
+    Time and memory are linear in the number of moves: positions are kept without move stacks, all of them or only the
+    newest `keep`. Repetitions are found while the game is played. Do not change `root`. Call `ended` before sharing
+    the game.
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
-        self.last = root.copy(stack=False)  # the position after all moves so far; not to be changed
+        self.last = root.copy(stack=False)  # the position after all moves so far; do not change it
         self._keep = keep
         self._boards = [root.copy(stack=False)] if keep is None else []
         self._root = root
         self._moves: list[chess.Move] = []
         self._since_zeroing: dict[Hashable, int] = {}
         self._earlier: list[int | None] = []
-        # By ply, the rules by which a position differs from later ones with the same pieces.
+        # By ply: the rules by which the position differs from later positions with the same pieces.
         self._distinct: dict[int, set[SamePosition]] = {}
         self._remember()
 
@@ -90,7 +87,7 @@ class PlayedGame:
 
     @property
     def plies(self) -> int:
-        """How many moves were played."""
+        """Number of moves played."""
         return len(self._moves)
 
     def play(self, move: chess.Move) -> None:
@@ -106,7 +103,7 @@ class PlayedGame:
         self._remember()
 
     def followed(self, ply: int, move: chess.Move) -> PlayedGame:
-        """This ended game up to a ply, and any legal move there. It recurs to positions that are kept."""
+        """This ended game up to a ply, followed by a legal move. Finds repetitions of the kept positions only."""
         game = copy(self)
         kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
         game._keep, game._boards = None, [self.board(place) for place in kept]
@@ -118,7 +115,7 @@ class PlayedGame:
         return game.ended()
 
     def ended(self) -> PlayedGame:
-        """The game itself, which drops what it needs only to play on."""
+        """The game itself, without the data that only `play` needs."""
         self._since_zeroing.clear()
         if self._keep is not None:
             board = self.last
@@ -130,16 +127,16 @@ class PlayedGame:
         return self
 
     def board(self, ply: int) -> chess.Board:
-        """The position after `ply` moves of an ended game; not to be changed."""
+        """The position after `ply` moves of an ended game; do not change it."""
         return self._boards[ply - self.plies - 1]
 
     def earlier(self, ply: int, same: SamePosition) -> int | None:
-        """The ply at which the position at `ply` last occurred before; None if it had not."""
+        """The ply of the previous occurrence of the position at `ply`; None if it is the first."""
         previous = self._earlier[ply]
         return None if previous is None or same in self._distinct.get(previous, ()) else previous
 
     def occurrences(self, ply: int, same: SamePosition) -> int:
-        """How often the position at `ply` had occurred by then, itself included."""
+        """Number of occurrences of the position at `ply` up to that ply."""
         count = 1
         while (before := self.earlier(ply, same)) is not None:
             count, ply = count + 1, before
@@ -155,7 +152,7 @@ class PlayedGame:
         key = _key(board)
         self._earlier.append(self._since_zeroing.get(key))
         self._since_zeroing[key] = ply
-        # Pawn moves are zeroing: only the first position after one, or of the game, has an en-passant square.
+        # Pawn moves are zeroing: only the first position after a pawn move, or of the game, has an en-passant square.
         if board.ep_square is not None:
             self._distinct[ply] = {SamePosition.BY_SQUARE}
             if ply == 0 or board.has_pseudo_legal_en_passant():
@@ -165,7 +162,7 @@ class PlayedGame:
 
 
 def _key(board: chess.Board) -> Hashable:
-    """Equal for positions that differ in their en-passant square at most."""
+    """Equal for positions that differ only in the en-passant square."""
     return (
         *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
         *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
@@ -173,7 +170,7 @@ def _key(board: chess.Board) -> Hashable:
 
 
 class HistoryEntry(NamedTuple):
-    """A position of a known game, after `ply` moves; `earlier` is the ply of its previous occurrence, if any."""
+    """The position of a game after `ply` moves; `earlier` is the ply of its previous occurrence, if any."""
 
     board: chess.Board
     ply: int
@@ -186,20 +183,20 @@ class Position:
     __slots__ = ("_board", "_fen", "_game", "_ply", "black", "notation")
 
     def __init__(self, board: chess.Board) -> None:
-        """From a valid board; its move stack is the game that led to it."""
+        """From a valid board, whose move stack is the game that led to it."""
         self.black = board.turn == chess.BLACK  # to move
         self._board = board
         self._fen: str | None = None
         self._game: PlayedGame | None = None  # made from the board's move stack on first use
         self._ply = len(board.move_stack)
-        self.notation: Notation | None = None  # of the moves that `read` was given; None without any
+        self.notation: Notation | None = None  # of the moves given to `read`; None without moves
 
     def __repr__(self) -> str:
         return f"Position({self.fen!r})"
 
     @classmethod
     def along(cls, game: PlayedGame, ply: int) -> Position:
-        """The position of a game after `ply` moves; the game is shared."""
+        """The position of a game after `ply` moves. Shares the game."""
         position = cls(game.board(ply))
         position._game, position._ply = game, ply
         return position
@@ -215,11 +212,15 @@ class Position:
     ) -> Position:
         """The position after `moves` (UCI or SAN) from `fen`, or from the start position.
 
-        Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
+        fen : a FEN as people paste it (`board.fen`), or `startpos`
+        chess960 : read castling rights and castling moves as Chess960, as an address of lichess may ask too
+
+        Raises InvalidFen, InvalidPosition, UnsupportedVariant, IllegalMove, or LimitExceeded for more than `max_moves`
+        moves.
         """
         if max_moves is not None and len(moves) > max_moves:
             raise LimitExceeded(f"moves: {len(moves)} moves; at most {max_moves} are allowed")
-        board = _board(chess.STARTING_FEN if fen is None else fen, chess960=chess960)
+        board = chess.Board(chess960=chess960) if fen is None else _board(fen, chess960=chess960)
         if not moves:
             position = cls(board)
             if fen is not None and is_as_written(fen, board):
@@ -239,51 +240,64 @@ class Position:
         position.notation = notation
         return position
 
+    @classmethod
+    def read_line(cls, line: str, *, chess960: bool = False) -> Position:
+        """The position of a line of a list: a FEN or EPD, which may stand among other columns.
+
+        Raises InvalidFen, InvalidPosition or UnsupportedVariant.
+        """
+        return cls(_valid(find_fen_in_line(line), chess960=chess960))
+
     @property
     def board(self) -> chess.Board:
-        """The python-chess board, not to be changed. For earlier positions see `history`, not its move stack."""
+        """The python-chess board; do not change it. Earlier positions are in `history`, not in its move stack."""
         return self._board
 
     @property
     def fen(self) -> str:
-        """FEN that reads back the same: its en-passant field is as given, not only where a capture is legal."""
+        """A FEN that gives the network the same input again.
+
+        It keeps the en-passant square after every double push, where python-chess by default writes only a square with
+        a legal capture: some networks (Maia-2's planes) are fed the square either way.
+        """
         if self._fen is None:
             self._fen = self.board.fen(en_passant="fen")
         return self._fen
 
     def after(self, move: chess.Move) -> Position:
-        """The position after a legal move, with the history that the network is shown."""
+        """The position after a legal move, with the history that a network sees."""
         game = (self.game or PlayedGame(self._board)).followed(self._ply, move)
         return Position.along(game, game.plies)
 
     def sans(self, moves: Iterable[chess.Move]) -> list[str]:
-        """Legal moves in SAN. They are played and taken back on a copy of the board, which other threads may read."""
+        """Legal moves in SAN. Uses a copy of the board, because other threads may read the board meanwhile."""
         board = self._board.copy(stack=False)
         return [board.san(move) for move in moves]
 
     @property
     def chess960(self) -> bool:
+        """Whether castling is Chess960's."""
         return self._board.chess960
 
     @property
     def has_history(self) -> bool:
-        """Whether any moves that led here are known."""
+        """Whether moves that led here are known."""
         return self._ply > 0
 
     @property
     def game(self) -> PlayedGame | None:
-        """The game that led here and may continue; None if no move is known."""
+        """The game that led here and may go on; None if no move is known."""
         if self._game is None and self._ply:
             self._game = PlayedGame.of(self.board, keep=_HISTORY)
         return self._game
 
     @property
     def history_key(self) -> bytes:
-        """Equal for two positions only if the same known moves led to them; empty without any."""
+        """Equal for two positions only if the same known moves led to them; empty without known moves."""
         return b"" if self.game is None or not self._ply else self.game.digest(self._ply)
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
-        """How often the position has occurred in the known game, this time included."""
+        """Number of occurrences of the position in the known game, the current one included."""
         return 1 if self.game is None else self.game.occurrences(self._ply, same)
 
     @property
@@ -307,7 +321,7 @@ class Position:
 
 
 class Draw(Enum):
-    """Why a game is drawn, by precedence: three end the game, the last two may be claimed by the player to move."""
+    """Why a game is drawn, by precedence. The first three end the game; the player to move may claim the last two."""
 
     INSUFFICIENT_MATERIAL = "insufficient_material"
     SEVENTYFIVE_MOVES = "seventyfive_moves"
@@ -322,14 +336,14 @@ class Draw(Enum):
 
 
 def draw_of(position: Position) -> Draw | None:
-    """The draw that a position with a legal move is, or None.
+    """The reason why a position with a legal move is drawn, or None.
 
-    Claims are for the position on the board, not for one that a move would lead to. Repetitions are counted in
-    the known game.
+    Counts repetitions in the known game. A claim needs the position on the board; a move that would lead to a
+    repetition is not looked for.
     """
     board = position.board
     count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
-    # Checked first because this runs for every position, and most have a pawn, rook or queen.
+    # The cheap test goes first: this runs for every position, and most have a pawn, rook or queen.
     material = not (board.pawns or board.rooks or board.queens) and board.is_insufficient_material()
     for draw, holds in (
         (Draw.INSUFFICIENT_MATERIAL, material),
@@ -348,15 +362,19 @@ def boards_of(positions: Sequence[Position]) -> Boards:
     return Boards.of([position.board for position in positions])
 
 
-def _board(fen: str, *, chess960: bool) -> chess.Board:
-    if fen == START_WORD:
-        fen = chess.STARTING_FEN
-    fields = fen.split()
-    if 0 < len(fields) < len(FEN_FIELDS):
-        *missing, last = FEN_FIELDS[len(fields) :]
-        raise InvalidFen(
-            f"fen: {fen!r} is cut short: no {' or '.join([', '.join(missing), last] if missing else [last])}"
-        )
+def _board(text: str, *, chess960: bool) -> chess.Board:
+    if text == START_WORD:
+        return chess.Board(chess960=chess960)
+    try:
+        check_length(text)
+    except ValueError as error:
+        raise InvalidFen(f"fen: {error}") from None
+    return _valid(find_fen(text), chess960=chess960)
+
+
+def _valid(found: FoundFen, *, chess960: bool) -> chess.Board:
+    """The board of a FEN; raises InvalidFen, or InvalidPosition for a position that breaks the laws."""
+    fen, chess960 = found.fen, chess960 or found.chess960
     try:
         board = board_of(fen, chess960=chess960)
     except ValueError as error:
@@ -372,7 +390,7 @@ def _board(fen: str, *, chess960: bool) -> chess.Board:
 
 
 def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
-    """The board of a FEN; ValueError in python-chess's words, or for a FEN beyond the limits."""
+    """The board of a FEN. Raises ValueError in python-chess's words, and for a FEN beyond the limits."""
     check_length(fen)
     board = chess.Board(fen, chess960=chess960)
     check_counters(board)
@@ -380,20 +398,20 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
 
 
 def is_as_written(fen: str, board: chess.Board) -> bool:
-    """Whether python-chess writes the valid board that was read from a FEN as that FEN."""
+    """Whether python-chess writes a valid board as the FEN that it was read from."""
     found = None if board.chess960 else _AS_WRITTEN.fullmatch(fen)
-    # python-chess drops a queenside right without a word where that side has no rook on its first rank.
+    # python-chess silently drops a queenside right of a side without a rook on its first rank.
     return found is not None and len(found[1].strip("-")) == board.castling_rights.bit_count()
 
 
 def check_length(fen: str) -> None:
-    """ValueError for more than MAX_LENGTH characters."""
+    """Raises ValueError for more than MAX_LENGTH characters."""
     if len(fen) > MAX_LENGTH:
         raise ValueError(f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…")
 
 
 def check_counters(board: chess.Board) -> None:
-    """ValueError for a half-move clock or move number beyond MAX_COUNTER."""
+    """Raises ValueError for a half-move clock or move number beyond MAX_COUNTER."""
     for name, number in (("half-move clock", board.halfmove_clock), ("move number", board.fullmove_number)):
         if number > MAX_COUNTER:
             raise ValueError(f"the {name} is {number}; at most {MAX_COUNTER} is allowed")

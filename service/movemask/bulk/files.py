@@ -1,4 +1,7 @@
-"""Files by path or by URI, by pyarrow: local ones, and object storage (`s3://`, `gs://`, `abfs://`, `fsspec+…://`)."""
+"""Files by path or URI, through pyarrow: local files, and object storage (`s3://`, `gs://`, `abfs://`, `fsspec+…://`).
+
+pyarrow is imported in functions, because it comes with the extra `audit` and local text files do without it.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,19 @@ def is_uri(name: str) -> bool:
     return "://" in name
 
 
-@lru_cache(256)  # a file system of object storage has connections of its own
+@lru_cache(256)  # a file system of object storage has its own connections
 def located(name: str) -> tuple[Any, str]:
-    """The pyarrow file system of a path or URI, and the path in it. Options of pyarrow stand in the URI's query, such
-    as `s3://bucket/key?region=eu-west-1`."""
+    """The pyarrow file system of a path or URI, and the path in it; raises SourceError.
+
+    The URI's query may have options of pyarrow, such as `s3://bucket/key?region=eu-west-1`.
+    """
     from pyarrow import fs
 
     if not is_uri(name):
         return fs.LocalFileSystem(), os.path.abspath(name)
     uri = name
     if name.startswith("s3://") and "allow_delayed_open=" not in name:
-        # A small file is one request instead of three, which a killed worker would leave unfinished.
+        # A small file is then one request instead of three, which a killed worker would leave unfinished.
         uri += f"{'&' if '?' in name else '?'}allow_delayed_open=true"
     try:
         system, path = fs.FileSystem.from_uri(uri)
@@ -39,7 +44,7 @@ def located(name: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder or file for results, by path or URI. Files appear whole or not at all, whatever else writes them."""
+    """A folder or file for results, by path or URI. A file appears whole or not at all, even with several writers."""
 
     name: str
 
@@ -55,7 +60,7 @@ class Folder:
         return located(self.name)
 
     def absolute(self) -> Folder:
-        """The same for a process that has another working folder."""
+        """The same folder for a process with another working folder."""
         return self if is_uri(self.name) else Folder(os.path.abspath(self.name))
 
     def make(self) -> None:
@@ -63,7 +68,7 @@ class Folder:
         system.create_dir(path, recursive=True)
 
     def names(self) -> list[str]:
-        """The names in the folder, sorted; none if there is no such folder. Raises OSError if it is a file."""
+        """The names in the folder, sorted; empty if it does not exist. Raises OSError if it is a file."""
         from pyarrow import fs
 
         system, path = self.place
@@ -76,14 +81,14 @@ class Folder:
 
     @contextmanager
     def written(self) -> Iterator[tuple[Any, str]]:
-        """The file system and path to write to; afterwards the file stands in its place, replacing another."""
+        """The file system and path to write to. On leaving, the file replaces the old one."""
         from pyarrow import fs
 
         system, path = self.place
         if isinstance(system, fs.S3FileSystem | fs.GcsFileSystem):  # a file appears when it is closed
             yield system, path
             return
-        partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique: a worker that was given up may still write
+        partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique: a worker that counts as dead may still write
         yield system, partial
         system.move(partial, path)
 
@@ -92,12 +97,12 @@ class Folder:
             stream.write(data)
 
     def remove(self) -> None:
-        """Removes the file, or the folder with all in it; nothing if there is none."""
+        """Removes the file, or the folder with all in it, if it exists."""
         from pyarrow import fs
 
         system, path = self.place
-        kind = system.get_file_info(path).type
-        if kind == fs.FileType.Directory:
+        file_type = system.get_file_info(path).type
+        if file_type == fs.FileType.Directory:
             system.delete_dir(path)
-        elif kind != fs.FileType.NotFound:
+        elif file_type != fs.FileType.NotFound:
             system.delete_file(path)

@@ -1,7 +1,7 @@
-"""Evaluates the chunks of an audit on a Ray cluster. The only module of the audit that imports Ray.
+"""`RayBackend`: evaluates the chunks of an audit on a Ray cluster. No other module imports Ray.
 
-A chunk is a task, which Ray runs again where its process or node died. A part that is written twice is one part, and
-the figures are taken from the parts, so nothing is counted twice.
+A chunk is a task, which Ray runs again if its process or node died. Writing a part twice gives one part, and the
+figures come from the parts, so nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from movemask.bulk.files import Folder
 from movemask.bulk.read import Choice, Chunk
 from movemask.bulk.run import Job, PartDone, leave_out, make_part
-from movemask.errors import AuditError
+from movemask.errors import BulkError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.onnx import Provider, provider_named
@@ -32,21 +32,21 @@ os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr is for progres
 
 import ray
 
-#: Times that a chunk is begun before it is left out; a process may also die of something else.
+#: Tries of a chunk before it is left out. Not 1, because its process may die for another reason.
 _TRIES = 5
 
-#: Times that Ray runs another task anew after its process or node died, before the audit stops.
+#: Further tries of any other task whose process or node died, before the audit stops.
 _RETRIES = 20
 
 _REACH_SECONDS = 10
 
-#: How often the driver looks whether the cluster has grown.
+#: Seconds between two looks at the size of the cluster, which may grow.
 _LOOK_SECONDS = 5
 
 #: Where `ray start --head` listens for Ray Client.
 _CLIENT_PORT = 10001
 
-#: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
+#: Bytes of shared memory of a cluster started here. It holds only the running chunks.
 _OBJECT_STORE = 200 << 20
 
 R = TypeVar("R")
@@ -56,9 +56,9 @@ R = TypeVar("R")
 def connected(
     address: str, contracts: Sequence[Path], jobs: int | None, cores: int, gpus: float = 0
 ) -> Iterator[RayBackend]:
-    """A cluster, until the context ends: `local` starts one here, anything else is the address of one that runs.
+    """A cluster until the context ends: `local` starts one here, anything else is the address of a running cluster.
 
-    Raises AuditError if there is none, or none with as many GPUs as one worker needs.
+    Raises BulkError if there is no cluster, or if it has fewer GPUs than one worker needs.
     """
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
@@ -68,21 +68,23 @@ def connected(
         address = address if address == "local" else _reached(address)
         ray.init(address=address, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        raise AuditError(f"--ray {address}: {_first_line(error)}{_hint(error)}") from None
+        raise BulkError(f"--ray {address}: {_first_line(error)}{_hint(error)}") from None
     try:
-        found = ray.cluster_resources().get("GPU", 0)
-        if gpus > found:
-            raise AuditError(f"--gpus {gpus:g}: the cluster has {found:g}")
+        available = ray.cluster_resources().get("GPU", 0)
+        if gpus > available:
+            raise BulkError(f"--gpus {gpus:g}: the cluster has {available:g}")
         yield RayBackend(contracts, None if address == "local" else jobs, gpus)
     except (ray.exceptions.RayError, ImportError) as error:  # a node may lack the package
-        raise AuditError(f"ray: {_first_line(error)}; run the same command again to resume") from None
+        raise BulkError(f"ray: {_first_line(error)}; run the same command again to resume") from None
     finally:
         ray.shutdown()
 
 
 def _reached(address: str) -> str:
-    """The address, with the port of Ray Client if it names none. Raises OSError if nothing listens there: Ray itself
-    would try for minutes."""
+    """The address, with the port of Ray Client if it names none.
+
+    Raises OSError if nothing listens there; Ray itself would try for minutes.
+    """
     if address.startswith("ray://") and ":" not in address.removeprefix("ray://").rpartition("]")[2]:
         address = f"{address}:{_CLIENT_PORT}"
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -92,7 +94,7 @@ def _reached(address: str) -> str:
 
 
 class RayBackend:
-    """A connected cluster. `most` is the number of tasks at a time; as many as the cluster has room for if None."""
+    """A connected cluster. `most` is the number of tasks at a time; if None, twice the cluster's CPUs."""
 
     def __init__(self, contracts: Sequence[Path], most: int | None, gpus: float) -> None:
         self._contracts, self._most, self._gpus = contracts, most, gpus
@@ -108,7 +110,7 @@ class RayBackend:
         begun = ((task.remote(networks, gpu, parts, choice, chunk, earlier), chunk) for chunk, earlier in chunks)
         pending: dict[Any, Chunk] = {}
         most, look = 0, 0.0
-        while True:  # as many at a time as the cluster can run, and as many that wait
+        while True:  # keeps one waiting task for each running one
             if time.monotonic() >= look:
                 cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 most, look = self._most or 2 * cpus, time.monotonic() + _LOOK_SECONDS
@@ -124,7 +126,7 @@ class RayBackend:
 
 
 def _got(result: Any) -> Any:
-    """What a task returned. Raises what it raised, or a RayError if it could not be run."""
+    """The result of a task. Raises the task's error, or a RayError if it could not run."""
     try:
         return ray.get(result)
     except ray.exceptions.RayTaskError as error:
@@ -137,7 +139,7 @@ def _part(networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, c
 
 @cache
 def _opened(network: Any, gpu: bool) -> Model:
-    """A network from what `_files` read of it, opened once per worker, with one thread: there is a worker per core."""
+    """A network from its files, opened once per worker. One thread, because there is a worker per core."""
     with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
         contract, *others = [Path(folder, name) for name in ray.get(network)]
         for file, data in zip((contract, *others), ray.get(network).values(), strict=True):
@@ -152,7 +154,7 @@ def _files(contract: Path) -> dict[str, bytes]:
 
 
 def _hint(error: Exception) -> str:
-    """What may be wrong where a cluster listens and does not answer."""
+    """Advice for a cluster that listens but does not answer; empty for other errors."""
     if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get("RAY_AUTH_MODE"):
         return ""
     return (

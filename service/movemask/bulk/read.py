@@ -1,61 +1,48 @@
-"""Reads files of games and positions, plain or compressed, in chunks, of which one is in memory, and their positions.
+"""Reads files of games and positions in chunks, of which one is in memory, and their positions.
 
-Games of a PGN are split by their headers alone; python-chess parses them where they are evaluated.
+Games of a PGN are split here; python-chess parses them where they are evaluated.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import re
 import sys
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import chess
 
 from movemask.board.moves import has_legal_move
-from movemask.board.pgn import Game, ends_in_comment, read_games
+from movemask.board.pgn import Game, no_game, outside, read_game_text
 from movemask.board.position import Elo, Position
+from movemask.board.split import GameText, begins_with_tag, split
+from movemask.board.textfile import STDIN, TextSource
 from movemask.bulk.files import is_uri, located
-from movemask.errors import MovemaskError, SourceError, require
+from movemask.errors import LimitExceeded, MovemaskError, SourceError
 from movemask.leakage.kinds import KINDS
 
-#: The name of standard input.
-STDIN = "-"
-
 _COMPRESSED = (".zst", ".zstd", ".gz")
-_LINES = (".epd", ".fen", ".fens", ".txt")
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one, as pzstd begins with
-
-#: Bytes of text taken from a decompressor at once: what is lost where a file turns out to be damaged.
-_BLOCK = 1 << 14
+#: Names that decide what a file holds; of any other file its content does.
+_NAMED: dict[str, Literal["pgn", "fen"]] = {".pgn": "pgn", ".fen": "fen", ".epd": "fen"}
 
 #: Bytes fetched at once from object storage.
 _REMOTE_BUFFER = 8 << 20
 
-#: Characters of a game or line, all of which is in memory at once; more than a game of any length has.
-_LONGEST = 1 << 24
+#: Lines and characters from which a file's format is guessed, unless one tells it before.
+_HEAD_LINES, _HEAD = 1_000, 1 << 16
 
-#: Text may be this many times as long as the compressed file, beyond a beginning that may be anything. Collections of
-#: games are five to twenty times as long. A pipe's length is not known. zstandard itself refuses windows of more than
-#: 128 MiB.
-_RATIO, _UNMEASURED = 500, 1 << 22
+#: A FEN's placement of pieces.
+_PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]{1,8}(?:/[pnbrqkPNBRQK1-8]{1,8}){7}")
 
-#: Empty lines that may come before the content from which a file's format is guessed.
-_BLANK = 1_000
-
-_TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
-_ASCII = bytes(range(0x80))
+#: The name of an EPD operation, which may stand where a FEN has its half-move clock.
+_OPCODE = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 
 #: Games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
@@ -73,7 +60,8 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some games or lines of one file: `items` are their numbers in the file, from 1, and their texts.
+    """Some games or lines of one file: `items` are their numbers in the file, from 1, and their texts. Text outside
+    games has the number of the game before it.
 
     The same files in the same order give the same chunks. `size` is its length in bytes of the file on disk, as far as
     that is known while reading ahead.
@@ -82,112 +70,41 @@ class Chunk:
     key: ChunkKey
     source: str
     form: Form
-    items: tuple[tuple[int, str], ...]
+    items: tuple[tuple[int, str | GameText], ...]
     size: int
+
+    @property
+    def count(self) -> int:
+        """Games or lines in it."""
+        return sum(map(_counts, self.items))
 
     @property
     def digest(self) -> str:
         """Hash of the whole chunk, by which the part of an earlier run is recognised."""
-        content = "\0".join((self.source, self.form, *(f"{number} {text}" for number, text in self.items)))
+        texts = ((number, item.text if isinstance(item, GameText) else item) for number, item in self.items)
+        content = "\0".join((self.source, self.form, *(f"{number} {text}" for number, text in texts)))
         return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
-class TextSource(io.TextIOWrapper):
-    """The text of a file or of standard input, decompressed if the first bytes say gzip or zstandard. Lines end in a
-    newline whatever system wrote them; bytes that are not UTF-8 are replaced, since a PGN may be Latin-1.
-
-    Raises SourceError for a file that cannot be opened or read, or that is binary.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        try:
-            file = _opened(name)
-        except OSError as error:
-            raise SourceError(f"{name}: {_why(error)}") from None
-        self._data = _Decompressed(file, name)
-        buffer = io.BufferedReader(self._data, _BLOCK)
-        super().__init__(buffer, "utf-8-sig", "replace")
-        self.head = buffer.peek(_BLOCK)
-        if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
-            raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
-
-    @property
-    def position(self) -> int:
-        """Bytes of the file on disk that have been taken; the decompressor may be a little ahead."""
-        return self._data.taken
-
-    def readline(self, size: int = _LONGEST + 1, /) -> str:  # type: ignore[override]
-        """The next line; empty after the last."""
-        line = super().readline(size)
-        if len(line) > _LONGEST:
-            raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is neither a game nor a FEN")
-        return line
+def _counts(item: tuple[int, str | GameText]) -> bool:
+    """Whether an item is a game or a line, not text outside games."""
+    return isinstance(item[1], str) or _is_game(item[1])
 
 
-class _Decompressed(io.RawIOBase):
-    """The text of a file as bytes. Raises SourceError where it cannot be read on, or is too long for its file."""
-
-    def __init__(self, file: Any, name: str) -> None:
-        self._name = name
-        self._disk = file
-        self._length = 0
-        self._read: Callable[[int], bytes] = self._disk.read
-        with self._named_errors():
-            start = self._disk.peek(4)[:4]
-        if start[:2] == _GZIP:
-            # `read` would fill the whole block, and fail on damage that is still ahead.
-            self._read = gzip.GzipFile(fileobj=self._disk).read1
-        elif _ZSTD.match(start):
-            require("audit", name)
-            import pyarrow as pa
-
-            self._read = pa.CompressedInputStream(pa.PythonFile(self._disk, "r"), "zstd").read
-
-    @property
-    def taken(self) -> int:
-        """Bytes of the file that have been read; 0 for a pipe, which does not tell."""
-        return int(self._disk.tell()) if self._disk.seekable() else 0
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        super().close()
-        self._disk.close()
-
-    def readinto(self, buffer: Any) -> int:
-        with self._named_errors():
-            data = self._read(len(buffer))
-        buffer[: len(data)] = data
-        self._length += len(data)
-        if self._length > _UNMEASURED and 0 < _RATIO * self.taken < self._length:
-            raise SourceError(
-                f"{self._name}: cannot be read to its end: it expands to more than {_RATIO} times its size, which "
-                "no collection of games does"
-            )
-        return len(data)
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, EOFError, zlib.error) as error:
-            raise SourceError(f"{self._name}: cannot be read to its end: {_why(error)}") from None
+def _is_game(text: GameText) -> bool:
+    return text.kind == "game" or text.unclosed is not None
 
 
-def _opened(name: str) -> Any:
-    """A file's bytes, buffered."""
-    if name == STDIN:
-        return io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
+def text_source(name: str) -> TextSource:
+    """The text of a file, which may be a URI. Raises SourceError."""
     if not is_uri(name):
-        return Path(name).open("rb")
-    system, path = located(name)
-    return io.BufferedReader(system.open_input_file(path), _REMOTE_BUFFER)
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+        return TextSource(name)
+    try:
+        system, path = located(name)
+        file = io.BufferedReader(system.open_input_file(path), _REMOTE_BUFFER)
+    except OSError as error:
+        raise SourceError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    return TextSource(name, file)
 
 
 def total_bytes(names: Sequence[str]) -> int | None:
@@ -201,8 +118,8 @@ def check(names: Sequence[str], form: Form | None) -> None:
     like can be read only once and are not checked."""
     for name in names:
         if is_uri(name) or Path(name).is_file():
-            with TextSource(name) as source:
-                _form_and_lines(source, name, form)
+            with text_source(name) as source:
+                _form_and_lines(source, form)
 
 
 def read(index: int, name: str, form: Form | None, limit: int | None = None) -> Iterator[Chunk]:
@@ -210,11 +127,11 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
 
     Raises SourceError where it cannot be read on; the chunks before that are whole.
     """
-    with TextSource(name) as source:
-        form, lines = _form_and_lines(source, name, form)
-        items = enumerate(_games(lines, name), 1) if form == "pgn" else _positions(lines)
+    with text_source(name) as source:
+        form, lines = _form_and_lines(source, form)
+        items: Iterable[tuple[int, str | GameText]] = _games(lines, name) if form == "pgn" else _positions(lines)
         most = _MOST[form]
-        part: list[tuple[int, str]] = []
+        part: list[tuple[int, str | GameText]] = []
         left = sys.maxsize if limit is None else limit
         number = start = 0
 
@@ -223,7 +140,7 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
 
         for item in items if left else ():
             part.append(item)
-            left -= 1
+            left -= _counts(item)
             if len(part) == most or not left:
                 yield chunk()
                 part, number, start = [], number + 1, source.position
@@ -233,26 +150,24 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
             yield chunk()
 
 
-def _form_and_lines(source: TextSource, name: str, form: Form | None) -> tuple[Form, Iterator[str]]:
+def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterator[str]]:
     """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
-    head = []
+    suffixes = [suffix for suffix in Path(source.name.partition("?")[0]).suffixes if suffix.lower() not in _COMPRESSED]
+    form = form or _NAMED.get(suffixes[-1].lower() if suffixes else "")
+    head: list[str] = []
+    told: Form | None = None
+    size = 0
     for line in source:
         head.append(line)
-        if not line.isspace() or len(head) == _BLANK:
+        size += len(line)
+        told = "pgn" if begins_with_tag(line) else "fen" if _PLACEMENT.search(line) else None
+        if told or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
             break
-    form = form or _form_of(name, "".join(head[-1:]))
-    if form == "fen" and 10 * len(source.head.translate(None, _ASCII)) > len(source.head):
-        raise SourceError(f"{name}: neither a PGN nor a list of FENs, which are plain ASCII")
+    form = form or told or ("pgn" if any(text.kind == "game" for text in split(head, None)) else "fen")
+    text = "".join(head)
+    if form == "fen" and 10 * len(text.encode("ascii", "ignore")) < 9 * len(text):
+        raise SourceError(f"{source.name}: neither a PGN nor a list of FENs, which are plain ASCII")
     return form, chain(head, source)
-
-
-def _form_of(name: str, text: str) -> Form:
-    suffixes = [suffix for suffix in Path(name.partition("?")[0]).suffixes if suffix not in _COMPRESSED]
-    if suffixes and suffixes[-1] == ".pgn":
-        return "pgn"
-    if suffixes and suffixes[-1] in _LINES:
-        return "fen"
-    return "pgn" if re.match(r"\s*(\[|1\.|\{|;)", text) else "fen"
 
 
 def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -262,23 +177,16 @@ def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _games(lines: Iterable[str], name: str) -> Iterator[str]:
-    """The texts of games. A header that follows moves, outside a comment, begins the next game."""
-    game: list[str] = []
-    length, moves, in_comment = 0, False, False
-    for line in lines:
-        if line.startswith("[") and not in_comment:
-            if moves:
-                yield "".join(game)
-                game, length, moves = [], 0, False
-        elif not line.isspace() and not line.startswith("%"):
-            moves, in_comment = True, ends_in_comment(line, in_comment)
-        game.append(line)
-        length += len(line)
-        if length > _LONGEST:
-            raise SourceError(f"{name}: a game of more than {_LONGEST >> 20} MiB")
-    if any(map(str.strip, game)):
-        yield "".join(game)
+def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
+    """The texts of games with their numbers, and text between them; or the text of a file without games."""
+    number = 0
+    try:
+        for text in split(lines):
+            number += _is_game(text)
+            if _is_game(text) or outside(text) or not number:
+                yield number, text
+    except LimitExceeded as error:
+        raise SourceError(f"{name}: {error}") from None
 
 
 #: Examples kept of what was skipped, and the characters of each.
@@ -329,25 +237,30 @@ class Skipped:
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
-    read = _game_samples if chunk.form == "pgn" else _line_samples
-    for number, text in chunk.items:
-        yield from read(text, chunk.source, number, choice, skipped)
+    for number, item in chunk.items:
+        if isinstance(item, str):
+            yield from _line_samples(item, chunk.source, number, choice, skipped)
+        elif _is_game(item):
+            yield from _game_samples(item, chunk.source, number, choice, skipped)
+        elif (error := outside(item)) is not None:
+            skipped.add("text outside games", f"{chunk.source}: {error}")
+        elif item.kind == "trailing":
+            skipped.add("file without games", f"{chunk.source}: {no_game(item)}")
 
 
-def _game_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    for game in read_games(io.StringIO(text)):  # one, or several without headers
-        if not isinstance(game, Game):
-            why = re.sub(r"game \d+", f"game {number}", str(game), count=1)
-            skipped.add("game that cannot be played through", f"{source}: {why}")
-            continue
-        for index, ply in enumerate(game.plies):
-            if index >= choice.first_ply and (index - choice.first_ply) % choice.every == 0:
-                yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
+def _game_samples(text: GameText, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
+    game = read_game_text(text, number)
+    if not isinstance(game, Game):
+        skipped.add("game that cannot be played through", f"{source}: {game}")
+        return
+    for index, ply in enumerate(game.plies):
+        if index >= choice.first_ply and (index - choice.first_ply) % choice.every == 0:
+            yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
 
 
 def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     try:
-        position = Position.read(_fen_of(text), chess960=choice.chess960)
+        position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:
         skipped.add("line that is no position", f"{source}: line {number}: {error}")
         return
@@ -355,10 +268,3 @@ def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: 
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
         return
     yield Sample(position, source, number, position.board.ply(), choice.elo, None)
-
-
-def _fen_of(text: str) -> str:
-    """The FEN of a line, without EPD operations and without text after a separator."""
-    fields = re.split(r"[;|,\t]", text.strip('"'), maxsplit=1)[0].split()
-    counters = [text for text in fields[4:6] if text.isdigit()]
-    return " ".join([*fields[:4], *counters] if len(counters) == 2 else fields[:4])

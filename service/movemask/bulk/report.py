@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,22 +13,23 @@ import chess
 import chess.svg
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from movemask import __version__
 from movemask.board.position import board_of
 from movemask.bulk.read import Skipped
 from movemask.bulk.run import Job
-from movemask.bulk.summary import SHOWN, ModelSummary, Threshold
+from movemask.bulk.summary import REPORT_KINDS, ModelSummary, Threshold
+from movemask.bulk.verdict import KNOWN, verdict
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.records import DIMENSIONS
 from movemask.store.cells import CAUSE
+from movemask.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Boards shown per network and kind; few, so that the page opens quickly.
+#: Boards per network and kind. Few, so that the page opens quickly.
 _BOARDS = {RAW: 6, MULTIPLIED: 3}
 _BOARD_PIXELS = 250
 _LEGAL, _ILLEGAL = "#2b7a3d", "#c1272d"
@@ -37,19 +40,15 @@ _ABOUT = {
 }
 
 
-#: Mean `raw` leakage of Maia-1, the nearest of seven to the rating, on positions of lichess games: README's table.
-MAIA_1 = 0.00562
-
-
 def page(
     models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
 ) -> str:
-    """The HTML of the report of a job, which this command began."""
+    """The HTML of the report of a job, which was started by `command`."""
     environment = Environment(
         loader=PackageLoader("movemask.bulk"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"figure": _leakage, "count": "{:,}".format}
-    shown = [(kind, Markup(_ABOUT[kind])) for kind in SHOWN if kind in job.choice.kinds]
+    shown = [(kind, Markup(_ABOUT[kind])) for kind in REPORT_KINDS if kind in job.choice.kinds]
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -58,28 +57,33 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
-        conclusion=_conclusion(models),
+        verdicts=[(found.level, _with_code(found.words)) for found in map(verdict, models)],
+        known=KNOWN,
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,
         distributions=[
-            (kind, words, Markup(distribution(models, kind)), Markup(by_group(models, kind))) for kind, words in shown
+            (kind, words, None if spike else Markup(distribution(models, kind)), spike, Markup(by_group(models, kind)))
+            for kind, words in shown
+            for spike in (_spike(models, kind),)
         ],
         causes=Markup(by_cause(models)),
         boards=[(kind, words, [(model, _boards(model, kind)) for model in models]) for kind, words in shown],
     )
 
 
-def _conclusion(models: Sequence[ModelSummary]) -> str:
-    """What each network puts on illegal moves, beside Maia-1, in a sentence; empty where `raw` is not measured."""
-    parts, means = [], [(model, model.of(RAW).mean) for model in models]
-    for model, mean in means:
-        if mean is not None and model.trained_with_mask:
-            parts.append(f"{model.name} was trained with the mask, so what it puts on illegal moves means nothing")
-        elif mean is not None:
-            parts.append(f"{model.name} puts {_leakage(mean)} of its probability on illegal moves")
-    return "; ".join([*parts, f"Maia-1, on lichess games: {_leakage(MAIA_1)}"]) + "." if parts else ""
+def _with_code(words: str) -> Markup:
+    """A sentence whose commands stand in backticks, as HTML."""
+    return Markup(re.sub("`(.*?)`", r"<code>\1</code>", str(escape(words))))
+
+
+def _spike(models: Sequence[ModelSummary], kind: str) -> str | None:
+    """What there is to say of a kind that leaks nearly everything nearly everywhere; None if a plot says more."""
+    medians = [model.of(kind).quantiles["p50"] or 0.0 for model in models if model.of(kind).count]
+    if not medians or min(medians) < _SPIKE:
+        return None
+    return f"Half of the positions leak {_leakage(min(medians))} or more, with every network: there is nothing to draw."
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
@@ -99,7 +103,7 @@ def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
 
 
 def _board(row: dict[str, Any]) -> str:
-    """The position from the side to move: legal moves green, illegal ones red, more opaque the more probable."""
+    """The position from the side to move: legal moves green, illegal moves red, the likelier the more opaque."""
     board = board_of(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
@@ -117,7 +121,7 @@ def _board(row: dict[str, Any]) -> str:
 
 
 def _leakage(value: float | None) -> str:
-    """A leakage for people."""
+    """A leakage in words."""
     if value is None:
         return "-"
     if value == 0:
@@ -143,7 +147,8 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-_LEAST = -9  # smallest power of ten that is drawn; smaller values are drawn at the edge
+_SPIKE = 0.9  # a median from which on nearly everything leaks
+_LEAST = -9  # smallest power of ten on the axes; smaller values are drawn at the edge
 
 _TITLES = {
     "phase": "Phase",
@@ -155,7 +160,7 @@ _TITLES = {
 
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
-    """The histogram of leakage, by quarter powers of ten, and the share of positions with at least so much."""
+    """The histogram of leakage by quarter powers of ten, and the share of positions with at least a given leakage."""
     figure, (histogram, exceedance) = _figure(2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
@@ -172,7 +177,7 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         )
     histogram.set_ylabel("share of positions")
     exceedance.set_ylabel("share with at least so much")
-    exceedance.set_yscale("log")
+    _readable(exceedance, upper=1.0)
     for axes in (histogram, exceedance):
         axes.set_xlabel(f"{kind} leakage")
         axes.set_xlim(_LEAST, 0)
@@ -203,7 +208,6 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
                     for value, fill in ((cell.mean, "full"), (cell.quantiles["p99"], "none")):
                         height = max(value or 0.0, 10.0**_LEAST)
                         axes.plot(place + shift, height, "o", color=colour, markersize=4.5, fillstyle=fill)
-        axes.set_yscale("log")
         slanted = sum(map(len, names)) > 12
         axes.set_xticks(range(len(names)), names, rotation=60 if slanted else 0)
         for label in axes.get_xticklabels() if slanted else []:
@@ -211,8 +215,22 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
         axes.set_xlim(-0.6, len(names) - 0.4)
         axes.set_title(_TITLES[dimension], fontsize=10)
         axes.grid(axis="x", visible=False)
+    _readable(axes_of[0], upper=1.0)
     axes_of[0].set_ylabel(f"{kind} leakage")
     return _svg(figure)
+
+
+def _readable(axes: Any, upper: float) -> None:
+    """A logarithmic vertical axis of whole powers of ten up to `upper`, two at least, with its ticks in words."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, _ = axes.dataLim.intervaly
+    floor = math.floor(math.log10(max(low, 10.0**_LEAST))) if math.isfinite(low) and low > 0 else -2
+    axes.set_ylim(10.0 ** min(floor, math.log10(upper) - 2), upper * 1.15)
+    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=6))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _leakage(value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def by_cause(models: Sequence[ModelSummary]) -> str:

@@ -22,7 +22,7 @@ from movemask.pipeline import evaluate
 #: Positions per run of a network.
 _BATCH = 128
 
-#: Legal and illegal moves kept per position, each.
+#: Legal moves kept per position, and illegal moves.
 _MOVES_KEPT = 5
 
 _MOVE = pa.struct([("uci", pa.string()), ("probability", pa.float64())])
@@ -57,22 +57,22 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
 
 
 def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipped) -> pa.Table:
-    """The table of positions evaluated by one network; those that it cannot answer are skipped and counted."""
+    """The table of positions evaluated by one network. Positions without an answer are left out and counted."""
     tables = [schema(choice.kinds).empty_table()]
     for start in range(0, len(samples), _BATCH):
-        part = samples[start : start + _BATCH]
-        batch, refused = model.batch([sample.position for sample in part], [sample.elo for sample in part])
+        together = samples[start : start + _BATCH]
+        batch, refused = model.batch([sample.position for sample in together], [sample.elo for sample in together])
         for row, error in refused.items():
-            where = f"{part[row].source}: {part[row].item}"
+            where = f"{together[row].source}: {together[row].item}"
             skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
-        tables += _evaluated(model, part, batch, set(refused), choice, skipped)
+        tables += _evaluated(model, together, batch, set(refused), choice, skipped)
     return pa.concat_tables(tables)
 
 
 def _evaluated(
     model: Model, samples: Sequence[Sample], batch: Batch, left_out: Set[int], choice: Choice, skipped: Skipped
 ) -> list[pa.Table]:
-    """The table of the positions of a batch but for some; of none if there are none."""
+    """The table of a batch without the rows `left_out`; no table if nothing is left."""
     keep = np.array([row for row in range(len(samples)) if row not in left_out], dtype=np.intp)
     if not len(keep):
         return []
@@ -122,7 +122,7 @@ def _evaluated(
 def _legal(samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool) -> list[list[dict[str, Any]]]:
     """The likeliest legal moves of each position. With `check`, raises ServedLeakage for a policy that leaks."""
     codes, probabilities, indptr, abstention = policies.lists
-    found = []
+    likeliest = []
     for row, sample in enumerate(samples):
         kept = slice(indptr[row], indptr[row + 1])
         if check:
@@ -130,5 +130,5 @@ def _legal(samples: Sequence[Sample], batch: Batch, policies: Policies, *, check
             check_answer(sample.position, legal, codes[kept], probabilities[kept], abstention[row])
         best = slice(kept.start, min(kept.stop, kept.start + _MOVES_KEPT))
         moves = zip(uci_of(policies.codes[best]), probabilities[best], strict=True)
-        found.append([{"uci": uci, "probability": probability} for uci, probability in moves])
-    return found
+        likeliest.append([{"uci": uci, "probability": probability} for uci, probability in moves])
+    return likeliest

@@ -1,7 +1,7 @@
-"""Runs an audit of files: chunk by chunk into parts, so that a stopped audit can be resumed; the parts into a table.
+"""Runs an audit of files: chunk by chunk into parts, then the parts into a table. A stopped audit can be resumed.
 
-This process reads the files. Where the chunks are evaluated is the only thing that differs: by processes of this
-machine (`LocalBackend`) or of a Ray cluster (`ray.RayBackend`).
+This process reads the files. Chunks are evaluated by processes of this machine (`LocalBackend`) or of a Ray cluster
+(`ray.RayBackend`); nothing else differs.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ import pyarrow.parquet as pq
 from movemask.bulk.files import Folder
 from movemask.bulk.read import EXAMPLES, Choice, Chunk, ChunkKey, Form, Skipped, read, samples
 from movemask.bulk.rows import rows, schema
-from movemask.errors import AuditError, SourceError
+from movemask.errors import BulkError, SourceError
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.processes import end_with_parent
+from movemask.serving.parent import end_with_parent
 
-#: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
-PARTS, ASKED = "parts", "asked.json"
+#: In the output folder while the audit runs: the folder of parts, and the options that they were made with.
+PARTS, OPTIONS = "parts", "asked.json"
 
 #: The results.
 POSITIONS, SUMMARY, REPORT = "positions.parquet", "summary.json", "report.html"
 
-_OURS = (PARTS, ASKED, POSITIONS, SUMMARY, REPORT)
+_OURS = (PARTS, OPTIONS, POSITIONS, SUMMARY, REPORT)
 
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # left behind by a crash
 
 _LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # in a part's metadata
 
 #: Parts in each row group of the table.
-_JOINED = 64
+_PARTS_PER_GROUP = 64
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit: files, which positions of them and how, and the output folder.
+    """An audit: the files, which of their positions and how, and the output folder.
 
-    `form` is that of all files if given; `limit` the most games and lines in all; with `keep_going`, a file that cannot
-    be read is left out from there on and counted.
+    form : the form of all files; None to look at each
+    limit : most games and lines in all
+    keep_going : a file that cannot be read on is left out from there and counted; otherwise the audit stops
     """
 
     files: Sequence[str]
@@ -69,14 +70,14 @@ class Job:
     def parts(self) -> Folder:
         return self.out / PARTS
 
-    def asked(self, digests: dict[str, str]) -> str:
-        """What two runs must have in common for the parts of one to be used by the other."""
+    def options(self, digests: dict[str, str]) -> str:
+        """The options that a run must share with an earlier run to use its parts, as JSON."""
         return json.dumps({"version": 3, "models": digests, "choice": asdict(self.choice)}, indent=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """A finished chunk: its games or lines (`items`), its `size`, and `fresh` unless an earlier run finished it."""
+    """A finished chunk with its games or lines (`items`) and bytes (`size`). Not `fresh` if an earlier run made it."""
 
     key: ChunkKey
     items: int
@@ -88,8 +89,7 @@ class PartDone:
 
 @dataclass(slots=True)
 class Finished:
-    """What has been read of all files: the chunks, why a file could not be read to its end, and what was left out of
-    the chunks."""
+    """All files so far: their chunks, why a file could not be read to its end, and what was left out of chunks."""
 
     chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -99,57 +99,60 @@ class Finished:
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
         examples = self.examples + [(part.key, example) for example in part.skipped.examples]
-        self.examples = sorted(examples, key=lambda one: one[0])[:EXAMPLES]
+        self.examples = sorted(examples, key=lambda example: example[0])[:EXAMPLES]
 
     @property
     def skipped(self) -> Skipped:
-        """What was left out: files first, then reasons in alphabetical order with examples in that of the files."""
-        found = Skipped()
+        """What was left out: files, then reasons in alphabetical order, with examples in the order of the files."""
+        skipped = Skipped()
         for why in self.unreadable:
-            found.add("file that cannot be read to its end", why)
-        found.reasons.update(dict(sorted(self.reasons.items())))
-        found.examples = [*found.examples, *(example for _, example in self.examples)][:EXAMPLES]
-        return found
+            skipped.add("file that cannot be read to its end", why)
+        skipped.reasons.update(dict(sorted(self.reasons.items())))
+        skipped.examples = [*skipped.examples, *(example for _, example in self.examples)][:EXAMPLES]
+        return skipped
 
 
 class Backend(Protocol):
     """Where chunks are evaluated."""
 
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
-        """The part of each chunk, in any order, with a bounded number of chunks under way. The flag says that there may
-        be a part of an earlier run."""
+        """The part of each chunk, in any order; the number of running chunks is bounded.
+
+        The flag of a chunk says that an earlier run may have made its part.
+        """
         ...
 
     def run(self, function: Callable[..., R], *arguments: Any) -> R:
-        """What a function returns. What it writes may be written again after a failure."""
+        """The result of a function. After a failure the function may run, and write, again."""
         ...
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
-    """Prepares the output folder; True if it holds parts of an earlier run. Raises AuditError if it holds anything
-    else."""
-    out, asked = job.out, job.asked(digests)
+    """Prepares the output folder; True if it holds parts of an earlier run. BulkError if it holds anything else."""
+    out, options = job.out, job.options(digests)
     names = out.names()
     others = [name for name in names if _PARTIAL.sub("", name) not in _OURS]
     if others:
-        raise AuditError(f"{out}: contains something else ({others[0]}); give --out another folder")
+        raise BulkError(f"{out}: contains something else ({others[0]}); give --out another folder")
     if restart:
         for name in names:
             (out / name).remove()
     elif SUMMARY in names:
-        raise AuditError(f"{out}: contains a finished audit; give --out another folder, or --restart to repeat it")
-    elif ASKED in names and (out / ASKED).read_text() != asked:
-        raise AuditError(
+        raise BulkError(f"{out}: contains a finished audit; give --out another folder, or --restart to repeat it")
+    elif OPTIONS in names and (out / OPTIONS).read_text() != options:
+        raise BulkError(
             f"{out}: was started with other networks or options; give --out another folder, or --restart to start over"
         )
     job.parts.make()
-    (out / ASKED).write_bytes(asked.encode())
+    (out / OPTIONS).write_bytes(options.encode())
     return bool(job.parts.names())
 
 
 def make_parts(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
-    """Makes the part of every chunk that has none yet; `done` is called for each chunk. Raises AuditError if a worker
-    dies that cannot be replaced, and SourceError for a file that cannot be read."""
+    """Makes the missing parts; calls `done` for each chunk.
+
+    Raises BulkError if a worker dies and cannot be replaced, SourceError for a file that cannot be read.
+    """
     finished = Finished()
     earlier = set(job.parts.names())
     chunks = ((chunk, _part_name(chunk.key) in earlier) for chunk in _chunks(job, finished))
@@ -167,7 +170,7 @@ def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
         try:
             for chunk in read(index, name, job.form, limit=left):
                 finished.chunks.append(chunk.key)
-                left = None if left is None else left - len(chunk.items)
+                left = None if left is None else left - chunk.count
                 yield chunk
         except SourceError as error:
             if not job.keep_going:
@@ -195,7 +198,7 @@ class LocalBackend:
                     ready, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in ready)
             except BrokenProcessPool:
-                raise AuditError(
+                raise BulkError(
                     "a worker process died, perhaps because memory ran out: try fewer --jobs; "
                     "run the same command again to resume"
                 ) from None
@@ -205,13 +208,13 @@ class LocalBackend:
 
 
 def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and stops the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal too, and stops the workers
     end_with_parent()
 
 
 @cache
 def _opened(contract: Path) -> Model:
-    """A network, opened once per worker, with one thread: there is a worker per core."""
+    """A network, opened once per worker. One thread, because there is a worker per core."""
     return open_model(contract, 1)
 
 
@@ -220,8 +223,10 @@ def _part(contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chu
 
 
 def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool) -> PartDone:
-    """Evaluates a chunk by each network and writes its part, unless there is one of an earlier run. Made twice, by a
-    worker that was thought dead, it is still one part."""
+    """Evaluates a chunk by each network and writes its part, unless an earlier run made it.
+
+    If a worker that counted as dead makes it again, it is still one part.
+    """
     if earlier and (part := _earlier(parts, chunk)) is not None:
         return part
     skipped = Skipped()
@@ -234,7 +239,7 @@ def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartD
     """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
     skipped = Skipped()
     skipped.add(reason, f"{chunk.source}: {chunk.items[0][0]} to {chunk.items[-1][0]}")
-    skipped.reasons[reason] = len(chunk.items)
+    skipped.reasons[reason] = chunk.count
     return _write(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
 
 
@@ -247,22 +252,22 @@ def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
     with (parts / _part_name(chunk.key)).written() as (system, path):
         pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
-    return PartDone(chunk.key, len(chunk.items), positions, fresh=True, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, chunk.count, positions, fresh=True, size=chunk.size, skipped=skipped)
 
 
 def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
-    """The part of an earlier run with the same content; None if there is none."""
+    """The part of an earlier run for the same content of the chunk, or None."""
     system, path = (parts / _part_name(chunk.key)).place
     metadata = pq.read_schema(path, filesystem=system).metadata or {}
     if metadata.get(_DIGEST) != chunk.digest.encode():
         return None
     left_out = json.loads(metadata[_LEFT_OUT])
     skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
-    return PartDone(chunk.key, len(chunk.items), int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, chunk.count, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
 
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:
-    """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
+    """Joins the parts into the table. The parts stay, so that a crash before the summary loses nothing."""
     parts, table = job.parts.absolute(), job.out / POSITIONS
     files = [parts / _part_name(key) for key in finished.chunks]
     backend.run(_join, files, table.absolute(), schema(job.choice.kinds))
@@ -270,17 +275,17 @@ def join(job: Job, finished: Finished, backend: Backend) -> Folder:
 
 
 def _join(parts: Sequence[Folder], target: Folder, wanted: pa.Schema) -> None:
-    """Joins parts into one Parquet file; some of them at a time are in memory."""
+    """Joins parts into one Parquet file, a row group of them in memory at a time."""
     with (
         target.written() as (system, path),
         pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,
     ):
-        for first in range(0, len(parts), _JOINED):
-            files = [part.place[1] for part in parts[first : first + _JOINED]]
+        for first in range(0, len(parts), _PARTS_PER_GROUP):
+            files = [part.place[1] for part in parts[first : first + _PARTS_PER_GROUP]]
             writer.write_table(pq.read_table(files, schema=wanted, filesystem=system))
 
 
 def end(job: Job) -> None:
-    """Removes what only a run that goes on needs."""
-    for name in (PARTS, ASKED):
+    """Removes the parts and options, which only resuming needs."""
+    for name in (PARTS, OPTIONS):
         (job.out / name).remove()

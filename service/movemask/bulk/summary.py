@@ -1,7 +1,8 @@
 """The summary of an audit: its figures by network, kind and group, the worst positions, and thresholds on them.
 
-DuckDB counts over the table, in bounded memory. Sums are of integers and quantiles are exact, so neither depends on the
-order of the rows or on who wrote them.
+DuckDB counts over the table, in bounded memory. Sums are sums of integers and quantiles are exact, so the figures do
+not depend on the order of the rows or on the process that wrote them. DuckDB and pyarrow come with the extra `audit`,
+and are imported in functions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from movemask.bulk.files import Folder, is_uri
-from movemask.errors import AuditError
+from movemask.errors import BulkError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
 from movemask.records import DIMENSIONS, groups
@@ -26,19 +27,19 @@ from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, rank_of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
 
-#: Kinds whose worst positions and distributions are shown.
-SHOWN = (RAW, MULTIPLIED)
+#: The kinds whose worst positions and distributions are in the report.
+REPORT_KINDS = (RAW, MULTIPLIED)
 
-#: Positions shown for each of them.
-_WORST_SHOWN = 20
+#: Worst positions per kind.
+_WORST = 20
 
-#: Memory of the database; what needs more is on disk.
+#: Memory of the database; larger intermediate results go to disk.
 _MEMORY = "1GB"
 
-#: Bins of values for each power of two, and the smallest power; what is below shares its first bin.
+#: Bins of values per power of two, and the smallest power; smaller values share its first bin.
 _BINS, _SMALLEST = 32, -960
 
-#: A value of a bin is summed as a whole number times 2 ** (the bin's power of two - this).
+#: A value is summed as a whole number times 2 ** (its bin's power of two - _SHIFT).
 _SHIFT = 60
 
 
@@ -55,7 +56,7 @@ class ModelSummary:
     histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: highest value and count
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
-        """The figures of a group; empty ones if there are no positions."""
+        """The figures of a group; an empty cell if it has no positions."""
         return self.cells.get(CellKey(kind, dimension, group), Cell())
 
     def groups(self, dimension: str) -> list[str]:
@@ -97,8 +98,8 @@ _GROUP = "model, dimension, group_name"
 
 
 class _Bin(NamedTuple):
-    """The values of a group that are in one bin; their sum is `whole` times a power of two. Those that are not there
-    are in a bin without a number."""
+    """The values of a group in one bin; their sum is `whole` times a power of two. Missing values have a bin without a
+    number."""
 
     number: int | None
     size: int
@@ -115,23 +116,23 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
         heads = database.execute(
             "SELECT model, any_value(digest), any_value(trained_with_mask), count(*) FROM rows GROUP BY model"
         ).fetchall()
-        found = {head[0]: ModelSummary(*head) for head in heads}
+        summaries = {head[0]: ModelSummary(*head) for head in heads}
         group_names = f"['', phase, turn, in_check::VARCHAR, {_band('legal_moves')}, {_band('elo')}]"
         grouped = f"SELECT model, {[ALL, *DIMENSIONS]} AS dimensions, {group_names} AS group_names"
         for kind in kinds:
             flags = f"{kind}_flipped AS flipped, isinf({kind}_kl) AS infinite"
-            _measure(database, kind, f"{grouped}, {kind} AS value, {flags} FROM rows", found)
+            _measure(database, kind, f"{grouped}, {kind} AS value, {flags} FROM rows", summaries)
             flags = f"false AS flipped, false AS infinite FROM rows WHERE isfinite({kind}_kl)"
             for (model, *group), bins in _bins(database, f"{grouped}, {kind}_kl AS value, {flags}"):
-                found[model].cells[CellKey(kind, *group)].kl = _sum(bins)
-            if kind in SHOWN:
-                for summary in found.values():
+                summaries[model].cells[CellKey(kind, *group)].kl = _sum(bins)
+            if kind in REPORT_KINDS:
+                for summary in summaries.values():
                     summary.worst[kind] = _worst(database, kind, summary.name)
         causes = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
         masses = f"rows UNPIVOT (value FOR group_name IN ({causes})) WHERE value > 0"
         grouped = f"SELECT model, ['{CAUSE}'] AS dimensions, [group_name] AS group_names"
-        _measure(database, RAW, f"{grouped}, value, false AS flipped, false AS infinite FROM {masses}", found)
-    return [found[name] for name in names if name in found]
+        _measure(database, RAW, f"{grouped}, value, false AS flipped, false AS infinite FROM {masses}", summaries)
+    return [summaries[name] for name in names if name in summaries]
 
 
 @contextmanager
@@ -153,7 +154,7 @@ def _opened(table: Folder) -> Iterator[Database]:
 
 
 def _binned(source: str) -> str:
-    """A query with a row for each group of each `value`, with its bin."""
+    """A query with a row for each value and each of its groups, and the value's bin."""
     number = f"floor({_BINS} * log2(greatest(value, pow(2, {_SMALLEST}))))::INT"
     binned = f"SELECT *, CASE WHEN value IS NOT NULL THEN {number} END AS bin FROM ({source})"
     whole = f"(value * pow(2, {_SHIFT} - floor(bin / {_BINS})))::BIGINT AS whole"
@@ -164,7 +165,7 @@ def _binned(source: str) -> str:
 
 
 def _bins(database: Database, source: str) -> Iterator[tuple[tuple[str, str, str], list[_Bin]]]:
-    """Network, dimension and group of the column `value` of a query, with their bins, rising."""
+    """The bins of the column `value` of a query, ascending, by network, dimension and group."""
     flags = "count(*) FILTER (flipped), count(*) FILTER (infinite)"
     rows = database.execute(
         f"SELECT {_GROUP}, bin, count(*), {flags}, min(value), max(value), sum(whole) FROM {_binned(source)} "
@@ -178,9 +179,11 @@ def _sum(bins: Sequence[_Bin]) -> float:
     return math.fsum(whole * 2.0 ** (number // _BINS - _SHIFT) for number, *_, whole in bins if number is not None)
 
 
-def _measure(database: Database, kind: str, source: str, found: dict[str, ModelSummary]) -> None:
-    """Makes the cells of the column `value` of a query, all but divergences. A quantile is sought in the bin that holds
-    its rank: only the values of such bins are sorted, which DuckDB does on disk."""
+def _measure(database: Database, kind: str, source: str, summaries: dict[str, ModelSummary]) -> None:
+    """Makes the cells of the column `value` of a query, except the divergences.
+
+    A quantile is in the bin that has its rank. Only the values of these bins are sorted, by DuckDB and on disk.
+    """
     wanted: list[dict[str, Any]] = []
     for (model, dimension, group), every in _bins(database, source):
         bins = [bin_ for bin_ in every if bin_.number is not None]
@@ -188,12 +191,12 @@ def _measure(database: Database, kind: str, source: str, found: dict[str, ModelS
         ends = list(accumulate(bin_.size for bin_ in bins))
         count = ends[-1] if bins else 0
         cell = Cell(count, sum(bin_.size for bin_ in every) - count, flips, infinite, _sum(bins))
-        found[model].cells[CellKey(kind, dimension, group)] = cell
+        summaries[model].cells[CellKey(kind, dimension, group)] = cell
         if not bins:
             continue
         cell.max = bins[-1].most
-        if kind in SHOWN and dimension == ALL:
-            found[model].histograms[kind] = [(bin_.most, bin_.size) for bin_ in bins]
+        if kind in REPORT_KINDS and dimension == ALL:
+            summaries[model].histograms[kind] = [(bin_.most, bin_.size) for bin_ in bins]
         for name, q in QUANTILES.items():
             rank = rank_of(q, count)
             place = bisect_left(ends, rank)
@@ -212,13 +215,13 @@ def _measure(database: Database, kind: str, source: str, found: dict[str, ModelS
             f"SEMI JOIN wanted USING ({_GROUP}, bin)) USING ({_GROUP}, bin, rank)"
         ).fetchall()
         for model, dimension, group, name, value in rows:
-            found[model].cells[CellKey(kind, dimension, group)].quantiles[name] = value
+            summaries[model].cells[CellKey(kind, dimension, group)].quantiles[name] = value
 
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
-    """The rows where most leaks, each position once, worst first."""
+    """The rows with the most leakage, each position once, worst first."""
     columns = ", ".join(f"cause_{cause.value}" for cause in Cause)
-    most = _WORST_SHOWN
+    most = _WORST
     while True:
         rows = database.execute(
             f"SELECT * EXCLUDE ({columns}) FROM rows WHERE model = ? AND {kind} > 0 "
@@ -226,12 +229,12 @@ def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
             [model],
         )
         names = [column[0] for column in rows.description or ()]
-        found = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
-        best: dict[str, dict[str, Any]] = {}
-        for row in found:
-            best.setdefault(row["fen"], row)
-        if len(best) >= _WORST_SHOWN or len(found) < most:
-            return list(best.values())[:_WORST_SHOWN]
+        fetched = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+        by_fen: dict[str, dict[str, Any]] = {}
+        for row in fetched:
+            by_fen.setdefault(row["fen"], row)
+        if len(by_fen) >= _WORST or len(fetched) < most:
+            return list(by_fen.values())[:_WORST]
         most *= 4
 
 
@@ -255,31 +258,30 @@ class Threshold:
 
     @classmethod
     def read(cls, text: str, kinds: Sequence[str] = KINDS) -> Threshold:
-        """From its text; raises AuditError that names it, also for a kind that is not among those measured: it would
-        never fail."""
-        found = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
+        """From its text; raises BulkError, which quotes it. Refuses kinds that are not measured, which never fail."""
+        match = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
-            value = math.nan if found is None else float(found[3])
-            if found is None or found[1] not in KINDS or found[2] not in _STATISTICS or not math.isfinite(value):
+            value = math.nan if match is None else float(match[3])
+            if match is None or match[1] not in KINDS or match[2] not in _STATISTICS or not math.isfinite(value):
                 raise ValueError
         except ValueError:
-            raise AuditError(
+            raise BulkError(
                 f"--fail-above {text!r}: write KIND.STATISTIC=VALUE, such as raw.p99=0.1; "
                 f"kinds: {', '.join(KINDS)}; statistics: {', '.join(_STATISTICS)}"
             ) from None
-        if found[1] not in kinds:
-            raise AuditError(f"--fail-above {text}: {found[1]} is not among --kinds {','.join(kinds)}")
-        return cls(found[1], found[2], value)
+        if match[1] not in kinds:
+            raise BulkError(f"--fail-above {text}: {match[1]} is not among --kinds {','.join(kinds)}")
+        return cls(match[1], match[2], value)
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.statistic}={self.value:g}"
 
     def applies(self, model: ModelSummary) -> bool:
-        """Whether the kind means anything for the network."""
+        """Whether the kind has a meaning for the network."""
         return not (model.trained_with_mask and self.kind in MASK_BLIND)
 
-    def found(self, model: ModelSummary) -> float | None:
-        """The statistic; None if any position could not be measured, inf for the mean of divergences that are."""
+    def statistic_of(self, model: ModelSummary) -> float | None:
+        """The statistic of a network; None if a position could not be measured, inf for a mean with infinite values."""
         figures = model.of(self.kind)
         if figures.unmeasured or not figures.count:
             return None
@@ -289,5 +291,5 @@ class Threshold:
 
     def exceeded(self, model: ModelSummary) -> bool:
         """Whether the check fails for the network: the statistic is above the value, or could not be measured."""
-        found = self.found(model)
-        return self.applies(model) and (found is None or found > self.value)
+        statistic = self.statistic_of(model)
+        return self.applies(model) and (statistic is None or statistic > self.value)

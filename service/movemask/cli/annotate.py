@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.pgn import Lines
+from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated, evaluator
-from movemask.normalisation import CALIBRATED
+from movemask.normalisation import Temperature
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings
 
@@ -63,12 +64,10 @@ def annotate(
     the result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no
     game could be read.
     """
-    from movemask.bulk.read import TextSource
-
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
-    degrees = CALIBRATED if calibrated else temperature
+    degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
@@ -76,6 +75,8 @@ def annotate(
             async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
                 async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
                     write(f"{game}\n\n")
+                    if game.report is None:
+                        continue
                     if isinstance(game.report, MovemaskError):
                         click.echo(f"left as it is: {game.report}", err=True)
                         continue

@@ -17,7 +17,7 @@ import click
 
 from movemask import __version__
 from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
-from movemask.errors import AuditError, SourceError, require
+from movemask.errors import BulkError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores
@@ -31,7 +31,39 @@ if TYPE_CHECKING:
 EXCEEDED = 3
 
 
-@click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.command("diff")
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two finished audits, A and B: folders that `movemask audit --out` wrote, or their summary.json.
+
+    Compares the networks of the same name, or if there are none, the only one of each. Positions that are in both
+    tables are compared one by one, so that other files do not look like another network.
+    """
+    require("audit", "movemask audit diff")
+    from movemask.bulk.diff import compared, lines
+
+    comparisons = compared(first, second)
+    if as_json:
+        click.echo(json.dumps({"networks": [one.as_json() for one in comparisons]}, indent=1))
+    else:
+        for line in lines(comparisons):
+            click.echo(line)
+
+
+class _AuditCommand(RatingsCommand):
+    """`movemask audit FILE…`, and `movemask audit diff A B`, unless there is a file named diff."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == ["diff"] and not Path("diff").exists():
+            return diff.make_context("audit diff", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_AuditCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
@@ -91,18 +123,20 @@ def audit(
     """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
     Use - for standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
-    interrupted audit, run the same command again.
+    interrupted audit, run the same command again. `movemask audit diff A B` compares two finished audits.
     """
     require("audit", "movemask audit")
     if ray is not None:
         require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.position import Elo
+    from movemask.board.textfile import STDIN
     from movemask.bulk import run as running
     from movemask.bulk.files import Folder, is_uri
-    from movemask.bulk.read import STDIN, Choice, check, total_bytes
+    from movemask.bulk.read import Choice, check, total_bytes
     from movemask.bulk.report import page
     from movemask.bulk.summary import Threshold, summarised
+    from movemask.bulk.verdict import verdict
 
     chosen = _kinds(kinds)
     thresholds = [Threshold.read(text, chosen) for text in fail_above]
@@ -132,7 +166,7 @@ def audit(
     show_skipped(skipped.reasons, skipped.examples)
     if not models:
         many = f" and {len(files) - 5} more" if len(files) > 5 else ""
-        raise AuditError(f"{', '.join(files[:5])}{many}: no position to audit")
+        raise BulkError(f"{', '.join(files[:5])}{many}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
     summary = {
         "movemask": __version__,
@@ -148,6 +182,8 @@ def audit(
         running.end(job)
     for model in models:
         click.echo(_figures(model))
+    for model in models:
+        click.echo(verdict(model).words)
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
     unmeasured = [name for name in digests if name not in {model.name for model in models}]
     for name in unmeasured:
@@ -170,7 +206,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in KINDS:
-            raise AuditError(f"--kinds: no {name!r}; available: {', '.join(KINDS)}, or all")
+            raise BulkError(f"--kinds: no {name!r}; available: {', '.join(KINDS)}, or all")
     return tuple(kind for kind in KINDS if kind in names)
 
 
@@ -182,7 +218,7 @@ def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, .
     for name in names or (None,):
         entry = registry.entry(name)
         if entry.model is None:
-            raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")
+            raise BulkError(f"--model {entry.name}: failed its check: {entry.failure}")
         digests[entry.name] = entry.model.digest
     return tuple(files[name].resolve() for name in digests), digests
 
@@ -202,12 +238,12 @@ def _backend(
 
 @contextmanager
 def _writing(out: str) -> Iterator[None]:
-    """Turns an OSError while writing the folder into an AuditError."""
+    """Turns an OSError while writing the folder into an BulkError."""
     try:
         yield
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
-        raise AuditError(f"--out {out}: cannot be written: {why}") from None
+        raise BulkError(f"--out {out}: cannot be written: {why}") from None
 
 
 @contextmanager
@@ -240,7 +276,7 @@ def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Call
 
 def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
     """Why a threshold counts as exceeded."""
-    cell, found = model.of(threshold.kind), threshold.found(model)
+    cell, found = model.of(threshold.kind), threshold.statistic_of(model)
     why = f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
     if found is not None:
         why = f"is {found:.4g}, above {threshold.value:g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from threading import Timer
 from typing import Any
 
 import click
@@ -32,7 +33,13 @@ _MODULES = {"calibrate": "models"}
 
 class _Group(click.Group):
     """Imports a command when it is run. Shows MovemaskError and OSError in one line and exits with 1; anything else is
-    a bug and keeps its traceback."""
+    a bug and keeps its traceback. Without arguments, a program that begins to speak UCI gets the engine."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args and (line := _first_line()).split() == ["uci"]:
+            context.obj = [line]  # `movemask uci` reads it first
+            args = ["uci"]
+        return super().parse_args(context, args)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -54,6 +61,27 @@ class _Group(click.Group):
             _forget_output()
             names = [str(name) for name in (error.filename, error.filename2) if name is not None]
             raise click.ClickException(": ".join([*names, os.strerror(error.errno)])) from None
+
+
+def _first_line() -> str:
+    """The first line of a pipe on standard input; empty on a terminal. The following lines stay in the pipe.
+
+    Fritz and some other GUIs start a program without arguments.
+    """
+    hint = Timer(2, click.echo, ["Waiting for UCI commands; `movemask --help` lists other commands."], {"err": True})
+    hint.daemon = True
+    line = b""
+    try:
+        if sys.stdin is None or sys.stdin.isatty():
+            return ""
+        hint.start()
+        while len(line) < 64 and not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
+            line += byte
+    except (OSError, ValueError):  # standard input is closed, or not a file of the system
+        return ""
+    finally:
+        hint.cancel()
+    return line.decode(errors="replace")
 
 
 def _forget_output() -> None:

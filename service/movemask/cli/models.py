@@ -1,30 +1,40 @@
-"""`movemask models list | import | add | quantize | check | remove | export-onnx`, and `movemask calibrate`."""
+"""`movemask models list | vocabulary | import | add | quantize | check | remove | export-onnx`, and `calibrate`."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from movemask.board.textfile import TextSource
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
-from movemask.errors import ContractError, ModelError, UnknownModel, require
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import described
+from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
 from movemask.models import calibration, diagnosis
-from movemask.models.diagnosis import Diagnosis, Finding
+from movemask.models.diagnosis import Diagnosis, Finding, KindFigures, QuickLook
 from movemask.network.contract import read_contract
+from movemask.network.families import FAMILIES
 from movemask.network.files import ModelFolders
-from movemask.network.guess import FAMILIES
+from movemask.network.model import Model
 from movemask.network.onnx import provider_named
-from movemask.network.registry import Registry, load_entry, network_file, open_model
+from movemask.network.registry import Entry, Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
 
 if TYPE_CHECKING:
-    from movemask.models.installation import Installed
+    from movemask.models.installation import Judge
     from movemask.models.quantising import Quantised
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -49,18 +59,69 @@ def list_models(settings: Settings) -> None:
             click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
 
 
+@models.command("vocabulary")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with how castling and promotions are written.")
+@models_dir_option
+def show_vocabulary(name: str, as_json: bool, settings: Settings) -> None:
+    """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
+
+    Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. - stands for a slot of
+    no move. A model's slots are those of its vocabulary with its contract's variations.
+    """
+    if name in vocabulary_names():
+        words = vocabulary(name)
+    elif name in (known := settings.model_folders.found()):
+        terms = read_contract(known[name]).terms
+        words = varied_vocabulary(vocabulary(terms.vocabulary), terms.variations)
+    else:
+        raise UnknownModel(
+            f"no vocabulary and no model {name!r}; vocabularies: {', '.join(vocabulary_names())}; "
+            f"models: {', '.join(known)}"
+        )
+    if as_json:
+        click.echo(json.dumps(described(words, name), indent=1))
+    else:
+        click.echo("\n".join(f"{slot}\t{move or '-'}" for slot, move in enumerate(words.names())))
+
+
+def _card_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What `import` and `add` share: the card, and whether a network that is read wrongly is taken."""
+    for option in (
+        click.option("--force", is_flag=True, help="Add a network that is read no better than chance."),
+        click.option("--source", help="Where the model is from, for its card."),
+        click.option("--licence", help="Licence, for the model's card."),
+    ):
+        command = option(command)
+    return command
+
+
 @models.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option("--replace", is_flag=True, help="Replace a model of that name.")
+@_card_options
 @models_dir_option
-def import_model(file: Path, name: str | None, replace: bool, settings: Settings) -> None:
-    """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
+def import_model(
+    file: Path,
+    name: str | None,
+    replace: bool,
+    licence: str | None,
+    source: str | None,
+    force: bool,
+    settings: Settings,
+) -> None:
+    """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract.
+
+    Refuses a network that is read no better than chance on real games, unless --force is given.
+    """
     require("import", "movemask models import")
     from movemask.models import installation  # imported here because it imports onnx, which is slow
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
-    _show_installed(installation.import_lc0(file, *place), settings)
+    with _default_kept(place, settings):
+        imported = installation.import_lc0(file, *place, _card(licence, source), _judge(place[1], force=force))
+    _show_installed(imported.entry, settings)
 
 
 @models.command("add")
@@ -70,28 +131,64 @@ def import_model(file: Path, name: str | None, replace: bool, settings: Settings
 @click.option(
     "--trained-with-mask", is_flag=True, default=None, help="The network's logits for illegal moves mean nothing."
 )
-@click.option("--licence", help="Licence, for the model's card.")
-@click.option("--source", help="Where the model is from, for its card.")
 @click.option("--replace", is_flag=True, help="Replace a model of that name.")
+@_card_options
 @models_dir_option
 def add_model(
     file: Path,
     kind: str | None,
     name: str | None,
     trained_with_mask: bool | None,
+    replace: bool,
     licence: str | None,
     source: str | None,
-    replace: bool,
+    force: bool,
     settings: Settings,
 ) -> None:
-    """Add an ONNX FILE. Guesses its contract from names and shapes, and prints it."""
+    """Add an ONNX FILE. Guesses its contract from names and shapes, and prints it.
+
+    Refuses a network that is read no better than chance on real games, unless --force is given.
+    """
     require("import", "movemask models add")
     from movemask.models import installation
 
-    folder, name = _place(name or file.stem, replace, settings)
-    card = {key: value for key, value in (("licence", licence), ("source", source)) if value}
-    added = installation.add_onnx(file, folder, name, kind, trained_with_mask, card, settings.trial_seconds)
-    _show_installed(added, settings)
+    place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
+    with _default_kept(place, settings):
+        card, judge = _card(licence, source), _judge(place[1], force=force)
+        added = installation.add_onnx(file, *place, kind, trained_with_mask, card, settings.trial_seconds, judge)
+    _show_installed(added.entry, settings)
+
+
+def _card(licence: str | None, source: str | None) -> dict[str, str]:
+    return {key: value for key, value in (("licence", licence), ("source", source)) if value}
+
+
+def _judge(name: str, *, force: bool) -> Judge:
+    """Prints how a network is read and what a quick look finds, and refuses one that is read wrongly."""
+
+    def judge(model: Model, notes: Sequence[str]) -> None:
+        for line in notes:
+            click.echo(line)
+        look = diagnosis.quick_look(model)
+        click.echo(quick_table(look))
+        if look.verdict == "wrong" and not force:
+            raise ContractError(
+                f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it all the same, and then "
+                f"`movemask models check {name} --diagnose` compares it with known mistakes"
+            )
+
+    return judge
+
+
+@contextmanager
+def _default_kept(place: tuple[Path, str], settings: Settings) -> Iterator[None]:
+    """Adds a model to a folder in the block, without a change of the default that the folder has."""
+    folders, (folder, name) = settings.model_folders, place
+    before = None
+    with suppress(SettingsError):  # the folder has no model yet
+        before = next(iter(folders.ranked(None)))
+    yield
+    folders.keep_default(folder, name, before)
 
 
 def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
@@ -100,7 +197,8 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
     folder = own_models_dir(settings)
     if not _NAME.fullmatch(name):
         raise ContractError(
-            f"{name!r} is not a model name: use at most 64 lower-case letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a model name: use at most 64 lower-case letters, digits, '.', '_' and '-'; give "
+            f"{option}{_suggested(name)}"
         )
     if settings.models_dir is None and name in settings.model_folders.preferred and not replace:
         raise ContractError(
@@ -112,10 +210,14 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
     return folder, name
 
 
-def _show_installed(installed: Installed, settings: Settings) -> None:
-    for line in installed.notes:
-        click.echo(line)
-    entry = installed.entry
+def _suggested(name: str) -> str:
+    """A name like this one that a model may have, after a blank; empty if nothing is left of it."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")[:64]
+    return f" {words}" if _NAME.fullmatch(words) else ""
+
+
+def _show_installed(entry: Entry, settings: Settings) -> None:
     for step in entry.steps:
         click.echo(f"  {step.name:<11} {step.found}")
     assert entry.model is not None
@@ -188,19 +290,22 @@ def quantize_model(
             quantising.keep_refused(kept, network, table)
             raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
     card = table["card"]["quantised"]
-    entry = installation.install(folder, target, network, table)
+    with _default_kept((folder, target), settings):
+        entry = installation.install(folder, target, network, table)
     kept.unlink(missing_ok=True)
-    notes = [*(f"kept past the limit: {one}" for one in card["exceeded"]), *card["unsure"]]
+    for line in (*(f"kept past the limit: {one}" for one in card["exceeded"]), *card["unsure"]):
+        click.echo(line)
     if card["seen"]:
-        notes.append(f"the rounding is visible along the ratings: keep {name} as the default, use {target} for speed")
-    _show_installed(installation.Installed(entry, tuple(notes)), settings)
+        click.echo(f"the rounding is visible along the ratings: keep {name} as the default, use {target} for speed")
+    _show_installed(entry, settings)
 
 
 @models.command("check")
 @click.argument("name", required=False)
 @click.option("--diagnose", is_flag=True, help="Compare the contract with plausible alternatives, on real games.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @models_dir_option
-def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
+def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Settings) -> None:
     """Check NAME, or every model, against its contract.
 
     Exits with 1 if a check fails. With --diagnose, also exits with 1 if the network is read wrongly: it is no better
@@ -209,34 +314,46 @@ def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
     """
     registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
-    misread, diagnosed = False, dict[str, str]()
     if diagnose and len(entries) > 1:
         click.echo(
             f"diagnosing {len(entries)} networks, one to two minutes of CPU time each; give a NAME to diagnose one",
             err=True,
         )
+    results: list[dict[str, Any]] = []
+    diagnosed: dict[str, tuple[str, Diagnosis]] = {}
     for number, entry in enumerate(entries, 1):
-        click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
-        for step in entry.steps:
-            click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
-        if not entry.steps:
-            click.echo(f"  FAIL {entry.failure}")
-        if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
-            same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
-            if same in diagnosed:
-                click.echo(f"  the same network and contract as {diagnosed[same]}: see above")
-                continue
-            diagnosed[same] = entry.name
+        result: dict[str, Any] = {"name": entry.name, "keeps_contract": entry.model is not None}
+        result |= {"failure": entry.failure, "digest": entry.digest, "steps": [asdict(step) for step in entry.steps]}
+        results.append(result)
+        if not as_json:
+            click.echo(_check_table(entry))
+        if not diagnose or entry.contract is None or not (entry.steps and entry.steps[0].passed):
+            continue
+        same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
+        if known := diagnosed.get(same):
+            if not as_json:
+                click.echo(f"  the same network and contract as {known[0]}: see above")
+        else:
             if len(entries) > 1:
                 click.echo(f"diagnosing {entry.name} ({number} of {len(entries)})", err=True)
             model = entry.model or open_model(
                 settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
-            result = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
-            click.echo(diagnosis_table(result))
-            misread = misread or result.misread
-    if misread or any(entry.model is None for entry in entries):
+            found = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
+            diagnosed[same] = entry.name, found
+            if not as_json:
+                click.echo(diagnosis_table(found))
+        result["diagnosis"] = diagnosed[same][1].as_json()
+    if as_json:
+        click.echo(json.dumps({"models": results}, indent=1))
+    if any(found.misread for _, found in diagnosed.values()) or any(entry.model is None for entry in entries):
         sys.exit(1)
+
+
+def _check_table(entry: Entry) -> str:
+    lines = [f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}"]
+    lines += [f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}" for step in entry.steps]
+    return "\n".join(lines if entry.steps else [*lines, f"  FAIL {entry.failure}"])
 
 
 @models.command("remove")
@@ -307,8 +424,6 @@ def calibrate(
     written, if there are fewer than 500 moves, if it is at a limit of the search, or if its standard error is above a
     tenth of the temperature.
     """
-    from movemask.bulk.read import TextSource
-
     own = None if dry_run else own_models_dir(settings)
     chosen = registry_of(settings).get(model)
     contract = _contract(chosen.name, settings)
@@ -339,18 +454,39 @@ def calibrate(
         click.echo(f"written to {contract}")
 
 
+def quick_table(look: QuickLook) -> str:
+    """The quick look at a network in a line, and what is wrong in a table and in words."""
+    if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
+        return f"  READ WRONGLY: {look.unreadable}"
+    figures = f"perplexity {look.overall.perplexity:.3g} of the moves played, {look.overall.at_random:.3g} at random"
+    lines = [
+        f"  {'quick look':<11} {look.positions} positions of games: {figures}; raw leakage {look.overall.raw_mean:.2g}"
+    ]
+    if look.verdict == "right":
+        return f"{lines[0]}: nothing is wrong, as far as this shows"
+    lines += _kind_rows(look.kinds)
+    lines += [f"  NO BETTER THAN CHANCE: {why}" for why in look.chance]
+    lines += [f"  SUSPICIOUS: {why}" for why in look.leaks if not look.chance]
+    if not look.chance:
+        lines.append("  `movemask models check NAME --diagnose` compares it with other ways to read it")
+    return "\n".join(lines)
+
+
+def _kind_rows(kinds: Sequence[KindFigures]) -> Iterator[str]:
+    heads = f"{'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10} {'at random':>9}"
+    yield f"  {'as declared':<12} {heads}"
+    for kind in kinds:
+        own, random = (f"{p:.2f}" if p else "" for p in (kind.perplexity, kind.at_random))
+        yield f"  {kind.name:<12} {kind.positions:>9} {kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {own:>10} {random:>9}"
+
+
 def diagnosis_table(diagnosis: Diagnosis) -> str:
     """The declared contract by kind of position, the ranked alternatives, and the advice."""
     lines: list[str] = []
     if diagnosis.unreadable:
         lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
     if diagnosis.kinds:
-        heads = f"{'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10} {'at random':>9}"
-        lines += ["", f"  {'as declared':<12} {heads}"]
-        for kind in diagnosis.kinds:
-            own, random = (f"{p:.2f}" if p else "" for p in (kind.perplexity, kind.at_random))
-            figures = f"{kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {own:>10} {random:>9}"
-            lines.append(f"  {kind.name:<12} {kind.positions:>9} {figures}")
+        lines += ["", *_kind_rows(diagnosis.kinds)]
     lines += ["", f"  {'read otherwise':<40} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
     lines += [_finding_row(finding) for finding in diagnosis.findings]
     what = (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from movemask.board.rating import MAX_RATING
 from movemask.errors import SettingsError
 from movemask.settings import Settings, user_models
-from movemask.uci.options import MAX_RATING
 
 if TYPE_CHECKING:
     from movemask.network.registry import Registry

@@ -15,7 +15,7 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import MovemaskError
 from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
-from movemask.normalisation import CALIBRATED, Normalisation
+from movemask.normalisation import Normalisation
 from movemask.pipeline import Pipeline, Query
 from movemask.schemas.answers import PolicyOut, SweepOut
 from movemask.schemas.choices import Include
@@ -62,7 +62,7 @@ def predict(
     """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings."""
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
-    rule = Normalisation(temperature=CALIBRATED if calibrated else temperature, top_p=top_p)
+    rule = Normalisation(temperature="calibrated" if calibrated else temperature, top_p=top_p)
     query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
         raise click.UsageError("--ratings needs --sweep, and --elo cannot be combined with --sweep")
@@ -73,7 +73,7 @@ def predict(
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
     with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
-        (out,) = asyncio.run(pipeline.answer([query], lambda answer: policy_out(answer, include)))
+        (out,) = asyncio.run(pipeline.submit([query], lambda answer: policy_out(answer, include)))
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))

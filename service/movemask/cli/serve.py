@@ -26,6 +26,6 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""
     settings = Settings.read(**flags)
-    from movemask.api import server
+    from movemask.serving.service import run_service
 
-    server.serve(settings)
+    run_service(settings)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
 from movemask.errors import InvalidResponse, UnknownModel, require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
-from movemask.uci.options import MAX_RATING, Options, Strengths
+from movemask.uci.options import MAX_THREADS, Options, Strengths
 
 if TYPE_CHECKING:
     import chess
@@ -34,17 +36,26 @@ if TYPE_CHECKING:
     "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
 )
 @click.option(
-    "--temperature", type=Finite(0, 100), default=0.0, show_default=True,
-    help="0 plays the most probable move; 1 draws moves as players of that rating would.",
+    "--temperature", type=Finite(0, 100), default=1.0, show_default=True,
+    help="1 draws moves as players of that rating would; 0 plays the most probable move.",
 )  # fmt: skip
+@click.pass_obj
 def uci(
-    model: str | None, settings: Settings, url: str | None, key_file: TextIO | None, elo: int, temperature: float
+    lines_read: list[str] | None,
+    model: str | None,
+    settings: Settings,
+    url: str | None,
+    key_file: TextIO | None,
+    elo: int,
+    temperature: float,
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
     The GUI can set more options. `--elo` and `--temperature` set the initial values of two of them. With a temperature
     of 1 the engine plays as people of that rating do. UCI_LimitStrength and UCI_Elo set a strength that was measured in
     games.
+
+    `movemask` without a command does the same if the first line of its standard input is `uci`.
     """
     models, open_source = (
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
@@ -52,30 +63,36 @@ def uci(
     if model is not None and model not in models:
         raise click.BadParameter(f"no model {model!r}; available: {', '.join(models)}", param_hint="--model")
     options = Options(
-        model or next(iter(models)), self_elo=elo, temperature=temperature, models=dict(sorted(models.items()))
+        model or next(iter(models)),
+        self_elo=elo,
+        temperature=temperature,
+        threads=min(settings.threads, MAX_THREADS),
+        models=dict(sorted(models.items())),
     )
     with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
-        Engine(open_source, options, sys.stdout).run(lines)
+        Engine(open_source, options, sys.stdout).run(chain(lines_read or (), lines))
 
 
-#: By name, the default model first, what UCI_Elo may be; and how one is opened.
-_Models = tuple[dict[str, Strengths], "Callable[[str | None], Source]"]
+#: The range of UCI_Elo of each model by name, the default model first; and a function that opens a model on a number of
+#: threads.
+_Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
 def _local(settings: Settings) -> _Models:
     """The models of the folders."""
 
-    def opened(name: str | None) -> Source:
-        from movemask.client.local import load
+    def opened(name: str | None, threads: int) -> Source:
+        from movemask.client.local import load  # imports onnxruntime, for which `uciok` should not wait
 
-        return load(name, models_dir=settings.models_dir)
+        return load(name, models_dir=settings.models_dir, threads=threads)
 
     ranked = settings.model_folders.ranked(settings.default_model)
     return {name: Strengths.of(_unchecked(file)) for name, file in ranked.items()}, opened
 
 
 def _unchecked(contract: Path) -> dict[str, Any]:
-    """A contract without the checks, which would delay `uciok`; empty if it cannot be read, which opening it says."""
+    """A contract without its checks, for which `uciok` should not wait; empty if it cannot be read, which opening the
+    model reports."""
     try:
         return tomllib.loads(contract.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -89,17 +106,18 @@ def _remote(url: str, key: str | None) -> _Models:
 
     client = Client(url, key=key)
     click.get_current_context().call_on_close(client.close)
-    served = [model for model in client.models().models if model.served]
+    served = sorted(
+        (model for model in client.models().models if model.served), key=lambda model: (not model.default, model.name)
+    )
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
-    served.sort(key=lambda model: (not model.default, model.name))
     if odd := [model.name for model in served if not model.name.isprintable() or not model.name]:
         raise InvalidResponse(f"{url}: {odd[0]!r:.60} is no model's name")
     try:
         models = {model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}}) for model in served}
     except OverflowError as error:  # an infinite rating
         raise InvalidResponse(f"{url}: a contract that cannot be: {error}") from None
-    return models, lambda name: RemoteSource(client, name)
+    return models, lambda name, _: RemoteSource(client, name)  # the service decides on its threads
 
 
 class RemoteSource:

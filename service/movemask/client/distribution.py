@@ -13,7 +13,7 @@ import numpy as np
 from movemask.board.moves import read_move
 from movemask.client.rule import rule_of
 from movemask.errors import IllegalMove, InvalidParameter
-from movemask.normalisation import Value as Value
+from movemask.network.value import Value as Value
 from movemask.normalisation import policies
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from numbers import Real
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
@@ -15,7 +16,7 @@ from movemask.client.deadline import Deadline
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
 from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
+from movemask.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
 
 require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
 
@@ -52,7 +53,7 @@ _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 _POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
 _GAMES, _VERDICT = TypeAdapter(GamesOut), TypeAdapter(VerdictOut)
 _FIGURES, _WORST, _POSITIONS = TypeAdapter(LeakageFiguresOut), TypeAdapter(WorstOut), TypeAdapter(PositionsOut)
-_MODELS = TypeAdapter(ModelsOut)
+_MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 
 #: Bytes of an answer about games for each character of the PGN, beyond MOST. With `include=["tree"]`, a move of 3
 #: characters has 80 bytes.
@@ -149,6 +150,10 @@ class _Calls:
     async def models(self) -> ModelsOut:
         """The models of the service."""
         return await self._answer("/v1/models", _MODELS)
+
+    async def vocabulary(self, name: str) -> VocabularyOut:
+        """The move of each slot of a vocabulary or a model."""
+        return await self._answer(f"/v1/vocabularies/{quote(name, safe='')}", _VOCABULARY)
 
     async def _answer(
         self,
@@ -333,3 +338,4 @@ class Client:
     leakage_worst = _blocking(_Calls.leakage_worst)
     leakage_positions = _blocking_each(_Calls.leakage_positions)
     models = _blocking(_Calls.models)
+    vocabulary = _blocking(_Calls.vocabulary)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
 import chess
+import numpy as np
+from numpy.typing import NDArray
 
 from movemask.board.moves import moves_of
-from movemask.board.position import MAX_RATING, Elo, Position, status_names
+from movemask.board.position import Elo, Position, status_names
+from movemask.board.rating import MAX_RATING
 from movemask.board.variants import check_variant
 from movemask.client.distribution import Policy
 from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
 from movemask.client.rule import rule_of
+from movemask.encoding.vocabularies import vocabulary as _vocabulary
 from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.pipeline import Answer, Query, answered
+from movemask.pipeline import Answer, Query, run_queries
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
@@ -54,6 +58,32 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     raise ModelUnavailable("; ".join(failures))
 
 
+def vocabulary(name: str) -> tuple[str, ...]:
+    """The move of each slot of a vocabulary, such as `lc0-1858`, as `Network.slot_moves`. Raises ContractError."""
+    return _vocabulary(name).names()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logits:
+    """What a network gives for a board, before any mask.
+
+    values : float `[A]`, a logit for each slot of the vocabulary
+    slots : intp `[L]`, rising, the slots of the legal moves
+    moves : the legal moves `[L]`, in the order of `slots`
+    """
+
+    values: NDArray[np.floating]
+    slots: NDArray[np.intp]
+    moves: tuple[chess.Move, ...]
+
+    @property
+    def legal_mask(self) -> NDArray[np.bool_]:
+        """bool `[A]`, True = legal."""
+        mask = np.zeros(len(self.values), dtype=np.bool_)
+        mask[self.slots] = True
+        return mask
+
+
 class Network:
     """A loaded network. Threads may share it."""
 
@@ -67,6 +97,27 @@ class Network:
     def name(self) -> str:
         """The name of the model."""
         return self._model.name
+
+    @property
+    def vocabulary(self) -> str:
+        """The name of its vocabulary."""
+        return self._model.vocabulary.name
+
+    @property
+    def slot_moves(self) -> tuple[str, ...]:
+        """The move of each slot in UCI, as the side to move sees it, `[A]`; empty for a slot of no move. Those of its
+        vocabulary, with its contract's variations."""
+        return self._model.vocabulary.names()
+
+    def logits(self, board: chess.Board, *, elo: Ratings | None = None) -> Logits:
+        """The logits of a board as the network gives them, and the slots of its legal moves.
+
+        Its move stack is the history; `elo` is as for `policy`. Raises InvalidPosition, InvalidParameter,
+        UnsupportedVariant or a ModelError.
+        """
+        batch = self._model.whole_batch([Position(_checked(board))], [_elo_of(elo)])
+        values = self._model.run(batch).logits[0]
+        return Logits(values, batch.slots, moves_of(batch.codes))
 
     def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
         """The move distribution of a board. Its move stack is the history.
@@ -112,7 +163,7 @@ class Network:
         policies: list[Policy] = []
         for start in range(0, len(queries), _AT_ONCE):
             part = queries[start : start + _AT_ONCE]
-            for outcome in answered(self._model, part, [0.0] * len(part))[0]:
+            for outcome in run_queries(self._model, part, [0.0] * len(part))[0]:
                 if not isinstance(outcome, Answer):
                     raise outcome
                 policies.append(_policy_of(outcome))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import chess
 
@@ -14,11 +14,13 @@ from movemask.schemas.choices import (
     GamesInclude,
     Include,
     Method,
-    NormalizerName,
     PolicyInclude,
     SweepInclude,
     VaryName,
 )
+
+if TYPE_CHECKING:  # imports numpy, which a client of a service does without
+    from movemask.normalisation import Normalizer, Temperature
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
@@ -29,8 +31,6 @@ Given = PositionLike | EllipsisType | None
 #: One rating for both players, or the ratings of the side to move and of its opponent; numpy's, too.
 Ratings = float | Sequence[float]
 
-Temperature = float | Literal["calibrated"]
-
 #: A parameter of a query; None is left out.
 Parameter = str | float | datetime | None
 
@@ -39,7 +39,7 @@ class RuleOptions(TypedDict, total=False):
     """How probabilities are made of logits: docs/numerics.md."""
 
     temperature: Temperature
-    normalizer: NormalizerName
+    normalizer: Normalizer
     alpha: float
     top_k: int
     top_p: float

@@ -1,18 +1,18 @@
-"""Plane encoders by name, and those of Maia-2, Maia-3, pgx's AlphaZero and searchless_chess. A new one is a function
-here or in a module of its own, and a line in `_ENCODERS`.
+"""Plane encoders by name, and the encoders of Maia-2, Maia-3, pgx's AlphaZero and searchless_chess.
 
-Most make planes; those of networks that read squares or characters make tokens. Here and in contracts both are called
-planes: the input that stands for a position.
+An encoder makes the input that stands for a position: planes, or tokens for networks that read squares or characters.
+Here and in contracts both are called planes. To add one: a function, here or in a module of its own, and a line in
+`_ENCODERS`.
 
 `maia2-18`: planes 0-5 White P N B R Q K, 6-11 Black, 12 ones if White is to move, 13-16 castling K Q k q, 17 the
 en-passant square. `maia3-tokens-12`, `maia3-tokens-96`: for each square, a1 first, twelve numbers for P N B R Q K
-p n b r q k, and nothing else. With Black to move the board is mirrored first (`Board.mirror`): the side to move is
+p n b r q k, and nothing else. With Black to move the board is mirrored first (`Board.mirror`), so the side to move is
 always White. Sources: `maia2.utils.board_to_tensor` of the PyPI package, `maia3.dataset.tokenize_board` and
 `get_historical_tokens`.
 
 `pgx-119`: AlphaZero's input as pgx's chess observes it, channels last (`pgx/_src/games/chess.py`, `observe`). Eight
 blocks of 14 planes, newest first: ours P N B R Q K, theirs P N B R Q K, ones if the position occurred once, ones if it
-occurred again. An unknown block has no pieces, and ones in the first of these two planes. Then:
+occurred again. The block of an unknown position has no pieces, and ones in the first of the last two planes. Then:
 
 | plane | what |
 |---|---|
@@ -22,13 +22,13 @@ occurred again. An unknown block has no pieces, and ones in the first of these t
 | 116, 117 | they may castle O-O-O, O-O |
 | 118 | half-move clock / 100 |
 
-All as the side to move now sees it: with Black to move the ranks are flipped and the colours swapped. Row 0 is the 8th
-rank, as on a diagram.
+All planes are seen by the side to move now: with Black to move the ranks are flipped and the colours swapped. Row 0 is
+the 8th rank, as on a diagram.
 
-`fen-77`: the characters of a FEN as numbers, as searchless_chess reads them (`src/tokenizer.py`). Side to move, the 64
-squares from a8 to h1 with `.` for an empty one, four places for castling rights, two for the en-passant square (only
-where the capture is legal, as python-chess writes a FEN), three each for the half-move clock and the move number,
-padded with `.`. The board is not mirrored for Black.
+`fen-77`: the characters of a FEN as numbers, as searchless_chess reads them (`src/tokenizer.py`): the side to move, the
+64 squares from a8 to h1 (`.` if empty), four places for castling rights, two for the en-passant square (only if the
+capture is legal, as python-chess writes a FEN), three each for the half-move clock and the move number, padded with
+`.`. The board is not mirrored for Black.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SQUARES, PIECES, BLOCKS = 64, 12, 8
 
 
 def encode_maia2(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """float32 `[B, 18, 8, 8]`."""
+    """The input of Maia-2: float32 `[B, 18, 8, 8]`."""
     planes = np.zeros((len(boards), MAIA2_PLANES, 8, 8), dtype=np.float32)
     planes[:, :12] = unpacked(pieces(boards)[:, :PIECES])
     planes[:, 12] = 1.0  # after mirroring, White is always to move
@@ -93,15 +93,16 @@ def encode_maia2(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
 
 
 def encode_maia3(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """float32 `[B, 64, 12]`."""
+    """The input of Maia-3 without history: float32 `[B, 64, 12]`."""
     by_piece = unpacked(pieces(boards)[:, :PIECES]).reshape(-1, PIECES, SQUARES)
     return np.ascontiguousarray(by_piece.transpose(0, 2, 1), dtype=np.float32)
 
 
 def encode_maia3_history(position: Position) -> NDArray[np.float32]:
-    """float32 `[64, 96]`: eight positions, oldest first; a short history is padded with its oldest position.
+    """The input of Maia-3 with history, for one position: float32 `[64, 96]`.
 
-    Each is seen by the side to move in it.
+    Eight positions, oldest first, each seen by its own side to move. A short history is padded with its
+    oldest position.
     """
     known = [entry.board for entry in reversed(position.history(BLOCKS))]
     boards = [known[0]] * (BLOCKS - len(known)) + known
@@ -116,10 +117,10 @@ _LONGEST_GAME, _LONGEST_CLOCK = 512, 100
 
 
 def encode_pgx(position: Position) -> NDArray[np.float32]:
-    """float32 `[8, 8, 119]` of one position with the game that led to it.
+    """pgx's input for one position with the game that led to it: float32 `[8, 8, 119]`.
 
-    As in pgx, later occurrences of a position count too, and the en-passant square matters even where no capture is
-    possible.
+    As in pgx, later occurrences of a position count too, and positions with different en-passant squares differ even
+    where no capture is possible.
     """
     known = position.history(BLOCKS, SamePosition.BY_SQUARE)
     earlier = {entry.earlier for entry in known}
@@ -143,7 +144,7 @@ _LARGEST = 999  # three digits: a FEN may hold any number
 
 
 def encode_fen(position: Position) -> NDArray[np.int32]:
-    """int32 `[77]` of one position."""
+    """The input of searchless_chess for one position: int32 `[77]`."""
     board = position.board
     pieces, side, castling, en_passant, _, _ = board.fen().split()
     squares = "".join("." * int(c) if c.isdigit() else c for c in pieces if c != "/")
@@ -152,19 +153,19 @@ def encode_fen(position: Position) -> NDArray[np.int32]:
     return np.array([_CHARACTERS.index(c) for c in text], dtype=np.int32)
 
 
-def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
-    """Encodes positions one by one; for inputs that are rarely used."""
+def _one_by_one(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
+    """An encoder of batches that encodes one position at a time, for inputs that are rarely used."""
     return lambda positions, _: np.stack([encode(position) for position in positions])
 
 
 _ENCODERS: dict[str, PlaneEncoder] = {
     encoder.name: encoder
     for encoder in (
-        PlaneEncoder("fen-77", (FEN_LENGTH,), False, _each(encode_fen), "int32"),
+        PlaneEncoder("fen-77", (FEN_LENGTH,), False, _one_by_one(encode_fen), "int32"),
         PlaneEncoder("maia2-18", (MAIA2_PLANES, 8, 8), False, encode_maia2),
         PlaneEncoder("maia3-tokens-12", (64, PIECES), False, encode_maia3),
-        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(encode_maia3_history)),
+        PlaneEncoder("maia3-tokens-96", (64, 96), True, _one_by_one(encode_maia3_history)),
         PlaneEncoder("movemask-tokens-99", (64, movemask_planes.TOKENS), True, movemask_planes.encode_tokens),
-        PlaneEncoder("pgx-119", (8, 8, PGX_PLANES), True, _each(encode_pgx)),
+        PlaneEncoder("pgx-119", (8, 8, PGX_PLANES), True, _one_by_one(encode_pgx)),
     )
 }

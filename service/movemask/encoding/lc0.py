@@ -11,8 +11,8 @@ Eight blocks of 13 planes, newest first: ours P N B R Q K, theirs P N B R Q K, o
 | 110 | zeros |
 | 111 | ones |
 
-All blocks are seen by the side to move *now*: with Black to move the ranks are flipped (square ^ 56) and the
-colours swapped.
+All blocks are seen by the side to move *now*: with Black to move the ranks are flipped (square ^ 56) and the colours
+swapped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class HistoryFill(Enum):
     """What fills the blocks before the oldest known position; the names are lc0's."""
 
     NO = "no"  # zeros
-    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position with all castling rights
+    FEN_ONLY = "fen_only"  # the oldest known position; zeros if it is the start position with all castling rights
     ALWAYS = "always"  # the oldest known position, whatever it is
 
 
 def encode_all(
     positions: Sequence[Position], boards: Boards, fill: HistoryFill = HistoryFill.FEN_ONLY
 ) -> NDArray[np.float32]:
-    """float32 `[B, 112, 8, 8]` of positions with their history."""
+    """The input of positions with their history: float32 `[B, 112, 8, 8]`."""
     blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
     blocks[:, 0] = pieces(boards)
     blocks[:, 1:] = _earlier(boards, fill)[:, None]
@@ -65,14 +65,14 @@ def encode_all(
 def pieces(boards: Boards) -> Bits:
     """The block of each position `[B, 13]`, with its repetition plane empty."""
     block = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
-    block[:6], block[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    block[:6], block[6:12] = boards.pieces & boards.ours, boards.pieces & boards.theirs
     return block.T
 
 
 def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
     """The block that fills history before each position `[B, 13]`: its own, with a double-pushed pawn put back.
 
-    lc0 puts it back wherever the FEN has an en-passant square, whether or not a capture is possible.
+    lc0 puts the pawn back wherever the FEN has an en-passant square, whether or not a capture is possible.
     """
     block = pieces(boards)
     if fill is HistoryFill.NO:
@@ -86,7 +86,7 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
 
 
 def _history(position: Position, fill: HistoryFill) -> Bits:
-    """The eight blocks of a position with known history, `[8, 13]`, all as the side to move now sees them."""
+    """The eight blocks `[8, 13]` of a position with known history, seen by the side to move now."""
     known = position.history(BLOCKS, SamePosition.BY_LC0)
     boards = Boards.of([entry.board for entry in known])
     blocks = np.concatenate([pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
@@ -95,19 +95,19 @@ def _history(position: Position, fill: HistoryFill) -> Bits:
 
 
 def seen_now(blocks: Bits, known: int) -> Bits:
-    """Blocks `[8, 13]`, newest first, each of its own side to move, as the side to move in the newest sees them."""
+    """Blocks `[8, 13]`, newest first and each seen by its own side to move → seen by the side to move in the newest."""
     theirs = np.arange(len(blocks)).clip(max=known - 1) % 2 == 1  # where the opponent was to move
     blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
     return blocks
 
 
 def castling(boards: Boards) -> NDArray[np.bool_]:
-    """Who may castle, bool `[B, 4]`: we O-O-O and O-O, they O-O-O and O-O."""
-    may = []
+    """The rights to castle, bool `[B, 4]`: ours O-O-O and O-O, theirs O-O-O and O-O."""
+    rights = []
     for side in (boards.ours, boards.theirs):
-        king, rooks = boards.kinds[5] & side, boards.castling & side
-        may += [rooks & (king - np.uint64(1)) != 0, rooks & ~(king | king - np.uint64(1)) != 0]
-    return np.stack(may, axis=1)
+        king, rooks = boards.pieces[5] & side, boards.castling & side
+        rights += [rooks & (king - np.uint64(1)) != 0, rooks & ~(king | king - np.uint64(1)) != 0]
+    return np.stack(rights, axis=1)
 
 
 def _rest(boards: Boards) -> NDArray[np.float32]:

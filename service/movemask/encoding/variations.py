@@ -1,8 +1,8 @@
-"""Variations by name: each changes how a network is read in one way, either its planes or its slots.
+"""Variations by name. Each changes one thing in how a network is read: its planes or its slots.
 
-They have two uses. A network that was trained differently is served by naming its variations in the contract. And each
-is a mistake that a public project has made or could make: `models check --diagnose` reads the network with and without
-it and says which fits (`movemask.models.diagnosis`).
+Variations have two uses. A contract names them for a network that was trained with them. And each is a mistake that a
+public project has made or could make: `movemask models check --diagnose` reads the network with and without it, and
+says which fits (`movemask.models.diagnosis`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ Planes = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """A way to read a network. `words` end the sentence "the network was trained with …"."""
+    """A way to read a network.
+
+    words : the end of the sentence "the network was trained with …"
+    encoders : the encoders whose planes it changes, by `planes`
+    slots : the changed vocabulary, or None if it changes nothing there
+    """
 
     name: str
     words: str
-    encoders: tuple[str, ...] = ()  # whose planes it changes
+    encoders: tuple[str, ...] = ()
     planes: Callable[[Planes, chess.Board, str], Planes] | None = None
-    slots: Callable[[Vocabulary], Vocabulary | None] | None = None  # None where it changes nothing
+    slots: Callable[[Vocabulary], Vocabulary | None] | None = None
 
     def applies(self, encoder: str, vocabulary: Vocabulary) -> bool:
         """Whether it changes anything for a network with this input and vocabulary."""
@@ -78,8 +83,8 @@ def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabular
     return vocabulary
 
 
-# The planes of each input that variations change.
-_BOARDS = {"lc0-112": slice(104), "maia2-18": slice(12)}  # those seen from a side
+# The planes that variations change, by encoder.
+_BOARDS = {"lc0-112": slice(104), "maia2-18": slice(12)}  # planes seen from a side
 _CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
 _SIDE = {"lc0-112": 108}
 _CLOCK = {"lc0-112": 109}
@@ -108,7 +113,7 @@ def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
 
 
 def _blacks(planes_of: Mapping[str, slice], axis: int) -> Callable[[Planes, chess.Board, str], Planes]:
-    """With Black to move, turns these planes round along their ranks (1) or files (2)."""
+    """A change that reverses these planes with Black to move: along the ranks (axis 1) or the files (axis 2)."""
 
     def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
         if board.turn == chess.BLACK:
@@ -119,12 +124,12 @@ def _blacks(planes_of: Mapping[str, slice], axis: int) -> Callable[[Planes, ches
 
 
 def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
-    kinds = (Castling.KING_TAKES_ROOK, Castling.KING_TWO_SQUARES)
-    return _with(vocabulary, castling=kinds[vocabulary.castling is kinds[0]])
+    forms = (Castling.KING_TAKES_ROOK, Castling.KING_TWO_SQUARES)
+    return _with(vocabulary, castling=forms[vocabulary.castling is forms[0]])
 
 
 def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
-    """Queen and knight swapped: a bare promotion is the other piece, whose slots are the former's."""
+    """Queen and knight swapped: a bare promotion is the other piece, whose slots go to the former bare piece."""
     if vocabulary.bare_promotion is None:
         return None
     bare = vocabulary.bare_promotion
@@ -134,7 +139,7 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
 
 
 def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
-    """The pieces of each run of promotions in the opposite order: n b r q for q r b n."""
+    """The promotion pieces of each pair of squares in the opposite order: n b r q for q r b n."""
     entries: list[SlotMove] = []
     for squares, group in groupby(vocabulary.entries, _promotion_squares):
         run = list(group)
@@ -143,7 +148,7 @@ def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | None:
-    """The squares of a promotion with its piece, None for any other entry."""
+    """The squares of a promotion that names its piece; None for any other entry."""
     return None if entry is None or entry[2] is None else entry[:2]
 
 

@@ -1,4 +1,4 @@
-"""The known vocabularies, each generated from its documented order. A new one is a function and a line in `_MAKERS`."""
+"""The known vocabularies, each generated from its documented order. To add one: a function and a line in `_MAKERS`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def _lc0_1858() -> Vocabulary:
 
 
 def _movemask_1880() -> Vocabulary:
-    """Ours: lc0's 1792 from-to pairs, then every promotion written out; castling takes the rook, so Chess960 fits."""
+    """movemask's own: lc0's 1792 from-to pairs, then every promotion with its letter.
+
+    Castling takes the rook, so that Chess960 fits.
+    """
     entries = [*_queen_and_knight_moves(), *_promotions(_PIECES)]
     return Vocabulary("movemask-1880", entries, castling=Castling.KING_TAKES_ROOK)
 
@@ -39,8 +42,8 @@ def _movemask_1880() -> Vocabulary:
 def _maia2_1880() -> Vocabulary:
     """Maia-2 `utils.get_all_possible_moves`.
 
-    Square by square the queen's moves and then the knight's, each from the highest to-square down; then, for each file,
-    the straight promotions, those to the left and those to the right, q r b n each.
+    Square by square the queen's moves and then the knight's, each from the highest to-square down. Then the promotions
+    of each file: straight, to the left, to the right, each to q r b n.
     """
     entries: list[SlotMove] = []
     for source in chess.SQUARES:
@@ -51,7 +54,10 @@ def _maia2_1880() -> Vocabulary:
 
 
 def _maia3_4352() -> Vocabulary:
-    """Maia-3 `get_all_possible_moves`: every from-square with every to-square, then from-file, to-file and q r b n."""
+    """Maia-3 `get_all_possible_moves`.
+
+    Every from-square with every to-square, then the promotions by from-file, to-file and q r b n.
+    """
     entries: list[SlotMove] = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES]
     entries += [
         (chess.square(file, 6), chess.square(target_file, 7), piece)
@@ -65,9 +71,9 @@ def _maia3_4352() -> Vocabulary:
 def _alphazero_4672() -> Vocabulary:
     """AlphaZero's 64 x 73 planes in pgx's order (`pgx/_src/games/chess_utils.py`): from-square times 73, plus plane.
 
-    Squares go up the files, a1 a2 … h8. Planes: nine under-promotions (rook, bishop, knight; each straight, to the
-    right, to the left), queen's moves down, up, left, right, down-left, up-right, up-left, down-right, and eight
-    knight's. A bare promotion is a queen.
+    Squares go up the files, a1 a2 … h8. The planes are 9 under-promotions (rook, bishop, knight; each straight, to the
+    right, to the left), 56 queen's moves (down, up, left, right, down-left, up-right, up-left, down-right) and 8
+    knight's moves. A bare promotion is a queen.
     """
     steps = [(0, distance) for distance in (*range(-7, 0), *range(1, 8))]
     steps += [(distance, 0) for distance in (*range(-7, 0), *range(1, 8))]
@@ -87,8 +93,8 @@ def _alphazero_4672() -> Vocabulary:
 def _uci_1968() -> Vocabulary:
     """searchless_chess `src/utils.py`: both colours' moves in UCI, not mirrored.
 
-    Square by square the queen's moves and then the knight's, each from a1 up; then the promotions from the 2nd rank and
-    from the 7th: for each file straight, to the left, to the right, q r b n each.
+    Square by square the queen's moves and then the knight's, each from a1 up. Then the promotions from the 2nd rank and
+    from the 7th: for each file straight, to the left, to the right, each to q r b n.
     """
     entries: list[SlotMove] = []
     for source in chess.SQUARES:
@@ -130,7 +136,7 @@ def _queen_and_knight_moves() -> Iterator[SlotMove]:
 
 
 def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[SlotMove]:
-    """From each file of the 7th rank, target files left to right, each with `pieces` in order."""
+    """The promotions from each file of the 7th rank, target files from left to right, each to `pieces` in order."""
     for file in range(8):
         for target_file in range(max(0, file - 1), min(7, file + 1) + 1):
             for piece in pieces:
@@ -138,7 +144,7 @@ def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[SlotMove]:
 
 
 def _straight_first(rank: int, last: int) -> Iterator[SlotMove]:
-    """The promotions from each file of a rank: straight, to the left, to the right, q r b n each."""
+    """The promotions from each file of a rank: straight, to the left, to the right, each to q r b n."""
     for file in range(8):
         for target_file in (file, file - 1, file + 1):
             if 0 <= target_file < 8:

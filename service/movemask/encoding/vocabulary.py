@@ -1,7 +1,7 @@
 """`Vocabulary`: the moves a network has logits for; maps moves to slots and slots to moves.
 
-Most name moves as the side to move sees them: with Black to move, a move is looked up with its ranks flipped
-(square ^ 56). One that names the moves of both colours is not mirrored.
+Most vocabularies name moves as the side to move sees them: with Black to move, a move is looked up with its ranks
+flipped (square ^ 56). A vocabulary that names the moves of both colours is not mirrored.
 
 python-chess writes castling as e1g1, in Chess960 as the king taking its rook (e1h1), and always names the promotion
 piece. A vocabulary writes castling the same way in both, and may omit one promotion piece (lc0: the knight). No other
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 import chess
 import numpy as np
@@ -57,7 +58,7 @@ def promotes(source: Squares | chess.Square, target: Squares | chess.Square) -> 
     return np.asarray((np.abs(files) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8)))
 
 
-#: The rook's square by the code of a standard castling move, seen by the side to move; -1 for every other code.
+#: By the code of a standard castling move, seen by the side to move: the rook's square. -1 for every other code.
 _ROOK_OF = np.full(6 << 12, -1, dtype=np.intp)
 _ROOK_OF[chess.E1 << 6 | chess.G1], _ROOK_OF[chess.E1 << 6 | chess.C1] = chess.H1, chess.A1
 
@@ -67,8 +68,8 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
     places = np.flatnonzero(_ROOK_OF[codes] >= 0)
     if not len(places):
         return codes
-    of = rows[places]
-    castles = (boards.kinds[5][of] & BIT[chess.E1] != 0) & ~boards.chess960[of]
+    castling_rows = rows[places]
+    castles = (boards.pieces[5][castling_rows] & BIT[chess.E1] != 0) & ~boards.chess960[castling_rows]
     places = places[castles]
     written = codes.copy()
     written[places] = codes[places] & ~63 | _ROOK_OF[codes[places]]
@@ -78,11 +79,11 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Which moves `[K]`, seen by the side to move, look like castling, and which of those have the right to castle.
+    """Which moves `[K]`, seen by the side to move, have the form of castling; and which of them have the right too.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
-    kings, rooks, ours = boards.kinds[5][rows], boards.kinds[3][rows], boards.ours[rows]
+    kings, rooks, ours = boards.pieces[5][rows], boards.pieces[3][rows], boards.ours[rows]
     form = (kings & ours & BIT[source] != 0) & (source < 8) & (target < 8)
     if not form.any():
         return form, form
@@ -103,20 +104,20 @@ def codes_of_written(
     boards: Boards,
     bare_promotion: chess.PieceType | None,
 ) -> Squares:
-    """The codes `[K]` (`board.moves`) of moves that a vocabulary writes, seen by the side to move.
+    """The codes `[K]` (`board.moves`) of moves as a vocabulary writes them, seen by the side to move.
 
-    A bare promotion gets the piece that it stands for; a move from a square to itself is the null move, 0.
+    A bare promotion gets its piece; a move from a square to itself is the null move, 0.
     """
     if bare_promotion is not None:
-        bare = (promotion == 0) & promotes(source, target) & (boards.kinds[0][rows] & BIT[source] != 0)
+        bare = (promotion == 0) & promotes(source, target) & (boards.pieces[0][rows] & BIT[source] != 0)
         promotion = np.where(bare, bare_promotion, promotion)
     return np.where(source == target, 0, from_mover(promotion << 12 | source << 6 | target, boards.black[rows]))
 
 
-#: From-square, to-square and promotion piece; None for a slot that stands for no pair of squares.
+#: From-square, to-square and promotion piece; None for a slot without a move.
 SlotMove = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 
-#: A packed move: its code in the low 15 bits, its slot plus one from bit 15, its row from bit 29.
+#: A packed move: its code in the low 15 bits, its slot plus 1 from bit 15, its row from bit 29.
 _SLOT, _ROW = 15, 29
 
 _PIECES = 8  # promotion pieces of a lookup index: 0 none, 2 knight … 5 queen
@@ -128,18 +129,18 @@ class Vocabulary:
     Parameters
     ----------
     name : such as `lc0-1858`
-    entries : for each slot, from-square, to-square and promotion piece, seen by the side to move
+    entries : the move of each slot, seen by the side to move
     castling : how castling is written
-    bare_promotion : the piece of a promotion written without one; None if every promotion names its piece
+    bare_promotion : the piece of a promotion written without a letter; None if every promotion names its piece
     flip : how Black's squares are changed before they are looked up
 
     Attributes
     ----------
-    columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none) of each slot; zeros if it has none
-    lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move, -1 for none; a bare
+    columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none); zeros for a slot without a move
+    lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. A bare
         promotion is found with and without its piece
-    twins : intp `[A]`, the slot of the same move with its squares flipped, which a reader that does not mirror Black's
-        moves takes it for; -1 for none, itself where nothing is mirrored
+    twins : intp `[A]`, the slot of each slot's move with flipped squares, which a reader that does not mirror Black's
+        moves would use; -1 for none. Without mirroring, the slot itself
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Vocabulary:
         self.castling = castling
         self.bare_promotion = bare_promotion
         self.flip = flip
-        self.entries = tuple(entries)  # what each slot stands for
+        self.entries = tuple(entries)
         columns = [(0, 0, 0) if entry is None else (*entry[:2], entry[2] or 0) for entry in self.entries]
         self.columns = np.array(columns, dtype=np.intp).reshape(-1, 3).T
         source, target, promotion = self.columns
@@ -197,9 +198,9 @@ class Vocabulary:
         return slot
 
     def move(self, slot: int, board: chess.Board) -> chess.Move:
-        """The move that `slot` stands for on `board`, as python-chess writes it; it need not be legal there.
+        """The move of `slot` on `board`, as python-chess writes it; it need not be legal there.
 
-        The null move for a slot that stands for none.
+        The null move for a slot without a move.
         """
         entry = self.entries[slot]
         if entry is None:
@@ -217,7 +218,7 @@ class Vocabulary:
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
         """The legal moves of one position in the order of their slots, and the slots `[L]`.
 
-        Raises MoveOutsideVocabulary where a legal move has no slot or two share one, UnsupportedVariant for Chess960
+        Raises MoveOutsideVocabulary if a legal move has no slot or two moves share one, UnsupportedVariant for Chess960
         with a vocabulary that cannot tell its castling moves.
         """
         boards = Boards.of([position.board])
@@ -233,8 +234,8 @@ class Vocabulary:
         Returns
         -------
         codes : intp `[N]`, each position's moves sorted by slot
-        slots : intp `[N]`, rising within each position
-        refused : bool `[B]`, where `refusal` says why the vocabulary cannot write the legal moves
+        slots : intp `[N]`, ascending within each position
+        refused : bool `[B]`, positions whose legal moves the vocabulary cannot write; `refusal` says why
         """
         rows = row_of_each(legal.indptr)
         written = from_mover(legal.codes, boards.black[rows])
@@ -269,11 +270,28 @@ class Vocabulary:
         return MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
 
     def names(self) -> tuple[str, ...]:
-        """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""
+        """UCI-like names of the slots, seen by the side to move if mirrored; empty for a slot without a move."""
         return tuple("" if entry is None else _name(*entry) for entry in self.entries)
 
 
+def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
+    """What each slot stands for, for JSON: `moves` holds UCI-like names in the order of the slots, None for no move.
+
+    name : what was asked for, a vocabulary or a model
+    """
+    bare = vocabulary.bare_promotion
+    return {
+        "name": name,
+        "vocabulary": vocabulary.name,
+        "slots": len(vocabulary),
+        "castling": vocabulary.castling.value,
+        "bare_promotion": None if bare is None else chess.piece_symbol(bare),
+        "black": vocabulary.flip.name.lower(),
+        "moves": [move or None for move in vocabulary.names()],
+    }
+
+
 def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
-    """As `chess.Move.uci`, but also for a move from a square to itself."""
+    """As `chess.Move.uci`, for a move from a square to itself too."""
     letter = chess.piece_symbol(promotion) if promotion else ""
     return chess.square_name(source) + chess.square_name(target) + letter

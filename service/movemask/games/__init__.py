@@ -1,1 +1,1 @@
-"""What a network says of whole games: reports, sweeps over ratings, forecasts, annotated PGN."""
+"""Whole games: reports, sweeps over ratings, forecasts, annotated PGN, and how long a human would think."""

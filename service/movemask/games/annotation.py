@@ -1,6 +1,6 @@
-"""Writes what a network finds of games into their PGN: comments, glyphs and a summary; all that was there stays.
+"""Writes reports on games into their PGN: comments, glyphs and a summary. The rest of the PGN stays as it is.
 
-`evaluator` has a UCI engine write `[%eval]` where a game has none, so that its moves get their marks.
+`evaluator` has a UCI engine write `[%eval]` into games without evaluations, so that moves get their marks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import chess.pgn
 
 from movemask.board.moves import has_legal_move
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Game, Lines, read_trees
+from movemask.board.pgn import Game, Lines, odd_tags, read_trees
+from movemask.board.split import GameText, escaped
 from movemask.errors import EngineFailed, MovemaskError
 from movemask.games.reports import (
     FEW_FIND,
@@ -36,100 +37,131 @@ from movemask.games.reports import (
     reports_of,
     unclear,
 )
+from movemask.normalisation import Temperature
 from movemask.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
-_AT_ONCE = 16
+_GAMES_TOGETHER = 16
 
-#: Comments of an earlier run, which a new one replaces. No attempt goes on past where the next may begin, so that any
-#: text is searched in linear time.
+#: Comments of an earlier run, which a new run replaces. A match stops where the next may begin, so that the search is
+#: linear in the length of the text.
 _OURS = re.compile(
     r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
     r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
-_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
+_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\n?")
+#: Where a word stands: the file that is written has other lines.
+_PLACE = re.compile(r"\bline \d+: ")
 
-#: What the marks mean, told in a game that has evaluations. Points are hundredths of the expected score.
+#: The meaning of the marks, for the summary of a game with evaluations. Points are hundredths of the expected score.
 _MARKS = (
     f"trap at least {MOST_PLAY:.0%} and {100 * MISTAKE:.0f} points lost, "
     f"gem at most {FEW_FIND:.0%} and no more than {100 * HOLDS:.0f} points lost"
 )
 
-_JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
+_QUALITY = frozenset(range(1, 7))  # $1 to $6; a move has at most one of them
 
 
-#: Moves of at most this probability get `?!` if the mover's expected score, 0 to 1, is then lower by FALL or more. Both
-#: scores are forecasts, which look at the likeliest moves; a network without a value gives no glyph.
+#: A move of at most this probability gets `?!` if it lowers the mover's expected score, 0 to 1, by FALL or more. Both
+#: scores are forecasts, so a network without a value gives no glyph.
 RARE, FALL = 0.02, 0.1
 _GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
 
+class _Exporter(chess.pgn.StringExporter):
+    """Writes the movetext. A Result tag may say anything, but only results end the moves."""
+
+    def visit_result(self, result: str) -> None:
+        super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")
+
+
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """A game with comments, and the report on it or why there is none; the lines of one that cannot be played through,
-    with the reason in front of its moves."""
+    """A game with comments and the report on it. One that cannot be played through has no tree, but its text and the
+    reason. Text outside games has a reason if there is something to say of it, or else None."""
 
-    game: chess.pgn.Game | list[str]
-    report: GameReport | MovemaskError
+    text: GameText | None
+    tree: chess.pgn.Game | None
+    report: GameReport | MovemaskError | None
 
     def __str__(self) -> str:
-        if isinstance(self.game, chess.pgn.Game):
-            return self.game.accept(chess.pgn.StringExporter(columns=80))
-        lines = [line for line in self.game if not _REASON.fullmatch(line)]
-        moves = next((at for at, line in enumerate(lines) if line.strip() and line[0] not in "[%;"), len(lines))
-        lines.insert(moves, f"{{ movemask: {str(self.report).replace('}', ')')} }}\n")
-        return "".join(lines).strip()
+        if self.tree is not None:
+            moves = self.tree.accept(_Exporter(headers=False, columns=80))
+            return f"{self._tags(self.tree)}\n\n{moves}"
+        if self.text is not None and (self.text.kind == "outside" or self.report is None):
+            return self.text.text.strip()
+        text, at = (self.text.text, self.text.moves_at) if self.text is not None else ("", 0)
+        moves = text[at:]
+        if ours := _REASON.match(moves):
+            moves = moves[ours.end() :]
+        reason = _PLACE.sub("", str(self.report)).replace("}", ")")
+        return f"{text[:at]}{{ movemask: {reason} }}\n{moves}".strip()
+
+    def _tags(self, tree: chess.pgn.Game) -> str:
+        """A line for each tag: those of python-chess's game, and those whose names it does not take."""
+        tags = {**tree.headers, **odd_tags(self.text.tags if self.text is not None else {})}
+        return "\n".join(f'[{name} "{escaped(value)}"]' for name, value in tags.items())
 
 
 async def annotated(
     pipeline: Pipeline,
-    pgn: Lines,
-    temperature: float = 1.0,
+    pgn: Lines | str,
+    temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
     caller: Caller | None = None,
     evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
-    that none waits for another's. Raises LimitExceeded, and errors of model, queue and engine."""
+    """The games of a PGN, annotated, with the text that stands outside them. A few games are read at a time; with
+    `evaluate`, which gives each its evaluations first, one at a time, so that no game waits for another's. Raises
+    LimitExceeded, and errors of model, queue and engine."""
     trees = read_trees(pgn, max_positions)
     name = pipeline.model.name
-    while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _AT_ONCE)):
+    while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
         if evaluate is not None:
-            part = [(tree, await evaluate(game) if isinstance(game, Game) else game) for tree, game in part]
-        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo, caller)
-        reports = await foreseen(pipeline, reports, unclear, caller)
-        for (tree, _), report in zip(part, reports, strict=True):
-            if isinstance(tree, chess.pgn.Game):
+            part = [
+                parsed._replace(game=await evaluate(parsed.game)) if isinstance(parsed.game, Game) else parsed
+                for parsed in part
+            ]
+        games = [parsed.game for parsed in part if parsed.game is not None]
+        found = await reports_of(pipeline, games, temperature, elo, caller)
+        reports = iter(await foreseen(pipeline, found, unclear, caller))
+        for text, tree, game in part:
+            report = None if game is None else next(reports)
+            if tree is not None and report is not None:
                 await asyncio.to_thread(annotate, tree, report, name)
-            yield Annotated(tree, report)
+            yield Annotated(text, tree, report)
 
 
 def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
-    """Adds comments and glyphs to the main line of a game, and its opening to the headers where they name none; only
-    the reason to one that the network cannot judge."""
+    """Adds comments and glyphs to the main line of a game, and the opening to headers that name none.
+
+    A game that the network cannot judge gets the reason alone.
+    """
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
-    told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
-    told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
+    words = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
+    moments = [f"{moment.text} ({moment.label})" for moment in moments_of(report)]
+    if moments:
+        words += [f"moments: {moments[0]}", *moments[1:]]
     named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
     tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
-    summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
+    summary = "; ".join([*words, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     nodes = list(tree.mainline())
     for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
         node.comment = _joined(node.comment, _comment(move))
         following = report.moves[place + 1] if place + 1 < len(nodes) else None
-        if not node.nags & _JUDGED and _dubious(move, following):
+        if not node.nags & _QUALITY and _dubious(move, following):
             node.nags.add(chess.pgn.NAG_DUBIOUS_MOVE)
 
 
 def _joined(there: str, ours: str) -> str:
-    """A comment with ours in place of that of an earlier run."""
+    """A comment with ours, in place of the comment of an earlier run."""
     return " ".join(filter(None, [_OURS.sub("", there).strip(), ours]))
 
 
@@ -144,7 +176,7 @@ def _comment(move: MoveReport) -> str:
 
 
 def _judged(move: MoveReport) -> str:
-    """What the PGN's evaluations make of a move."""
+    """The mark of a move by the PGN's evaluations, in words."""
     if move.mark is None or move.lost is None:
         return ""
     rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
@@ -166,7 +198,7 @@ def _summary(side: SideReport) -> str:
     return f"{side.moves} moves, mean surprise {side.cross_entropy:.2f}, first choice {100 * side.top1:.0f} %"
 
 
-#: Seconds in which an engine has to say that it is one.
+#: Seconds within which an engine must answer `uciok`.
 _STARTS_WITHIN = 30
 
 
@@ -174,8 +206,15 @@ _STARTS_WITHIN = 30
 async def evaluator(
     command: str, nodes: int, show: Callable[[str], object]
 ) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
-    """Starts the UCI engine of a command; yields what evaluates the positions of a game, in its tree, that have no
-    evaluation, by so many nodes each. `show` gets the progress. Raises EngineFailed."""
+    """Starts a UCI engine, and yields a function that adds the missing evaluations to a game.
+
+    Raises EngineFailed.
+
+    Parameters
+    ----------
+    nodes : that the engine searches per position
+    show : called with the progress in words
+    """
     try:
         words = [command] if shutil.which(command) else shlex.split(command) or [""]
         transport, engine = await chess.engine.UciProtocol.popen(words)
@@ -207,4 +246,4 @@ async def evaluator(
         raise EngineFailed(f"--engine {command}: {where}: {why}") from None
     finally:
         transport.close()
-        await engine.returncode  # or else it may outlive the event loop
+        await engine.returncode  # otherwise the engine may outlive the event loop

@@ -1,14 +1,15 @@
-"""Reports on games: how probable the network finds each move that was played, with totals for each side, and the most
-telling moves: what lost most, likely moves that were not found, rare ones that worked. These are judged by the PGN's
-evaluations, and where a move has none, by the network's forecasts before and after it.
+"""Reports on games: the probability of each move that was played, totals for each side, and the most telling moves.
+
+Telling moves are big losses, likely moves that were not found, and rare moves that worked. They are judged by the PGN's
+evaluations, or where a move has none, by the network's forecasts before and after it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, starmap, zip_longest
 from typing import Literal
 
@@ -21,39 +22,34 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
-from movemask.normalisation import Normalisation, Value
-from movemask.numeric import losses
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation, Temperature
+from movemask.numeric.temperature import cross_entropy
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
 Mark = Literal["trap", "mistake", "gem"]
 
-#: Of the mover's expected score, 0 to 1: what a mistake loses at least, as on lichess, and a gem at most. In a position
-#: where less than DECIDED is left to win or to lose there are no gems: every move holds.
+#: Loss of the mover's expected score, 0 to 1: a mistake loses at least MISTAKE, as on lichess, a gem at most HOLDS.
+#: With an expected score within DECIDED of 0 or 1 there are no gems, because every move holds.
 MISTAKE, HOLDS, DECIDED = 0.1, 0.02, 0.1
 
-#: Probabilities: a trap is a mistake that has at least this, a gem has at most that.
+#: Probabilities: a trap is a mistake with at least MOST_PLAY, a gem has at most FEW_FIND.
 MOST_PLAY, FEW_FIND = 0.5, 0.05
 
-#: The worst mistakes of a request that are swept along the ratings, and of the usual ratings every so many.
+#: Most mistakes swept along the ratings per request, the worst first; and the step through the usual ratings.
 _SWEPT, _STEP = 20, 4
 
-#: Games read before a cancelled request is noticed.
-_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Played(Query):
-    """A position of a game, and the move that was played there."""
-
-    ply: int
-    played: chess.Move
-    chances: tuple[float, float] | None
+#: Games that are read before a cancelled request is noticed.
+_GAMES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MoveReport:
-    """A move that was played. `rank` counts from 1; `surprise` is `-log p` in nats, finite even where `p` underflows,
-    inf only where it overflows a float: at temperatures of 1e-307 and less."""
+    """A move that was played.
+
+    `rank` counts from 1. `surprise` is `-log p` in nats, finite even where `p` underflows; it is inf only if it
+    overflows a float, at temperatures of 1e-307 and less.
+    """
 
     ply: int
     move: chess.Move
@@ -63,26 +59,26 @@ class MoveReport:
     surprise: float
     raw: float | None
     multiplied: float
-    legal: int  # moves that could have been played
+    legal: int  # number of legal moves
     best: chess.Move
     best_probability: float
     value: Value | None  # before the move, for the mover
-    temperature: float  # resolved to a number
+    temperature: float
     elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
     chances: tuple[float, float] | None  # the mover's expected score before and after, by the PGN's [%eval]
     outlook: Outlook
-    by_rating: Mapping[float, float] = field(default_factory=dict)  # of a mistake: its probability at these ratings
-    forecast: Value | None = None  # `value` by one ply more, where it was asked for
+    by_rating: Mapping[float, float] = field(default_factory=dict)  # the probability of a mistake at these ratings
+    forecast: Value | None = None  # the value looking one ply ahead, if asked for
 
     @property
     def lost(self) -> float | None:
-        """What the move loses of the mover's expected score, 0 to 1; None without evaluations."""
+        """The mover's expected score before the move minus after, at least 0; None without evaluations."""
         return None if self.chances is None else max(0.0, self.chances[0] - self.chances[1])
 
     @property
     def mark(self) -> Mark | None:
-        """What the evaluations make of the move; None without them, and for a usual move."""
+        """The move's mark by the evaluations; None without them, and for a usual move."""
         if self.chances is None or self.lost is None:
             return None
         if self.lost >= MISTAKE:
@@ -93,8 +89,8 @@ class MoveReport:
 
 @dataclass(frozen=True, slots=True)
 class SideReport:
-    """The moves of one side: mean surprise (cross-entropy, nats), its exponential, and the share that were the
-    network's first choice."""
+    """The moves of one side: their mean surprise in nats (the cross-entropy), its exponential (perplexity), and the
+    share of moves that were the network's first choice."""
 
     moves: int
     cross_entropy: float
@@ -110,7 +106,7 @@ class SideReport:
 
 @dataclass(frozen=True, slots=True)
 class GameReport:
-    """A game; a side that made no move is None."""
+    """A game with its moves; a side without moves is None."""
 
     game: Game
     moves: tuple[MoveReport, ...]
@@ -121,22 +117,21 @@ class GameReport:
 async def report_games(
     pipeline: Pipeline,
     pgn: str,
-    temperature: float,
+    temperature: Temperature,
     *,
     max_positions: int,
     trees: bool = False,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN, or the game's error in its place; with `trees`, each game keeps its variations,
-    whose moves are counted but not judged.
+    """A report on each game of a PGN, or an error in place of a game that cannot be read, and of text that stands in
+    front of or between games. With `trees`, each game keeps its variations, whose moves are counted but not judged.
 
     Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
-    stream = io.StringIO(pgn)
-    with_trees = (game for _, game in read_trees(stream, max_positions))
-    remaining = with_trees if trees else read_games(stream, max_positions)
+    with_trees = (parsed.game for parsed in read_trees(pgn, max_positions) if parsed.game is not None)
+    remaining = with_trees if trees else read_games(pgn, max_positions)
     games: list[Game | MovemaskError] = []
-    while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
+    while part := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
         games += part
     return await reports_of(pipeline, games, temperature, caller=caller)
 
@@ -144,22 +139,25 @@ async def report_games(
 async def reports_of(
     pipeline: Pipeline,
     games: Sequence[Game | MovemaskError],
-    temperature: float,
+    temperature: Temperature,
     elo: tuple[float, float] | None = None,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """A report on each game that has been read, or its error in its place. `elo` are White's and Black's ratings, in
-    place of those in the headers."""
+    """A report on each game, or the game's error in its place.
+
+    `elo` has White's and Black's ratings, in place of the ratings in the headers.
+    """
     rule = Normalisation(temperature=temperature)
-    queries = [
-        _Played(
-            position=ply.position, elo=_elo_of(ply, elo), rule=rule, ply=index, played=ply.played, chances=ply.chances
+    items = [
+        (
+            Query(position=ply.position, elo=_elo_of(ply, elo), rule=rule),
+            partial(_report, ply=number, played=ply.played, chances=ply.chances),
         )
         for game in games
         if isinstance(game, Game)
-        for index, ply in enumerate(game.plies, 1)
+        for number, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.answer(queries, _report, caller), caller))
+    moves = iter(await _swept(pipeline, await pipeline.submit_each(items, caller), caller))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -178,25 +176,32 @@ async def reports_of(
 async def _swept(
     pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError], caller: Caller | None
 ) -> Sequence[MoveReport | MovemaskError]:
-    """The reports, the worst mistakes with their probabilities by the rating of both players."""
-    mistakes = [move for move in moves if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE]
-    worst = sorted(mistakes, key=lambda move: -(move.lost or 0.0))[:_SWEPT]
+    """The reports; the worst mistakes with their probability by the rating of both players."""
+    mistakes = [
+        (place, move)
+        for place, move in enumerate(moves)
+        if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE
+    ]
+    worst = sorted(mistakes, key=lambda mistake: -(mistake[1].lost or 0.0))[:_SWEPT]
     if not worst or not pipeline.model.contract.takes_elo:
         return moves
     ratings = usual_ratings(pipeline.model.contract)[::_STEP]
-    rule, elos = Normalisation(temperature=worst[0].temperature), [Elo(rating, rating) for rating in ratings]
-    queries = [
-        _Played(position=move.position, elo=elo, rule=rule, ply=move.ply, played=move.move, chances=None)
-        for move in worst
-        for elo in elos
+    rule = Normalisation(temperature=worst[0][1].temperature)
+    items = [
+        (
+            Query(position=move.position, elo=Elo(rating, rating), rule=rule),
+            partial(_probability, played=move.move),
+        )
+        for _, move in worst
+        for rating in ratings
     ]
-    swept = iter(await pipeline.answer(queries, _report, caller))
-    found = {}
-    for move in worst:
-        points = zip(ratings, islice(swept, len(ratings)), strict=True)
-        known = {rating: point.probability for rating, point in points if isinstance(point, MoveReport)}
-        found[id(move)] = replace(move, by_rating=known)
-    return [found.get(id(move), move) for move in moves]
+    probabilities = iter(await pipeline.submit_each(items, caller))
+    swept = list(moves)
+    for place, move in worst:
+        points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
+        by_rating = {rating: p for rating, p in points if not isinstance(p, MovemaskError)}
+        swept[place] = replace(move, by_rating=by_rating)
+    return swept
 
 
 async def foreseen(
@@ -205,23 +210,30 @@ async def foreseen(
     wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """The reports with a `forecast` of each move, or of those at the places `wanted`; the error of one in place of its
-    game. Raises errors of the model and the queue."""
-    games = [report for report in reports if isinstance(report, GameReport)]
-    chosen = [move for report in games for place, move in enumerate(report.moves) if wanted(report, place)]
-    values = await forecasts(pipeline, [move.outlook for move in chosen], caller)
-    found = {id(move): value for move, value in zip(chosen, values, strict=True)}
+    """The reports with a `forecast` of the moves that are `wanted`, by default all; if one fails, its error in place of
+    the game. Raises errors of the model and the queue."""
+    outlooks = {
+        (number, place): move.outlook
+        for number, report in enumerate(reports)
+        if isinstance(report, GameReport)
+        for place, move in enumerate(report.moves)
+        if wanted(report, place)
+    }
+    values = dict(zip(outlooks, await forecasts(pipeline, list(outlooks.values()), caller), strict=True))
 
-    def seen(report: GameReport) -> GameReport | MovemaskError:
+    def with_forecasts(number: int, report: GameReport) -> GameReport | MovemaskError:
         moves = []
-        for move in report.moves:
-            value = found.get(id(move))
+        for place, move in enumerate(report.moves):
+            value = values.get((number, place))
             if isinstance(value, MovemaskError):
                 return value
             moves.append(replace(move, forecast=value))
         return replace(report, moves=tuple(moves))
 
-    return [seen(report) if isinstance(report, GameReport) else report for report in reports]
+    return [
+        with_forecasts(number, report) if isinstance(report, GameReport) else report
+        for number, report in enumerate(reports)
+    ]
 
 
 def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
@@ -231,15 +243,18 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
-def _report(answer: Answer) -> MoveReport:
-    query = answer.query
-    assert isinstance(query, _Played)
+def _probability(answer: Answer, *, played: chess.Move) -> float:
     codes, probabilities = answer.policy
-    place, count = codes.index(code_of(query.played)), len(codes)
-    surprise = losses.cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
+    return probabilities[codes.index(code_of(played))]
+
+
+def _report(answer: Answer, *, ply: int, played: chess.Move, chances: tuple[float, float] | None) -> MoveReport:
+    codes, probabilities = answer.policy
+    place, count = codes.index(code_of(played)), len(codes)
+    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)
     return MoveReport(
-        ply=query.ply,
-        move=query.played,
+        ply=ply,
+        move=played,
         position=answer.position,
         probability=probabilities[place],
         rank=place + 1,
@@ -250,10 +265,10 @@ def _report(answer: Answer) -> MoveReport:
         best=moves_of(codes[:1])[0],
         best_probability=probabilities[0],
         value=answer.value,
-        temperature=answer.rule.temperature,
+        temperature=answer.rule.divisor,
         elo=answer.elo,
         ignored=answer.ignored,
-        chances=query.chances,
+        chances=chances,
         outlook=Outlook.of(answer),
     )
 
@@ -272,39 +287,48 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     )
 
 
-MomentKind = Literal["trap", "missed", "mistake", "gem", "surprise"]
+MomentLabel = Literal["trap", "missed", "mistake", "gem", "surprise"]
 
-#: Moments of a game, at most; and nats of surprise by which a rare move that works tells as much as a lost game.
+#: Most moments of a game; and the nats of surprise with which a rare move that works ranks with losing a won game.
 _MOST, _NATS = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move; `MomentOut` of the API says what each kind means."""
+    """A telling move; `MomentOut` of the API says what each label means."""
 
     ply: int  # from 1
-    kind: MomentKind
+    label: MomentLabel
     change: float  # of the mover's expected score, -1 to 1
     best: str | None  # the likely move that was `missed`, in UCI
-    text: str  # all of it in words
+    text: str  # in words
 
 
 def moments_of(report: GameReport) -> list[Moment]:
-    """At most five moments of a game, the most telling first. Forecasts are used where the report has them: `unclear`
-    says which are needed."""
-    found = filter(None, starmap(_moment, zip_longest(report.moves, report.moves[1:])))
-    rare = [min(move.surprise / _NATS, 1) for move in report.moves]
-    weight = {one: -one.change if one.change <= -MISTAKE else rare[one.ply - 1] for one in found}
-    return sorted(weight, key=weight.__getitem__, reverse=True)[:_MOST]
+    """At most five moments of a game, the most telling first.
+
+    Forecasts are used where the report has them; `unclear` says which are needed.
+    """
+    moments = [*filter(None, starmap(_moment, zip_longest(report.moves, report.moves[1:])))]
+
+    def weight(moment: Moment) -> float:
+        if moment.change <= -MISTAKE:
+            return -moment.change
+        return min(report.moves[moment.ply - 1].surprise / _NATS, 1)
+
+    return sorted(moments, key=weight, reverse=True)[:_MOST]
 
 
 def unclear(report: GameReport, place: int) -> bool:
-    """Whether a moment or glyph depends on the forecast before a move: that of this move, or of the one before it."""
+    """Whether a moment or a glyph needs the forecast before this move: it or the previous move is rare."""
     return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
 
 
 def forecast_change(move: MoveReport, following: MoveReport | None) -> float | None:
-    """What a rare move without evaluations changes of its mover's expected score, by the forecasts before and after."""
+    """The change of the mover's expected score by a rare move without evaluations: the forecast after minus before.
+
+    None for other moves, and without forecasts.
+    """
     if move.forecast is None or not _rare(move):
         return None
     position = following.position if following else move.position.after(move.move)
@@ -313,7 +337,7 @@ def forecast_change(move: MoveReport, following: MoveReport | None) -> float | N
 
 
 def percent(probability: float) -> str:
-    """A probability as people read it."""
+    """A probability in words, such as `41.0 %` or `0.3 %`."""
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
@@ -323,15 +347,15 @@ def _rare(move: MoveReport) -> bool:
 
 def _moment(move: MoveReport, following: MoveReport | None) -> Moment | None:
     change = move.chances[1] - move.chances[0] if move.chances else forecast_change(move, following)
-    kind: MomentKind | None = move.mark
+    label: MomentLabel | None = move.mark
     if change is not None and move.chances is None and abs(change) >= MISTAKE:
-        kind = "mistake" if change < 0 else "surprise"
-    if change is None or kind is None or move.legal == 1:
+        label = "mistake" if change < 0 else "surprise"
+    if change is None or label is None or move.legal == 1:
         return None
     effect = "loses" if move.chances else "raises the forecast by" if change > 0 else "lowers the forecast by"
-    effect = "holds" if kind == "gem" else f"{effect} {abs(100 * change):.0f} points"
+    effect = "holds" if label == "gem" else f"{effect} {abs(100 * change):.0f} points"
     board, best, others = move.position.board, None, f"{percent(move.probability)} would play it"
-    if kind == "mistake" and move.best_probability >= MOST_PLAY:
-        kind, best = "missed", move.best.uci()
+    if label == "mistake" and move.best_probability >= MOST_PLAY:
+        label, best = "missed", move.best.uci()
         others = f"{percent(move.best_probability)} would play {move.position.sans([move.best])[0]}"
-    return Moment(move.ply, kind, change, best, f"{board.variation_san([move.move])} {effect}, and {others}")
+    return Moment(move.ply, label, change, best, f"{board.variation_san([move.move])} {effect}, and {others}")

@@ -1,4 +1,4 @@
-"""Sweeps: one position at many ratings, or by many networks, read once and masked once."""
+"""Sweeps: one position at many ratings, or by many networks. It is read once and masked once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
-
-import numpy as np
 
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
@@ -21,7 +19,7 @@ from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_position
 
 R = TypeVar("R")
 
-#: The ratings of a sweep that names none, as far as the network knows them.
+#: The ratings of a sweep that names none, within the network's range.
 RATINGS = range(800, 2501, 100)
 
 
@@ -35,14 +33,14 @@ class Vary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One network of a sweep: the position at each of these ratings."""
+    """One network of a sweep, and the ratings at each point."""
 
     pipeline: Pipeline
     elos: Sequence[Elo | None]
 
 
 def usual_ratings(contract: Contract) -> list[float]:
-    """Every hundred from 800 to 2500, as far as the network's range goes."""
+    """Every hundred from 800 to 2500 within the network's range, and the ends of that span."""
     first, last = max(RATINGS[0], contract.elo.minimum), min(RATINGS[-1], contract.elo.maximum)
     inner = [rating for rating in RATINGS if first < rating < last]
     return sorted({float(first), *map(float, inner), float(last)}) if first <= last else [float(contract.elo.default)]
@@ -53,8 +51,8 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
 
     Parameters
     ----------
-    ratings : those that vary; `usual_ratings` if None
-    fixed : gives the rating of the side that does not vary; the network's default if None
+    ratings : the ratings that vary; `usual_ratings` if None
+    fixed : has the rating of the side that does not vary; the network's default if None
 
     Raises InvalidSweep for a network that takes no ratings.
     """
@@ -63,32 +61,32 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
             f"ratings: model {name!r} plays at one rating only; name several in `models` to compare ratings"
         )
     default = contract.elo.default
-    held = fixed or Elo(default, default)
+    others = fixed or Elo(default, default)
     return [
-        Elo(held.self if vary is Vary.OPPONENT else rating, held.opponent if vary is Vary.SELF else rating)
+        Elo(others.self if vary is Vary.OPPONENT else rating, others.opponent if vary is Vary.SELF else rating)
         for rating in (usual_ratings(contract) if ratings is None else ratings)
     ]
 
 
 async def sweep(
-    parts: Sequence[Series],
+    series: Sequence[Series],
     position: Position,
     rule: Normalisation,
     write: Callable[[Answer], R],
     caller: Caller | None = None,
 ) -> list[R]:
-    """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
+    """`write(answer)` for every rating of every network, in order. Each network gets one submission.
 
     `write` runs on several threads at once, and the answers share their position. Raises the first error of a point,
     and errors of the model and the queue.
     """
 
-    async def points_of(part: Series) -> Sequence[R | MovemaskError]:
-        queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
-        return await part.pipeline.answer(queries, write, caller)
+    async def points_of(network: Series) -> Sequence[R | MovemaskError]:
+        queries = [Query(position=position, elo=elo, rule=rule) for elo in network.elos]
+        return await network.pipeline.submit(queries, write, caller)
 
     points: list[R] = []
-    for outcomes in await asyncio.gather(*map(points_of, parts)):
+    for outcomes in await asyncio.gather(*map(points_of, series)):
         for outcome in outcomes:
             if isinstance(outcome, MovemaskError):
                 raise outcome
@@ -97,7 +95,7 @@ async def sweep(
 
 
 def curves(model: Model, positions: Sequence[Position]) -> list[Float]:
-    """The policy of each position by rating, `[ratings, moves]`, both players' rating the same. Raises a ModelError."""
+    """The policy of each position by rating, `[ratings, moves]`, both players' the same. Raises a ModelError."""
     elos = [Elo(rating, rating) for rating in RATINGS]
     swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
-    return [softmax(one.unmasked.legal, one.batch.indptr).astype(np.float64).reshape(len(elos), -1) for one in swept]
+    return [softmax(batch.unmasked.legal, batch.batch.indptr).reshape(len(elos), -1) for batch in swept]

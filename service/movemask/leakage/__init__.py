@@ -1,1 +1,1 @@
-"""Measuring: kinds of leakage, causes, other people's outputs."""
+"""What masks leak: kinds, measuring, causes, and verdicts on other programs' numbers."""

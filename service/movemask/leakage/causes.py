@@ -1,7 +1,7 @@
-"""The cause of each illegal slot: why it cannot be played. If several apply, the first in the order of `Cause`.
+"""The cause of each illegal slot: why its move cannot be played. If several apply, the first in the order of `Cause`.
 
-A slot is judged by its own squares, not by the move that python-chess would read from them: in a vocabulary that
-writes castling as e1h1, the slot e1g1 is a king moving two squares, `wrong_geometry`, whether castling is legal or not.
+A slot is judged by its own squares, not by the move that python-chess would read from them. In a vocabulary that writes
+castling as e1h1, the slot e1g1 is a king moving two squares: `wrong_geometry`, whether castling is legal or not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cause(Enum):
     CASTLING_RIGHT = "castling_right"  # castling without the right to it
     CASTLING_PATH = "castling_path"  # with the right to castle, but the way is occupied or attacked
     EN_PASSANT = "en_passant"  # a pawn beside the pawn it would take, which was not pushed on the previous ply
-    PROMOTION_FORM = "promotion_form"  # only the promotion piece is wrong: missing, superfluous, or of another slot
+    PROMOTION_FORM = "promotion_form"  # only the promotion piece is wrong: missing, superfluous, or another slot's
 
 
 #: Every cause, in order of precedence.
@@ -74,7 +74,7 @@ class Written:
 
     @classmethod
     def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
-        """The moves of slots `[K]` in the positions of `rows` `[K]`; from a square to itself for a slot of no move."""
+        """The moves of slots `[K]` in the positions of `rows` `[K]`; for a slot of no move, a square to itself."""
         source, target, promotion = vocabulary.columns[:, slots]
         turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
         takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
@@ -91,7 +91,7 @@ class Written:
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
     """The cause of each move `[K]`, as an index into CAUSES. ValueError for a legal move.
 
-    `legal` are the legal moves `[L]` of each position (`board.moves`).
+    `legal` has the legal moves `[L]` of each position (`board.moves`).
     """
     source, target, promotion = written.source, written.target, written.promotion
     obstacle = np.full(len(source), _NONE)
@@ -132,7 +132,7 @@ def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[n
 
 
 def _piece_obstacle(written: Written) -> Squares:
-    """The cause that stops a piece other than a pawn; none if only the king's safety could."""
+    """The cause that stops a piece other than a pawn; _NONE if only the king's safety could."""
     source, source_bit, target_bit = written.source, written.source_bit, written.target_bit
     reach = np.where((written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0))
     reach |= np.where((written.bishops | written.queens) & source_bit != 0, BISHOP_LINES[source], np.uint64(0))
@@ -146,7 +146,7 @@ def _piece_obstacle(written: Written) -> Squares:
 
 
 def _pawn_obstacle(written: Written) -> Squares:
-    """The cause that stops a pawn; none if only the king's safety or the promotion piece could."""
+    """The cause that stops a pawn; _NONE if only the king's safety or the promotion piece could."""
     source, target, target_bit = written.source, written.target, written.target_bit
     double = (target == source + 16) & (source >> 3 == 1)
     push = (target == source + 8) | double
@@ -166,7 +166,7 @@ def _pawn_obstacle(written: Written) -> Squares:
 
 
 def _first(*choices: tuple[NDArray[np.bool_], int | Squares]) -> Squares:
-    """For each move the cause of the first condition that holds, else none. `np.select` takes three times as long."""
+    """The cause of the first condition that holds for each move, else _NONE. `np.select` takes three times as long."""
     causes = np.full(len(choices[0][0]), _NONE)
     for condition, cause in reversed(choices):
         np.copyto(causes, cause, where=condition)

@@ -1,4 +1,4 @@
-"""The illegal mass of positions explained: the moves it is on, and the causes."""
+"""The illegal mass of positions: which moves have it, and why they are illegal."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class IllegalMass:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The explanation of B positions, from their heavy slots.
+    """The illegal mass of B positions, and their K named illegal moves.
 
     by_cause : float64 `[B, len(CAUSES)]`, the mass of a position's heavy slots by cause
-    indptr : `[B + 1]`, the rows of what follows, a position's named illegal moves, heaviest first
+    indptr : `[B + 1]`, the bounds of each position in the named moves, which are heaviest first
     moves : UCI, `[K]`
-    masses : float64 `[K]`, what plain softmax gives to each
+    masses : float64 `[K]`, the probability that plain softmax gives to each
     causes : intp `[K]`, indices into CAUSES
     """
 
@@ -45,13 +45,13 @@ class Explained:
     causes: Index
 
     def of(self, row: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
-        """One position's named moves, and its mass by cause."""
+        """The named moves of one position, and its mass by cause."""
         named = range(self.indptr[row], self.indptr[row + 1])
         by_cause = {CAUSES[place]: float(self.by_cause[row, place]) for place in np.flatnonzero(self.by_cause[row])}
         return tuple(IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named), by_cause
 
     def rows(self, keep: Index) -> Explained:
-        """The explanation of the positions `keep`, which are in rising order."""
+        """The same for the positions `keep`, which are in ascending order."""
         kept = np.zeros(len(self.by_cause), dtype=np.bool_)
         kept[keep] = True
         named = np.repeat(kept, row_lengths(self.indptr))
@@ -68,9 +68,12 @@ class Explained:
 def explained(
     heavy: HeavySlots, boards: Boards, vocabulary: Vocabulary, codes: Index, indptr: Index, named: int = NAMED
 ) -> Explained:
-    """The explanation of each position of a batch, from its heavy slots, of which `named` are named.
+    """The illegal mass of each position of a batch, from its heavy slots.
 
+    Parameters
+    ----------
     codes, indptr : the legal moves `[N]` (`board.moves`) in CSR form
+    named : most illegal moves named per position
     """
     count = len(boards)
     if not len(heavy.rows):

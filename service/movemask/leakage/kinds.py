@@ -1,4 +1,7 @@
-"""The kinds of leakage, with what goes with each. To add one, add a line here and a method in `leakage`."""
+"""The kinds of leakage: names, meanings, and which are measured.
+
+To add a kind, name it here, in KINDS and MEANINGS, and give it a method and a branch of `measure` in `measure.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ SERVED = "served"
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A finite number that a mistaken mask writes over illegal logits, and the dtype of the softmax that follows."""
+    """A finite number that a mistaken mask puts in place of illegal logits, and the dtype of the softmax."""
 
     constant: float
     dtype: np.dtype[np.floating]
 
     @property
     def name(self) -> str:
-        """`filled_1e4_float16`; `filled_min_…` for the smallest number of the dtype."""
+        """Such as `filled_1e4_float16`; `filled_min_float16` for the least number of the dtype."""
         if self._is_min:
             return f"filled_min_{self.dtype}"
         return f"filled_{-self.constant:.0e}_{self.dtype}".replace("e+0", "e")
 
     @property
     def description(self) -> str:
-        """The number for people."""
+        """The number in words."""
         if self._is_min:
             return f"the least number of {self.dtype}"
         return f"{self.constant:.0e}".replace("e+0", "e")
@@ -45,7 +48,7 @@ class Fill:
 
 @cache
 def fills() -> dict[str, Fill]:
-    """The constants and dtypes that public code fills with, by name."""
+    """The fills of public code, by name."""
     every = (
         Fill(constant, np.dtype(dtype))
         for dtype in (np.float32, np.float16)
@@ -54,22 +57,24 @@ def fills() -> dict[str, Fill]:
     return {fill.name: fill for fill in every}
 
 
-#: Kinds that every answer and every stored position shows.
-SHOWN = (RAW, MULTIPLIED, SERVED)
+#: The kinds in every answer and at every stored position.
+ANSWER_KINDS = (RAW, MULTIPLIED, SERVED)
 
 #: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 
-#: Kinds that are neither measured nor stored, but read from another's figures: `unnormalised` leaks what `raw` does,
-#: -1e9 is the same number as -1e8 in float16, and `served` is 0, since an answer that leaks is withheld.
+#: Kinds that are neither measured nor stored, and the kind whose figures they copy. `unnormalised` leaks what `raw`
+#: does; in float16 -1e9 is the same number as -1e8; `served` is 0, since an answer that leaks is withheld.
 DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW, SERVED: SERVED}
 
 T = TypeVar("T")
 
 
 def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing: T) -> dict[str, T]:
-    """Figures by kind in display order, DERIVED kinds among them; `unflipped` is the same figure where the top move
-    stays, `nothing` that of `served`."""
+    """Figures by kind in display order, with the DERIVED kinds.
+
+    `unflipped` makes of a figure the same figure whose top move stays; `nothing` is the figure of `served`.
+    """
     every = {**figures, SERVED: nothing}
     for kind, source in DERIVED.items():
         if source in every:
@@ -97,7 +102,7 @@ MEANINGS = {
 #: Kinds that positions are ranked by: not `served`, which is always 0, nor `unnormalised`, which equals `raw`.
 RANKED = tuple(kind for kind in KINDS if kind not in (SERVED, UNNORMALISED))
 
-#: Kinds that mean nothing for a network trained with the legal mask: its mass on illegal slots is arbitrary.
+#: Kinds without a meaning for a network trained with the legal mask, whose mass on illegal slots is arbitrary.
 MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
 
 
@@ -105,8 +110,8 @@ MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
 class Plan:
     """Which kinds are measured.
 
-    always : kinds measured for every batch
-    share : of batches, drawn at random, for which every kind is measured
+    always : kinds measured in every batch
+    share : part of the batches, drawn at random, in which every kind is measured
     least : plain softmax probability from which an illegal move is named and its cause determined
     """
 

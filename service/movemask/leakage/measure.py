@@ -1,14 +1,14 @@
 """The leakage of a batch, computed from its unmasked logits. Definitions: docs/leakage.md.
 
 Every figure is a ratio of sums of exponentials, by shifted log-sum-exp in float64. No difference of nearly equal
-numbers (`1 - x`) is taken, so a leakage of 1e-300 is as precise as one of 0.5.
+numbers (`1 - x`) is taken, so a leakage of 1e-300 is as precise as a leakage of 0.5.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,10 +21,10 @@ from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UN
 from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 
-#: Rows whose illegal logits are summed together; so few fit a core's cache.
-_ROWS_AT_ONCE = 32
+#: Rows whose illegal logits are summed together: their float64 copies fit a core's cache.
+_ROWS_PER_SUM = 32
 
-#: Slack of the float32 prefilter, so that it drops nothing the exact test keeps.
+#: Slack of the float32 prefilter in `heavy`, so that it drops nothing the exact test keeps.
 _SLACK = 0.1
 
 #: `rounded` rounds each probability to a multiple of 1 / this: 4 decimal places.
@@ -33,11 +33,11 @@ _ROUNDING_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One kind for one position.
+    """One kind of leakage at one position.
 
-    leaked : None where it cannot be measured: an illegal logit is NaN or +inf, or the vocabulary rules the mistake out
+    leaked : None if it cannot be measured: an illegal logit is NaN or +inf, or the vocabulary rules the mistake out
     flipped : whether the mistake changes the top move
-    kl : divergence of the mistaken policy from the right one in nats; None where it is infinite or not measured
+    kl : divergence of the mistaken policy from the right one in nats; None if it is infinite or not measured
     """
 
     leaked: float | None
@@ -51,8 +51,8 @@ class Measured:
 
     leaked : float64 `[B]`, NaN where it cannot be measured
     flipped : bool `[B]`, whether the mistake changes the top move
-    kl : float64 `[B]`, divergence of the mistaken policy from the right one in nats; inf where a legal move gets
-        probability 0, NaN where `leaked` is NaN
+    kl : float64 `[B]`, divergence of the mistaken policy from the right one in nats; inf where the mistake gives a
+        legal move probability 0, NaN where `leaked` is NaN
     """
 
     leaked: Float
@@ -60,69 +60,100 @@ class Measured:
     kl: Float
 
     def figure(self, row: int) -> Figure:
-        """One position's figure."""
+        """The figure of one position."""
         leaked, kl = float(self.leaked[row]), float(self.kl[row])
         if math.isnan(leaked):
             return Figure(None, False, None)
         return Figure(leaked, bool(self.flipped[row]), kl if math.isfinite(kl) else None)
 
     def rows(self, keep: slice | Index) -> Measured:
-        """The figures of some positions."""
+        """The figures of the positions `keep`."""
         return Measured(self.leaked[keep], self.flipped[keep], self.kl[keep])
 
     @classmethod
     def joined(cls, parts: Sequence[Measured]) -> Measured:
-        """Those of all parts."""
-        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+        """The figures of all parts, concatenated."""
+        return cls(
+            np.concatenate([part.leaked for part in parts]),
+            np.concatenate([part.flipped for part in parts]),
+            np.concatenate([part.kl for part in parts]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class HeavySlots:
-    """Illegal slots with the probability that plain softmax gives them, in order of row, all `[K]`."""
+    """K illegal slots with the probability that plain softmax gives them, in order of row; all arrays are `[K]`."""
 
     rows: Index
     slots: Index
     masses: Float
 
 
+@dataclass(frozen=True, slots=True)
+class IllegalLogits:
+    """The illegal logits of a batch.
+
+    logits : `[B, A]` in their own dtype, legal slots as -inf
+    log_sum, highest : float64 `[B]`, log-sum-exp and maximum of each row; NaN in a row with an illegal NaN or +inf
+    """
+
+    logits: NDArray[np.floating]
+    log_sum: Float
+    highest: Float
+
+    @classmethod
+    def joined(cls, parts: Sequence[IllegalLogits]) -> IllegalLogits:
+        """The logits of all parts, concatenated."""
+        return cls(
+            np.concatenate([part.logits for part in parts]),
+            np.concatenate([part.log_sum for part in parts]),
+            np.concatenate([part.highest for part in parts]),
+        )
+
+
 class UnmaskedLogits:
-    """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
+    """Unmasked logits and their legal slots, from which every kind of leakage is computed.
 
     Parameters
     ----------
     logits : `[B, A]`, as the network gave them
-    slots : legal slots `[N]` in CSR form, rows in `indptr` `[B + 1]`, at least one per row
-    legal : the legal logits float64 `[N]`, if already gathered
+    slots : legal slots `[N]`, rows in `indptr` `[B + 1]`, at least one per row
+    legal : the legal logits float64 `[N]`; gathered here if None
+    illegal : summed up here on first use if None
     """
 
-    def __init__(self, logits: NDArray[np.floating], slots: Index, indptr: Index, legal: Float | None = None) -> None:
+    def __init__(
+        self,
+        logits: NDArray[np.floating],
+        slots: Index,
+        indptr: Index,
+        legal: Float | None = None,
+        illegal: IllegalLogits | None = None,
+    ) -> None:
         self.logits, self.slots, self.indptr = logits, slots, indptr
         self.rows = row_of_each(indptr)
         self.legal = np.asarray(logits[self.rows, slots], dtype=np.float64) if legal is None else legal
         self.log_legal = logsumexp(self.legal, indptr)
         self.top_legal = row_max(self.legal, indptr)
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
+        self._illegal = illegal
 
     @classmethod
     def joined(cls, parts: Sequence[UnmaskedLogits]) -> UnmaskedLogits:
-        """Batches of one network, concatenated with what was computed of them."""
+        """Batches of one network, concatenated, with the sums of their illegal logits."""
         if len(parts) == 1:
             return parts[0]
-        whole = cls(
+        return cls(
             np.concatenate([part.logits for part in parts]),
             np.concatenate([part.slots for part in parts]),
             joined_indptr([part.indptr for part in parts]),
             np.concatenate([part.legal for part in parts]),
+            IllegalLogits.joined([part.illegal for part in parts]),
         )
-        if all("illegal" in vars(part) for part in parts):
-            whole.rest = np.concatenate([part.rest for part in parts])
-            log_sums, highest = zip(*(part.illegal for part in parts), strict=True)
-            whole.illegal = np.concatenate(log_sums), np.concatenate(highest)
-        return whole
 
     @cached_property
     def is_legal(self) -> NDArray[np.bool_]:
-        """Bool `[B, A]`."""
+        """The legal slots, bool `[B, A]`."""
         mask = np.zeros(self.logits.shape, dtype=np.bool_)
         mask[self.rows, self.slots] = True
         return mask
@@ -133,56 +164,56 @@ class UnmaskedLogits:
         log_policy: Float = log_softmax(self.legal, self.indptr)
         return log_policy
 
-    @cached_property
-    def rest(self) -> NDArray[np.floating]:
-        """The logits `[B, A]` in their own dtype, legal ones as -inf."""
-        rest = self.logits.copy()
-        rest[self.rows, self.slots] = -np.inf
-        return rest
+    @property
+    def illegal(self) -> IllegalLogits:
+        """The illegal logits, summed up once."""
+        if self._illegal is None:
+            self._illegal = self._summed()
+        return self._illegal
 
-    @cached_property
-    def illegal(self) -> tuple[Float, Float]:
-        """Log-sum-exp and maximum of each row's illegal logits, both `[B]`; NaN where one of them is NaN or +inf."""
-        count, size = self.rest.shape
-        highest = self.rest.max(axis=1, initial=-np.inf).astype(np.float64)
+    def _summed(self) -> IllegalLogits:
+        logits = self.logits.copy()
+        logits[self.rows, self.slots] = -np.inf
+        count, size = logits.shape
+        highest = logits.max(axis=1, initial=-np.inf).astype(np.float64)
         shift = np.where(highest == -np.inf, 0.0, highest)
         total = np.empty(count)
-        shifted = np.empty((min(count, _ROWS_AT_ONCE), size))  # float64: the difference is not exact in float32
-        for start in range(0, count, _ROWS_AT_ONCE):
-            part = shifted[: min(_ROWS_AT_ONCE, count - start)]
-
-            span = slice(start, start + _ROWS_AT_ONCE)
-            part[:] = self.rest[span]
+        buffer = np.empty((min(count, _ROWS_PER_SUM), size))  # float64: the difference is not exact in float32
+        for start in range(0, count, _ROWS_PER_SUM):
+            shifted = buffer[: min(_ROWS_PER_SUM, count - start)]
+            span = slice(start, start + _ROWS_PER_SUM)
+            shifted[:] = logits[span]
             with np.errstate(under="ignore", invalid="ignore"):
-                part -= shift[span, None]
-                np.exp(part, out=part)
-                total[span] = part.sum(axis=1)
+                shifted -= shift[span, None]
+                np.exp(shifted, out=shifted)
+                total[span] = shifted.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return shift + np.log(total), highest
+            return IllegalLogits(logits, shift + np.log(total), highest)
 
     def heavy(self, least: float) -> HeavySlots:
         """The illegal slots to which plain softmax gives at least `least`: by row, heaviest first, ties by slot.
 
-        A row where an illegal logit is NaN or +inf has no slots.
+        A row with an illegal NaN or +inf has no slots.
         """
-        size = self.rest.shape[1]
+        logits = self.illegal.logits
+        size = logits.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_all = np.logaddexp(self.log_legal, self.illegal[0])
+            log_all = np.logaddexp(self.log_legal, self.illegal.log_sum)
             threshold = (log_all + np.log(least) - _SLACK).astype(np.float32)
-            # flatnonzero is several times as fast as nonzero of the table.
-            indices = np.flatnonzero(self.rest >= threshold[:, None])
+            # np.flatnonzero is several times as fast as np.nonzero of two dimensions.
+            indices = np.flatnonzero(logits >= threshold[:, None])
         rows = indices // size
         with np.errstate(under="ignore", invalid="ignore"):
-            masses = np.exp(self.rest.reshape(-1)[indices].astype(np.float64) - log_all[rows])
+            masses = np.exp(logits.reshape(-1)[indices].astype(np.float64) - log_all[rows])
         keep = (masses >= least) & (masses > 0)
         rows, slots, masses = rows[keep], indices[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
         return HeavySlots(rows[order], slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
-        """What leaks by `raw` and by `multiplied`, both `[B]`: all that a response shows of them."""
+        """The leakage by `raw` and by `multiplied`, both `[B]`; a response needs no more."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
-            log_illegal = self.illegal[0]
+            log_illegal = self.illegal.log_sum
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
             log_ones = np.log(self.illegal_slots)
             return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
@@ -190,9 +221,9 @@ class UnmaskedLogits:
     def raw(self) -> Measured:
         """What plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
 
-        NaN where an illegal logit is NaN or +inf.
+        NaN in a row with an illegal NaN or +inf.
         """
-        return self._with_illegal_mass(*self.illegal)
+        return self._with_illegal_mass(self.illegal.log_sum, self.illegal.highest)
 
     def multiplied(self) -> Measured:
         """What `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
@@ -203,9 +234,9 @@ class UnmaskedLogits:
             return self._with_illegal_mass(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
 
     def filled(self, fill: Fill) -> Measured:
-        """What illegal slots keep when their logits are set to a finite number, computed in the dtype of the fill.
+        """What illegal slots keep if their logits are set to a finite number, computed in the dtype of the fill.
 
-        Logits, exponentials and probabilities are of that dtype; sums are float32, as in torch, onnxruntime and numpy.
+        Logits, exponentials and probabilities have that dtype; sums are float32, as in torch, onnxruntime and numpy.
         NaN where the logits overflow the dtype.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
@@ -223,11 +254,14 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(measured, self._divergence(mistaken), np.nan))
 
     def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
-        """The mass on illegal moves when Black's legal moves are looked up without mirroring them.
+        """The mass on illegal moves if Black's legal moves are looked up without mirroring them.
 
-        `twins` `[A]` is the slot of each slot's move seen from the other side; -1 where there is none, and then the
-        mistake drops the move. `black` bool `[B]`: White's moves are looked up correctly. NaN where no slot is left,
-        or where a logit that is looked up is NaN or +inf.
+        NaN where no slot is left, or where a logit that is looked up is NaN or +inf.
+
+        Parameters
+        ----------
+        twins : intp `[A]`, the slot of each slot's move seen from the other side, or -1: the mistake drops the move
+        black : bool `[B]`, where Black is to move; White's moves are looked up correctly
         """
         looked_up = np.where(black[self.rows], twins[self.slots], self.slots)
         known = looked_up >= 0
@@ -251,15 +285,15 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
 
     def rounded(self) -> Measured:
-        """How far the sum is from 1 when each probability is rounded to 4 places; summed as integers, so exact."""
+        """How far the sum is from 1 if each probability is rounded to 4 places; summed as integers, so exact."""
         steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
 
     def _with_illegal_mass(self, log_illegal: Float, top_illegal: Float) -> Measured:
-        """A softmax over the unchanged legal logits plus illegal slots of this log-mass.
+        """The figures of a softmax over the unchanged legal logits and illegal slots with this log-mass.
 
-        The divergence is then `log(1 + illegal / legal)`.
+        Its divergence is `log(1 + illegal / legal)`.
         """
         with np.errstate(under="ignore", invalid="ignore"):
             leaked = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
@@ -267,7 +301,7 @@ class UnmaskedLogits:
             return Measured(leaked, top_illegal > self.top_legal, kl)
 
     def _divergence(self, mistaken: Float) -> Float:
-        """KL divergence `sum p log(p / q)` of each row, where `q` `[N]` is the mistaken policy of the legal moves."""
+        """KL divergence `sum p log(p / q)` of each row `[B]`; `q` `[N]` is the mistaken policy of the legal moves."""
         p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)
@@ -277,35 +311,35 @@ class UnmaskedLogits:
 def measure(
     kinds: Collection[str], batch: UnmaskedLogits, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
-    """These kinds of a whole batch; `black` bool `[B]` says where Black is to move.
+    """These kinds of leakage of a batch; `black` bool `[B]` is where Black is to move.
 
-    `unmirrored` is NaN for a vocabulary that is not mirrored: the mistake cannot be made there. DERIVED kinds are the
-    arrays of the kind that they copy; `served` is 0, since an answer that leaks is not served.
+    `unmirrored` is NaN for a vocabulary that is not mirrored, where the mistake cannot be made. DERIVED kinds share the
+    arrays of the kind that they copy. `served` is 0, since an answer that leaks is not served.
     """
     unflipped, zeros = np.zeros(len(black), dtype=np.bool_), np.zeros(len(black))
     measured: dict[str, Measured] = {}
     for kind in kinds:
         source = DERIVED.get(kind, kind)
         if source in measured:
-            found = measured[source]
+            figures = measured[source]
         elif source == RAW:
-            found = batch.raw()
+            figures = batch.raw()
         elif source == MULTIPLIED:
-            found = batch.multiplied()
+            figures = batch.multiplied()
         elif source == UNMIRRORED and vocabulary.mirrored:
-            found = batch.unmirrored(vocabulary.twins, black)
+            figures = batch.unmirrored(vocabulary.twins, black)
         elif source == UNMIRRORED:
-            found = Measured(zeros + np.nan, unflipped, zeros + np.nan)
+            figures = Measured(zeros + np.nan, unflipped, zeros + np.nan)
         elif source == ROUNDED:
-            found = batch.rounded()
+            figures = batch.rounded()
         elif source == SERVED:
-            found = Measured(zeros, unflipped, zeros)
+            figures = Measured(zeros, unflipped, zeros)
         elif source in fills():
-            found = batch.filled(fills()[source])
+            figures = batch.filled(fills()[source])
         else:
             raise ValueError(f"kind: no {kind!r}")
-        # Never renormalised: as much is lost as `raw` leaks, and the order of the legal moves stays.
-        measured[kind] = replace(found, flipped=unflipped) if kind == UNNORMALISED else found
+        # Never renormalised: it loses the mass that `raw` leaks, and the order of the legal moves stays.
+        measured[kind] = replace(figures, flipped=unflipped) if kind == UNNORMALISED else figures
     return measured
 
 

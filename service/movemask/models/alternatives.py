@@ -1,7 +1,7 @@
-"""The mistakes that the diagnosis knows: ways to read a network that differ from the declared one in one thing.
+"""The mistakes that the diagnosis knows: ways to read a network that differ in one thing from its contract.
 
-Some are contracts, and the advice names the key to change. The others are in the network itself, where no key undoes
-them: its inputs or outputs are changed on their way (`Altered`), and the advice says what its export mistook.
+Some mistakes are in the contract, and the advice names the key to change. Others are in the network itself, where no
+key undoes them: `Altered` changes inputs or outputs on the way, and the advice says how its export is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from movemask.numeric.ragged import Index
 
 Change = Callable[[Array], Array]
 
-#: For each variation the tag of the probes that reveal it; few are enough for gross mistakes.
+#: For each variation, the tag of the probes that reveal it.
 _SHOWS_IN = {
     "castling_slot": "castling",
     "bare_promotion": "promotion",
@@ -40,14 +40,14 @@ _SHOWS_IN = {
     "no_ones_plane": "general",
     "no_history": "general",
 }
-#: Ways to number the squares of a board, each its own inverse.
+#: Ways to number the squares of a board. Each is its own inverse.
 _BOARDS: dict[str, Callable[[int], int]] = {
     "mirrored left to right": lambda square: square ^ 7,
     "upside down": lambda square: square ^ 56,
     "turned around": lambda square: square ^ 63,
     "transposed": lambda square: (square & 7) << 3 | square >> 3,
 }
-#: Planes of each block, the first twelve of which are pieces, and blocks of history.
+#: Planes of a block, whose first twelve are pieces; and blocks of history.
 _BLOCKS = {
     "lc0-112": (13, 8),
     "maia2-18": (12, 1),
@@ -66,7 +66,7 @@ _PIECES = {
     "K Q R B N P": (*range(5, -1, -1), *range(11, 5, -1)),
     "of the opponent first": (*range(6, 12), *range(6)),
 }
-#: From which block each of the eight is taken to undo it.
+#: For each mistake, the blocks that undo it: the block to take in each of the eight places.
 _HISTORIES = {
     "oldest first": tuple(range(7, -1, -1)),
     "without the newest": (0, *range(7)),
@@ -79,13 +79,13 @@ _RATINGS: dict[str, Change] = {
     "in hundreds": lambda ratings: ratings / 100,
     "in thousands": lambda ratings: ratings / 1000,
 }
-#: Networks that learned from people are within this factor of the temperature that fits them best.
+#: Networks that learned from people fit people's moves best at a temperature within this factor of 1.
 _USUAL = 1.3
 
 
 @dataclass(frozen=True)
 class Altered:
-    """A session whose inputs and outputs are changed on their way, by name."""
+    """A session that changes inputs and outputs on the way, by name."""
 
     session: Session
     changes: Mapping[str, Change]
@@ -115,9 +115,9 @@ class Altered:
 class Alternative:
     """A way to read a network; `advice` says what to do if it fits better.
 
-    shows_in : the tag of the probes that reveal it; None for all
-    bare : evaluated on positions without their history
-    judged_by : the evidence that tells; leakage falls with every factor above 1, so it does not tell a scale
+    shows_in : the tag of the probes that reveal it; None for all probes
+    bare : whether it is evaluated on positions without their history
+    judged_by : the evidence that counts. Leakage does not count for a scale: it falls with every factor above 1
     """
 
     name: str
@@ -137,7 +137,9 @@ class Alternative:
 def alternatives(contract: Contract, scale: float = 1.0, *, probabilities: bool = False) -> Iterator[Alternative]:
     """Every way to read the network of this contract that differs from it in one thing.
 
-    scale : what its logits are best multiplied by, fitted to moves that people played
+    Parameters
+    ----------
+    scale : the best factor for its logits, fitted to moves that people played
     probabilities : whether its logits look like probabilities
     """
     yield from _contracts(contract)
@@ -156,8 +158,8 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
             declared = name in terms.variations
             names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
             changed = _changed(contract, "terms", variations=names)
-            verb = "take it out of" if declared else "add it to"
-            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
+            what = f'take "{name}" out of' if declared else f'add "{name}" to'
+            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {what} contract.variations"
             yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):
@@ -210,13 +212,13 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
 def _changes(
     contract: Contract, scale: float, *, probabilities: bool
 ) -> Iterator[tuple[str, tuple[str, dict[str, Change]]]]:
-    """What may be wrong in the network itself: what of it, in words how, and the changes that undo it."""
+    """The mistakes in the network itself: the part of it, the mistake in words, and the changes that undo it."""
     planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
     words = vocabulary(contract.terms.vocabulary)
     channels = 0 if plane_encoder(encoder).shape[-2:] == (8, 8) else -1
 
     def shuffled(axis: int, order: Sequence[int]) -> dict[str, Change]:
-        """Planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]`, taken along their channels or, flat, their squares."""
+        """Reorders planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]` along their channels or their 64 squares."""
 
         def change(array: Array) -> Array:
             flat = array.reshape(len(array), -1, 64) if channels == 0 else array.reshape(len(array), 64, -1)
@@ -266,7 +268,7 @@ def _both(square: Callable[[int], int]) -> Callable[[int, int], tuple[int, int]]
 
 
 def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Change:
-    """Takes each slot's logit from the slot of another move, or from its own where the vocabulary has no such move."""
+    """Takes each slot's logit from the slot of the moved move, or from its own slot if that move has none."""
     order: Index = np.arange(len(words))
     for slot, entry in enumerate(words.entries):
         if entry is not None:

@@ -18,21 +18,21 @@ from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import network_file
-from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
+from movemask.numeric.temperature import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
-#: Fits to fewer moves are refused; with this many, our own network's standard error is about 4 %.
+#: Fits to fewer moves are refused. With 500, the shipped network's standard error is about 4 %.
 MINIMUM_MOVES = 500
 #: Fits with a standard error above this share of the temperature are refused.
 LARGEST_ERROR = 0.1
 
 _BATCH = 256
-_DIGITS = 6  # of the temperature that is written; the loss is flat around its minimum
+_DIGITS = 6  # of the numbers in the contract; the loss is flat around its minimum
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A calibration, the size of its data, and the reason for each game that was left out."""
+    """A calibration, the size of its data, and the reason of each game that was left out."""
 
     calibration: TemperatureFit
     games: int
@@ -63,7 +63,7 @@ def fitted(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """The temperature fitted to the positions of a PGN, from `first_ply` of each game and up to `limit` in all.
+    """The temperature fitted to the moves of a PGN, from `first_ply` of each game on and at most `limit` in all.
 
     Games with errors are left out and listed in `left_out`. `progress` is called with the number of positions done.
     Raises InvalidPgn if there is no position, or a ModelError.
@@ -101,10 +101,7 @@ def fitted(
 
 
 def write(contract: Path, fit: Fitted, source: str) -> None:
-    """Adds or replaces `[calibration]` in a contract and leaves the rest of the file as it is.
-
-    Written to a temporary file and renamed, so that no reader sees a partial contract. Raises ContractError.
-    """
+    """Adds or replaces `[calibration]` in a contract and leaves the rest of the file as it is. Raises ContractError."""
     try:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
@@ -118,8 +115,10 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
 
 
 def copied(contract: Path, folder: Path) -> Path:
-    """The model in another folder, which is made if need be; raises ContractError if it is there already. The TOML
-    comes last: a service that follows the folder never sees half a model."""
+    """Copies a model into another folder, made if missing; returns its TOML. ContractError if it is there already.
+
+    The TOML is written last, so that a service that watches the folder never sees half a model.
+    """
     target, network = folder / contract.name, network_file(contract, read_contract(contract))
     if target.exists():
         raise ContractError(f"{target} already exists")
@@ -133,7 +132,7 @@ def copied(contract: Path, folder: Path) -> Path:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Writes a TOML beside the old one and renames it: no reader sees a part."""
+    """Writes a TOML beside the old one and renames it, so that no reader sees half a file."""
     partial = file.with_suffix(".toml.part")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, file)

@@ -1,28 +1,29 @@
-"""Diagnosis: is a network read as it was trained? Judged by itself and against other ways to read it, on real games.
+"""Diagnosis: is a network read as it was trained? It is compared with chance and with other ways to read it.
 
-By itself: a player who moves at random has a perplexity of about 24, and a random choice of slots puts 98 % on illegal
-ones. A network that is not far better than that is read wrongly, whether or not a known mistake explains it.
+With chance: a player who moves at random has a perplexity of about 24, and a random choice of slots puts 98 % on
+illegal moves. A network that is not far better is read wrongly, whether or not a known mistake explains it.
 
-Against others (`alternatives`), each a paired difference over the positions that an alternative concerns:
+With other ways (`alternatives`), by paired differences over the positions that an alternative concerns:
 - leakage: ln of raw leakage. A network with the right inputs, read from the right slots, puts less on illegal moves.
   Not used with `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
 - result: ln of the probability of the game's result, if the network has a value head.
-Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of these over the
-square root of their number (Stouffer); from `CLEAR` on it is significant. It is advice if the network, read like this,
-is far better than chance.
+Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of its z over the
+square root of their number (Stouffer); from `CLEAR` on it is significant. It becomes advice if the network, read like
+this, is far better than chance.
 
 The probes are positions grouped by what they test, with the moves that people played there. `training/probes.py` makes
-`probes.jsonl.gz` from lichess games (CC0) that are not in our training data, except for the openings, which are counted
-over many games.
+`probes.jsonl.gz` from lichess games (CC0) outside the training data, except for the openings, which are counted over
+many games.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Self
@@ -34,9 +35,9 @@ from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.models.alternatives import Alternative, alternatives
 from movemask.network.model import Batch, Model
-from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
+from movemask.numeric.temperature import fitted_temperature
 from movemask.pipeline import evaluate_positions
 
 FILE = "probes.jsonl.gz"
@@ -44,7 +45,7 @@ FILE = "probes.jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A position, and how often each move was played there, if that is known."""
+    """A position, and how often each move was played there, if known."""
 
     position: Position
     elo: Elo | None
@@ -52,25 +53,25 @@ class Played:
 
     @property
     def bare(self) -> Self:
-        """The same without the game that led to it."""
+        """The same position without the game that led to it."""
         return replace(self, position=Position(self.position.board.copy(stack=False)))
 
     @property
     def key(self) -> str:
-        """The same for positions that differ in their counters alone."""
+        """Equal for positions that differ only in their counters."""
         return " ".join(self.position.fen.split()[:4])
 
 
 @dataclass(frozen=True, slots=True)
 class Probe(Played):
-    """A position of a `group`, with its history, and how the game ended for the mover: 0 win, 1 draw, 2 loss."""
+    """A position of a `group` with its history, and the game's result for the mover: 0 win, 1 draw, 2 loss."""
 
     group: str
     result: int | None
 
     @property
     def tags(self) -> frozenset[str]:
-        """Its group, and further properties."""
+        """Its group and further properties."""
         board = self.position.board
         tags = {self.group, "black" if board.turn == chess.BLACK else "white"}
         if any(map(board.is_capture, self.played)):
@@ -100,17 +101,35 @@ def _probe(row: dict[str, Any]) -> Probe:
 
 
 CLEAR = 5.0  # standard errors
-#: Beyond these a network is no better than chance: share of a random player's cross-entropy on the moves played, mean
-#: raw leakage, and ln probability of the result (or minus the squared error of a score).
-#: Networks that are read rightly stay below 0.7 in every kind of position, and below 0.25 in leakage.
+#: Beyond these limits a network is no better than chance: its cross-entropy on the moves played over a random player's,
+#: its mean raw leakage, its mean ln probability of the result (or minus the squared error of a score). Networks that
+#: are read rightly stay below 0.7 in every group of positions, and below 0.25 in leakage.
 CHANCE, CHANCE_RAW, CHANCE_RESULT, CHANCE_SCORE = 0.8, 0.5, -np.log(3), -0.25
+#: The quick look takes every sixth probe of each group. Its mean raw leakage by kind of position, the highest of four
+#: networks that are read rightly: movemask-5 and Maia-1 1100, 1500 and 1900. Of the mistakes that `alternatives` plants
+#: in them and that raise leakage at all, most raise it more than twentyfold somewhere.
+KNOWN_RAW = {
+    "castling": 0.0046,
+    "promotion": 0.0077,
+    "en_passant": 0.0089,
+    "capture": 0.0033,
+    "white": 0.0061,
+    "black": 0.0068,
+    "opening": 0.0024,
+    "clock": 0.0085,
+}
+SUSPICIOUS = 4.0  # times KNOWN_RAW
+_EVERY = 6
+_ENOUGH = 8  # positions of a kind from which on the quick look judges it
+_LEAST_LOOKED = 192  # positions looked at, however slow the network is
 _BATCH = 64
-_FEW = 128  # positions that are enough to see that an alternative is worse
-_CAP = 40.0  # largest |z| of one kind of evidence
+_FEW = 128  # positions on which a clearly worse alternative is dropped
+_CAP = 40.0  # largest |z| of one difference
+_VALUE_CHANCE = "value: worse than a forecast that takes every result for equally likely"
 _LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
 
-#: Columns of evidence `[P, 4]`, a row for each probe: ln raw leakage, ln probability of the moves played and of the
-#: result, NaN without, and of a random legal move.
+#: Columns of evidence `[P, 4]`, a row per probe: ln raw leakage; ln probability of the moves played, of the result (NaN
+#: if unknown) and of a random legal move.
 _EVIDENCE = ("leakage", "moves", "result", "random")
 _LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
 
@@ -119,7 +138,7 @@ PROBE_KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for an alternative: `z` is above 0 if it fits better than the declared contract."""
+    """The result for an alternative. `z` is above 0 if it fits better than the declared contract."""
 
     name: str
     advice: str
@@ -145,7 +164,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """Figures of the declared contract over one kind of position; `chance` says why they are no better than chance."""
+    """Figures of the declared contract over a group of positions; `chance` says why they are no better than chance."""
 
     name: str
     positions: int
@@ -158,10 +177,10 @@ class KindFigures:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, best alternative first, and the figures of the declared contract by kind of position.
+    """All findings, best alternative first, and the figures of the declared contract by group of positions.
 
     `chance` says where the declared contract is no better than chance. `unreadable` says why the network cannot be read
-    by it at all; any alternative that works is then better.
+    by it at all; then any alternative that works is better.
     """
 
     findings: tuple[Finding, ...]
@@ -172,17 +191,88 @@ class Diagnosis:
 
     @property
     def better(self) -> tuple[Finding, ...]:
-        """Alternatives that are clearly better than the declared contract, and than chance."""
+        """Alternatives that are clearly better than the declared contract and than chance."""
         return tuple(finding for finding in self.findings if finding.verdict == "better")
 
     @property
     def misread(self) -> bool:
-        """Whether the network is read wrongly, whether or not an alternative cures it."""
+        """Whether the network is read wrongly; an alternative may cure it or not."""
         return bool(self.better or self.chance or self.unreadable)
+
+    def as_json(self) -> dict[str, Any]:
+        """The diagnosis for `json.dumps`; numbers that are not known are None."""
+        return {
+            "read_wrongly": self.misread,
+            "advice": [finding.advice for finding in self.better],
+            "no_better_than_chance": list(self.chance),
+            "unreadable": self.unreadable,
+            "leakage_used": self.uses_leakage,
+            "kinds": [asdict(kind) for kind in self.kinds],
+            "alternatives": [{**asdict(finding), "verdict": finding.verdict} for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QuickLook:
+    """The figures of a network over some probes, and what is wrong with them.
+
+    chance : kinds of position where it is no better than chance
+    leaks : kinds of position where it leaks far more than networks that are read rightly
+    unreadable : why the network cannot be read by its contract at all
+    """
+
+    positions: int
+    overall: KindFigures | None = None  # None if it is unreadable
+    kinds: tuple[KindFigures, ...] = ()
+    chance: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+    uses_leakage: bool = True  # false for a network trained with the mask
+    unreadable: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """`wrong`, `suspicious` or `right`."""
+        return "wrong" if self.chance or self.unreadable else "suspicious" if self.leaks else "right"
+
+
+def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
+    """Evaluates the network by its declared contract alone, on up to 518 probes: about a second for a network of a few
+    megabytes. A slow one is stopped after so many `seconds`, but not before 192 probes."""
+    groups: dict[str, list[Probe]] = {}
+    for probe in probes():
+        groups.setdefault(probe.group, []).append(probe)
+    placed = [
+        (place / len(some), probe)
+        for group in groups.values()
+        for some in [group[::_EVERY]]
+        for place, probe in enumerate(some)
+    ]
+    some = [probe for _, probe in sorted(placed, key=lambda one: one[0])]  # every part has all groups
+    began, parts, looked = time.monotonic(), [], 0
+    try:
+        while looked < len(some) and (looked < _LEAST_LOOKED or time.monotonic() - began < seconds):
+            parts.append(_evidence(model, some[looked : looked + _BATCH]))
+            looked += len(parts[-1])
+    except ModelError as error:
+        return QuickLook(looked, unreadable=str(error))
+    evidence = np.concatenate(parts)
+    kinds = tuple(_by_kind([probe.tags for probe in some[:looked]], evidence, model))
+    judged = [kind for kind in kinds if kind.positions >= _ENOUGH]
+    chance = [f"{kind.name}: {kind.chance}" for kind in judged if kind.chance]
+    if _value_by_chance(evidence, model):
+        chance.append(_VALUE_CHANCE)
+    leaks = [
+        f"{kind.name}: raw leakage is {kind.raw_mean:.2g}, {kind.raw_mean / KNOWN_RAW[kind.name]:.0f} times that of "
+        "networks that are read rightly"
+        for kind in judged
+        if not model.trained_with_mask and kind.raw_mean > SUSPICIOUS * KNOWN_RAW[kind.name]
+    ]
+    overall, masked = _figures("all", evidence, model), model.trained_with_mask
+    return QuickLook(looked, overall, kinds, tuple(chance), tuple(leaks), not masked)
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Evaluates the network by every alternative and compares; `progress` gets the name of each."""
+    """Evaluates the network by every alternative and compares. `progress` is called with the name of each."""
     report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
@@ -208,19 +298,19 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     findings.sort(key=_rank)
     chance = [f"{kind.name}: {kind.chance}" for kind in kinds if kind.chance]
     if _value_by_chance(declared, model):
-        chance.append("value: worse than a forecast that takes every result for equally likely")
+        chance.append(_VALUE_CHANCE)
     return Diagnosis(tuple(findings), kinds, not model.trained_with_mask, tuple(chance))
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """Clearly better findings first, by the size of the difference: z is capped and does not order them."""
+    """Sorts clearly better findings first, by the size of the difference, since z is capped."""
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z
 
 
 def _alternatives(model: Model) -> Iterator[Alternative]:
-    """The alternatives, with what they have to know of the network's logits."""
+    """The alternatives, for the scale of the network's logits."""
     part = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
     evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
     logits, batch = evaluated.unmasked.logits, evaluated.batch
@@ -232,7 +322,7 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
 
 
 def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: Float | None) -> Finding:
-    """The result for an alternative, against evidence of the declared contract; None if that cannot be read at all."""
+    """The result for an alternative. `base` is the evidence of the declared contract, None if it cannot be read."""
     found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
     try:
         evidence = _evidence(alternative.reading(model), some)
@@ -256,7 +346,7 @@ def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base
 
 
 def _z(differences: Float) -> float:
-    """The mean in standard errors, capped at ±40; 0 if nothing differs."""
+    """The mean in standard errors, capped at ±40; 0 without a difference."""
     error = differences.std() / len(differences) ** 0.5
     mean = differences.mean()
     if error == 0:
@@ -265,7 +355,7 @@ def _z(differences: Float) -> float:
 
 
 def _by_chance(evidence: Float, model: Model) -> str | None:
-    """Why the policies are no better than chance; None if they are."""
+    """Why the policies are no better than chance; None if they are better."""
     played = evidence[np.isfinite(evidence[:, _MOVES])]
     if len(played) and played[:, _MOVES].mean() <= CHANCE * played[:, _RANDOM].mean():
         own, random = _perplexity(played[:, _MOVES]), _perplexity(played[:, _RANDOM])
@@ -291,7 +381,7 @@ def _perplexity(logs: Float) -> float:
 
 
 def shares(batch: Batch, known: Sequence[Played]) -> Float:
-    """Of each legal move float64 `[N]`, the share of players who chose it; 0 where it is not known what was played."""
+    """The share of players who chose each legal move, float64 `[N]`; 0 where the moves played are not known."""
     found = np.zeros(len(batch.codes))
     for row, one in enumerate(known):
         for move, count in one.played.items():
@@ -300,7 +390,7 @@ def shares(batch: Batch, known: Sequence[Played]) -> Float:
 
 
 def _evidence(model: Model, some: Sequence[Probe]) -> Float:
-    """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it rejects."""
+    """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it cannot evaluate."""
     parts = []
     for start in range(0, len(some), _BATCH):
         chunk = some[start : start + _BATCH]
@@ -316,7 +406,7 @@ def _evidence(model: Model, some: Sequence[Probe]) -> Float:
 
 
 def _results(value: Float | None, results: Float) -> Float:
-    """ln probability of each result, or minus the squared error of a score; NaN where one is missing."""
+    """ln probability of each result, or minus the squared error of a score; NaN without a result or a value."""
     if value is None:
         return np.full(len(results), np.nan)
     if value.shape[1] == 1:
@@ -329,6 +419,12 @@ def _results(value: Float | None, results: Float) -> Float:
 def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:
     for kind in PROBE_KINDS:
         part = evidence[np.array([kind in tags_of_probe for tags_of_probe in tags])]
-        raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
-        own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
-        yield KindFigures(kind, len(part), float(raw.mean()), float(raw.max()), own, random, _by_chance(part, model))
+        if not len(part):
+            continue
+        yield _figures(kind, part, model)
+
+
+def _figures(name: str, part: Float, model: Model) -> KindFigures:
+    raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
+    own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
+    return KindFigures(name, len(part), float(raw.mean()), float(raw.max()), own, random, _by_chance(part, model))

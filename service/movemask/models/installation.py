@@ -9,32 +9,38 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 import tomlkit
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
+from onnx import TensorProto
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelError, MovemaskError
+from movemask.models.file_formats import described, unpacked
 from movemask.models.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
+from movemask.models.rewriting import rewrite
 from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
-from movemask.network.files import LARGEST, read_onnx, refuse_external
-from movemask.network.guess import guess
+from movemask.network.files import LARGEST, read_onnx, read_regular, refuse_external
+from movemask.network.fitting import Change, fitted
+from movemask.network.guess import guess, settled
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
-from movemask.network.trial import Trial, confine, tell
+from movemask.network.trial import Trial, confine, finish
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -48,11 +54,33 @@ class Installed:
     notes: tuple[str, ...]
 
 
-def import_lc0(file: Path, folder: Path, name: str) -> Installed:
-    """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
+class Judge(Protocol):
+    """Looks at a checked model, and at the notes on how it is read, before it is moved into its folder."""
+
+    def __call__(self, model: Model, notes: Sequence[str]) -> None:
+        """Raises ContractError to refuse the model."""
+        ...
+
+
+def _told(judge: Judge | None, notes: Sequence[str]) -> Callable[[Model], None] | None:
+    return None if judge is None else partial(judge, notes=notes)
+
+
+#: Of CSSLab/maia-chess, by the names of its nine files.
+_MAIA_1 = re.compile(r"maia-1[1-9]00\.pb(\.gz)?")
+_MAIA_1_SHAPE = (6, 64)
+
+
+def import_lc0(
+    file: Path, folder: Path, name: str, card: Mapping[str, str] = MappingProxyType({}), judge: Judge | None = None
+) -> Installed:
+    """Converts and installs an lc0 weight file; `card` goes into the contract's.
+
+    Raises WeightsError, or ContractError if the result fails its check or the `judge` refuses it.
+    """
     network = read_network(file)
     policy = "flat" if network.policy_hidden is None else "convolution"
-    note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"
+    notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"]
     value: dict[str, Any] = {"name": VALUE, "order": "score"}
     if network.wdl:
         value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
@@ -64,7 +92,13 @@ def import_lc0(file: Path, folder: Path, name: str) -> Installed:
     }
     if network.licence:
         table["card"]["licence"] = network.licence
-    return Installed(install(folder, name, graph(network).SerializeToString(), table), (note,))
+    elif _MAIA_1.fullmatch(file.name) and (len(network.blocks), network.filters) == _MAIA_1_SHAPE:
+        table["card"]["licence"] = "GPL-3.0"
+        table["card"]["source"] = f"github.com/CSSLab/maia-chess, {table['card']['source']}"
+        notes.append("licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks")
+    table["card"] |= card
+    entry = install(folder, name, graph(network).SerializeToString(), table, _told(judge, notes))
+    return Installed(entry, tuple(notes))
 
 
 def add_onnx(
@@ -75,22 +109,18 @@ def add_onnx(
     trained_with_mask: bool | None = None,
     card: Mapping[str, str] = MappingProxyType({}),
     trial_seconds: float = 0,
+    judge: Judge | None = None,
 ) -> Installed:
     """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
     the contract's. With `trial_seconds`, a process of its own does all this first, for at most so long: the file may
-    crash it, loop without end or ask for all memory. Raises ContractError.
+    crash it, loop without end or ask for all memory. Raises ContractError, also if the `judge` refuses the model.
     """
     if trial_seconds:
-        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds)
-    raw, notes = read_onnx(file, external=True), []
-    try:
-        model = onnx.load_model_from_string(raw)
-    except DecodeError:
-        model = onnx.ModelProto()
-    if not model.graph.node:
-        raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
+        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds, judge)
+    notes: list[str] = []
+    raw, model = _parsed(file)
     if weights := _taken_in(file, model):
         raw = model.SerializeToString()
         notes.append(f"weights copied: {weights / 2**20:.1f} MiB from the file next to {file.name}")
@@ -99,32 +129,43 @@ def add_onnx(
     if table is not None and kind is None and trained_with_mask is None:
         notes.append("its contract is the one that the file carries")
     else:
-        session = OnnxSession(file, threads=1, network=raw)
-        guessed = guess(session, kind, trained_with_mask)
+        session = _opened(file, model, raw)
+        fit = fitted(session, kind)
+        if fit.changes:
+            raw, session = _rewritten(file, model, fit.changes)
+        guessed = guess(session, fit, trained_with_mask)
+        if guessed.changes:
+            raw, session = _rewritten(file, model, guessed.changes)
         table = guessed.table
-        notes += guessed.notes
+        changes = (*fit.changes, *guessed.changes)
+        notes += [*guessed.notes, *(change.note for change in changes if change.note)]
+        read = Model(file.stem, "", Contract.model_validate(table), session)
+        if turned := settled(read, table):
+            notes.append(turned)
         if session.one_by_one:
             raw, note = _freed(file, model, raw, table)
             notes.append(note)
     table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
-    return Installed(install(folder, name, raw, table), tuple(notes))
+    return Installed(install(folder, name, raw, table, _told(judge, notes)), tuple(notes))
 
 
-def _added_after_trial(file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float) -> Installed:
+def _added_after_trial(
+    file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float, judge: Judge | None
+) -> Installed:
     with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
-        arguments = json.dumps([str(file.resolve()), staging, name, *options])
+        arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # a link stays in its folder
         size = len(read_onnx(file, external=True))
         try:
-            told = Trial(seconds).told_by(__name__, arguments, size=size)
+            told = Trial(seconds).result_of(__name__, arguments, size=size)
         except ModelError as error:
             raise ContractError(f"{name} is not added: {error}") from None
         if told["failure"] is not None:
             raise ContractError(told["failure"])
         network = (Path(staging) / f"{name}.onnx").read_bytes()
         table = tomlkit.parse((Path(staging) / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
-    return Installed(
-        install(folder, name, network, {key: table[key] for key in table if key != "network"}), tuple(told["notes"])
-    )
+    table = {key: table[key] for key in table if key != "network"}
+    notes = told["notes"]
+    return Installed(install(folder, name, network, table, _told(judge, notes)), tuple(notes))
 
 
 def main(arguments: str, memory: str) -> None:
@@ -132,25 +173,98 @@ def main(arguments: str, memory: str) -> None:
     confine(memory)
     file, folder, *others = json.loads(arguments)
     try:
-        tell({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
+        finish({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
     except MovemaskError as error:
-        tell({"failure": str(error)})
+        finish({"failure": str(error)})
+
+
+def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
+    """The content of an ONNX file, gzipped or not, and its model. Raises ContractError that says what it is instead."""
+    raw = read_onnx(file, external=True)
+    if found := described(file, raw, "add"):
+        raise ContractError(f"{file.name}: {found}")
+    if not raw:
+        raise ContractError(f"{file.name}: not an ONNX file: it is empty; download or export it again")
+    raw = unpacked(file, raw)
+    try:
+        model = onnx.load_model_from_string(raw)
+    except DecodeError:
+        raise ContractError(f"{file.name}: not an ONNX file, or one that is cut off or damaged") from None
+    if not model.graph.node:
+        raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
+    return raw, model
+
+
+def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
+    """A session on the network. Raises ContractError, which names the types of weights that onnxruntime may lack."""
+    try:
+        return OnnxSession(file, threads=1, network=raw)
+    except ContractError as error:
+        shapeless = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
+        if shapeless:
+            raise ContractError(f"{error}; input {shapeless[0]!r} has no shape: export it with one") from None
+        types = {TensorProto.DOUBLE: "float64", TensorProto.BFLOAT16: "bfloat16", TensorProto.FLOAT16: "float16"}
+        rare = sorted({types[one.data_type] for one in model.graph.initializer if one.data_type in types})
+        if "Could not find an implementation" not in str(error) or not rare:
+            raise
+        raise ContractError(
+            f"{error}; its weights are {' and '.join(rare)}: export them as float32 (in PyTorch, `model.float()`)"
+        ) from None
+
+
+def _rewritten(file: Path, model: onnx.ModelProto, changes: Iterable[Change]) -> tuple[bytes, OnnxSession]:
+    """The network with these changes in its graph, and a session on it."""
+    rewrite(model, changes)
+    raw = model.SerializeToString()
+    return raw, _opened(file, model, raw)
 
 
 def _taken_in(file: Path, model: onnx.ModelProto) -> int:
-    """Reads weights that lie in other files of the folder into the model; how many bytes. onnx refuses paths outside
-    the folder, links and what is no file. Raises ContractError."""
+    """Reads weights that lie in other files beside the network into the model; how many bytes.
+
+    They lie in the network's folder or below it, or, where both are links, beside what the network's link leads to:
+    Hugging Face's cache has links into `blobs/`. Raises ContractError for any other place, and for what is no file.
+    """
     tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
+    contents: dict[Path, bytes] = {}
+    total = 0
     try:
-        located = [ExternalDataInfo(tensor) for tensor in tensors]
-        size = sum(int(at.length or (file.parent / at.location).stat().st_size) for at in located)
-        if size > LARGEST:
-            raise ContractError(f"{file.name}: its weights have {size} bytes; at most {LARGEST} are allowed")
         for tensor in tensors:
-            load_external_data_for_tensor(tensor, str(file.parent))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ContractError(f"{file.name}: weights in another file: {str(error).splitlines()[0]}") from None
-    return size
+            at = ExternalDataInfo(tensor)
+            place = _beside(file, at.location)
+            offset, length = int(at.offset or 0), int(at.length or place.stat().st_size - int(at.offset or 0))
+            total += length
+            if total > LARGEST:
+                raise ContractError(f"{file.name}: its weights have {total} bytes; at most {LARGEST} are allowed")
+            if place not in contents:
+                contents[place] = read_regular(place, LARGEST)
+            values = contents[place][offset : offset + length]
+            if offset < 0 or len(values) < length:
+                raise ValueError(
+                    f"{at.location!r} has {len(contents[place]):,} bytes, and {tensor.name!r} needs {length:,} from "
+                    f"byte {offset:,}: it is cut off, or belongs to another export"
+                )
+            tensor.raw_data = values
+            tensor.data_location = TensorProto.DEFAULT
+            del tensor.external_data[:]
+    except OSError as error:
+        missing = f"{at.location!r}: {(error.strerror or str(error)).lower()}; put it into the folder of {file.name}"
+        raise ContractError(f"{file.name}: weights in another file: {missing}") from None
+    except ValueError as error:
+        raise ContractError(f"{file.name}: weights in another file: {error}") from None
+    return total
+
+
+def _beside(file: Path, location: str) -> Path:
+    """The file of external weights. Raises ValueError for a place where a network may not have them."""
+    place = file.parent / location
+    if Path(location).is_absolute() or ".." in Path(location).parts:
+        raise ValueError(f"{location!r} is not in the network's folder; put it beside {file.name} and export again")
+    found = place.resolve()
+    folders = [file.parent.resolve(), *([file.resolve().parent] if file.is_symlink() else [])]
+    if not any(found.is_relative_to(folder) for folder in folders):
+        raise ValueError(f"{location!r} is a link to another folder; put the file itself beside {file.name}")
+    return found
 
 
 def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]) -> tuple[bytes, str]:
@@ -192,11 +306,17 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
     )
 
 
-def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> Entry:
+def install(
+    folder: Path,
+    name: str,
+    network: bytes,
+    table: dict[str, Any],
+    judge: Callable[[Model], None] | None = None,
+) -> Entry:
     """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
 
     `table` is the contract without `[network]`. A model of that name is replaced. Raises ContractError if the model
-    fails its check, or if the folder cannot be written.
+    fails its check, if the `judge` refuses it, or if the folder cannot be written.
     """
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
@@ -209,6 +329,8 @@ def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> E
         entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
+        if judge is not None:
+            judge(entry.model)
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:

@@ -1,6 +1,6 @@
-"""How far a quantised network is from its original, also along the ratings; what chance explains; how fast it is.
+"""How far a quantised network is from its original, on positions and along the ratings; and how fast it is.
 
-A network is judged on positions that it was not calibrated on: `sets`, of different games.
+A network is calibrated and judged on positions of different games (`sets`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from movemask.numeric.ragged import Float, padded, row_max, row_sum
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Evaluated, evaluate
 
-#: Positions wanted of each set. No more are judged than it takes to decide.
+#: Most positions of each set. Fewer are judged if they are enough to decide.
 CALIBRATION, JUDGED = 512, 65536
-#: Fewest positions that are calibrated and judged with.
+#: Fewest positions of each set.
 LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 
-_GAMES = 4000  # read at most
-_PER_GAME = 32  # plies kept of a game while the files are read
-_EVERY = 5  # of so many games or lines, one is calibrated on
-_TRIED = 256  # positions that are tried with the network's vocabulary
+_GAMES = 4000  # most games that are read
+_PER_GAME = 32  # plies that are kept of a game
+_EVERY = 5  # every 5th game or line goes to the calibration set
+_TRIED = 256  # positions that are tried with the network's vocabulary at a time
 _SEED = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The two sets, what they come from (so many `games` or lines), and what was left out."""
+    """The two sets, their source with its number of `games` or lines, and the games that were left out."""
 
     calibration: Sequence[Played]
     judged: Sequence[Played]
@@ -49,7 +49,7 @@ class Sets:
 
 
 def sets(model: Model, files: Sequence[str]) -> Sets:
-    """The sets from files of games or positions (as `movemask audit` reads them), or from the shipped probes.
+    """The sets from files of games or positions, as `movemask audit` reads them; without files, from the probes.
 
     Raises SourceError for a file that cannot be read, or if there are too few positions that the network can read.
     """
@@ -62,9 +62,12 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     seen: set[str] = set()
     calibration = _distinct(model, _drawn(groups[::_EVERY]), CALIBRATION, seen)
     judged = _distinct(model, _drawn([group for i, group in enumerate(groups) if i % _EVERY]), JUDGED, seen)
-    for aim, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
-        if len(found) < least:
-            few = f"{source}: {len(found)} positions to {aim} are too few, at least {least} are needed"
+    for aim, positions, least in (
+        ("calibrate on", calibration, LEAST_CALIBRATION),
+        ("judge by", judged, LEAST_JUDGED),
+    ):
+        if len(positions) < least:
+            few = f"{source}: {len(positions)} positions to {aim} are too few, at least {least} are needed"
             raise SourceError(f"{few}; give more games or positions")
     return Sets(calibration, judged, source, len(groups), skipped)
 
@@ -75,12 +78,12 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
     rng = random.Random(_SEED)
     games: dict[tuple[str, int], list[Played]] = {}
     for chunk in chain.from_iterable(read(index, name, None) for index, name in enumerate(files)):
-        found: dict[tuple[str, int], list[Played]] = {}
+        plies_of: dict[tuple[str, int], list[Played]] = {}
         for sample in samples(chunk, Choice(), skipped):
             played = {} if sample.played is None else {sample.played: 1}
             known = Played(sample.position, sample.elo, played)
-            found.setdefault((sample.source, sample.item), []).append(known)
-        for game, plies in found.items():
+            plies_of.setdefault((sample.source, sample.item), []).append(known)
+        for game, plies in plies_of.items():
             games[game] = rng.sample(plies, min(_PER_GAME, len(plies)))
         if sum(map(len, games.values())) >= _PER_GAME * _GAMES:
             break
@@ -88,39 +91,39 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
 
 
 def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
-    """The first ply of every game, then the second and so on: few of many games before many of a few."""
+    """The first ply of every game, then the second ply of every game and so on, so that every game has a share."""
     for number in range(_PER_GAME):
         for game in games:
             if number < len(game):
                 yield game[number]
 
 
-def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
-    """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
+def _distinct(model: Model, positions: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
+    """Up to `wanted` positions that the network can read and that are not in `seen`; adds them to `seen`."""
     kept: list[Played] = []
-    fresh = iter(found)
-    while len(kept) < wanted and (part := list(islice(fresh, _TRIED))):
-        part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
-        batch, refused = model.batch([known.position for known in part], [known.elo for known in part])
-        readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
+    remaining = iter(positions)
+    while len(kept) < wanted and (tried := list(islice(remaining, _TRIED))):
+        tried = list({known.key: known for known in reversed(tried) if known.key not in seen}.values())[::-1]
+        batch, refused = model.batch([known.position for known in tried], [known.elo for known in tried])
+        readable = [known for row, known in enumerate(tried) if row not in refused and batch.counts[row]]
         kept += readable[: wanted - len(kept)]
         seen.update(known.key for known in kept[-len(readable) :])
     return kept
 
 
-#: The original's first move leads clearly if it is this far ahead of the second, in probability.
+#: The original's first move leads clearly if it is this far ahead of the second in probability.
 CLEAR_LEAD = 0.1
-#: Standard errors by which a figure must be past its limit to count; by chance alone it is once in 44 times.
+#: A figure counts as above its limit from this many standard errors on. Chance alone does that once in 44 times.
 SURE = 2.0
-#: How positions are judged, as it is said before the figures: as they are, or without the games that led to them.
+#: Words before the figures: for positions with their games, and for positions without.
 WAYS = ("", "from bare FENs: ")
-_AT_ONCE = 64
-_FIRST_LOOK = 4096  # positions; then twice as many as before
+_POSITIONS_PER_BATCH = 64
+_FIRST_LOOK = 4096  # positions; each further look doubles them
 _TINIEST = 1e-12  # probability
 
 
-#: Means over positions: what they are called, how they are written, and what they may be at most. Those of human moves
-#: are over positions where it is known what people played.
+#: Means over positions: their name, format and limit. Figures of human moves are means over the positions with known
+#: moves.
 FIGURES: dict[str, tuple[str, str, float | None]] = {
     "kl": ("KL from the original's policy, nats", ".4f", 0.005),
     "flips": ("top-move flips", ".2%", 0.05),
@@ -136,7 +139,7 @@ FIGURES: dict[str, tuple[str, str, float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over so many positions with its standard error."""
+    """A mean over a number of positions, with its standard error."""
 
     value: float
     error: float
@@ -145,24 +148,24 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a network differs from its original: means by FIGURES, and the largest change of a move's probability."""
+    """How a network differs from its original: the means of FIGURES, and the largest change of a move's probability."""
 
     positions: int
     largest: float
     means: Mapping[str, Mean]
 
     @classmethod
-    def of(cls, found: Float) -> Judgement:
-        """The judgement by the `differences` of all positions."""
+    def of(cls, rows: Float) -> Judgement:
+        """The judgement from the `differences` of all positions."""
         means = {}
-        for name, column in zip(FIGURES, found.T, strict=False):
+        for name, column in zip(FIGURES, rows.T, strict=False):
             values = column[~np.isnan(column)]
             if len(values):
                 means[name] = Mean(float(values.mean()), float(values.std() / np.sqrt(len(values))), len(values))
-        return cls(len(found), float(found[:, -1].max()), means)
+        return cls(len(rows), float(rows[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """The figures above their limits, and how many times the positions would rule chance out; up to 1, these do."""
+        """The figures above their limits, and the factor of positions that rules out chance, at most 1 if these do."""
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
@@ -172,67 +175,71 @@ class Judgement:
 
 def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
     """The positions in batches."""
-    for start in range(0, len(known), _AT_ONCE):
-        part = known[start : start + _AT_ONCE]
-        yield model.whole_batch([one.position for one in part], [one.elo for one in part])
+    for start in range(0, len(known), _POSITIONS_PER_BATCH):
+        together = known[start : start + _POSITIONS_PER_BATCH]
+        yield model.whole_batch([played.position for played in together], [played.elo for played in together])
 
 
 def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
-    """How far another network of the same contract is from a model: a row for each position, a column for each of
-    FIGURES and one for the largest change of a probability; NaN where there is none. Raises a ModelError."""
-    parts, start = [], 0
+    """The differences of two networks of the same contract. Raises a ModelError.
+
+    A row for each position, a column for each of FIGURES (NaN where it is unknown), and last the largest change of a
+    probability.
+    """
+    of_batches, start = [], 0
     for batch in batches_of(model, known):
-        one, two = (evaluate(each, batch, [Normalisation()] * len(batch)) for each in (model, other))
-        for error in (*one.unusable.values(), *two.unusable.values()):
+        ours, theirs = (evaluate(network, batch, [Normalisation()] * len(batch)) for network in (model, other))
+        for error in (*ours.unusable.values(), *theirs.unusable.values()):
             raise error
-        parts.append(_differences(batch, one, two, known[start : start + len(batch)]))
+        of_batches.append(_differences(batch, ours, theirs, known[start : start + len(batch)]))
         start += len(batch)
-    return np.concatenate(parts)
+    return np.concatenate(of_batches)
 
 
-def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
+def _differences(batch: Batch, original: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
     indptr = batch.indptr
-    p, q = (softmax(each.unmasked.legal, indptr) for each in (one, other))  # by slots: in the same order
+    # Both are in the order of the slots.
+    p, q = (softmax(evaluated.unmasked.legal, indptr) for evaluated in (original, other))
     ordered = np.sort(padded(p, indptr, 0.0), axis=1)
     lead = ordered[:, -1] - (ordered[:, -2] if ordered.shape[1] > 1 else 0.0)
-    first, its_first = (padded(each, indptr, -1.0).argmax(axis=1) + indptr[:-1] for each in (p, q))
-    flips = (first != its_first).astype(np.float64)
+    first, other_first = (padded(policy, indptr, -1.0).argmax(axis=1) + indptr[:-1] for policy in (p, q))
+    flips = (first != other_first).astype(np.float64)
     played = shares(batch, known)
     has = row_sum(played, indptr) > 0
     lost = row_sum(played * np.log(np.maximum(p, _TINIEST) / np.maximum(q, _TINIEST)), indptr)
-    valued = [each for each in (one, other) if each.value is not None]
-    scores = [expected_score(Outputs(each.unmasked.logits, each.value)) for each in valued]
-    found = {
+    valued = [evaluated for evaluated in (original, other) if evaluated.value is not None]
+    scores = [expected_score(Outputs(evaluated.unmasked.logits, evaluated.value)) for evaluated in valued]
+    columns = {
         "kl": kl_divergence(p, q, indptr),
         "flips": flips,
         "clear_flips": np.where(lead >= CLEAR_LEAD, flips, np.nan),
         "lost": np.where(has, lost, np.nan),
         "accuracy": np.where(has, played[first], np.nan),
-        "accuracy_change": np.where(has, played[its_first] - played[first], np.nan),
-        "raw": one.raw,
-        "raw_change": other.raw - one.raw,
+        "accuracy_change": np.where(has, played[other_first] - played[first], np.nan),
+        "raw": original.raw,
+        "raw_change": other.raw - original.raw,
         "value": np.abs(np.subtract(*scores)) if scores else np.full(len(batch), np.nan),
     }
-    return np.column_stack([*(found[name] for name in FIGURES), row_max(np.abs(p - q), indptr)])
+    return np.column_stack([*(columns[name] for name in FIGURES), row_max(np.abs(p - q), indptr)])
 
 
 def judged(
     model: Model, other: Model, known: Sequence[Played], progress: Callable[[str], None]
 ) -> dict[str, Judgement]:
-    """The judgement of another network of the same contract, and from bare FENs that of one that takes history.
+    """The judgement of another network of the same contract; if it takes history, from bare FENs too.
 
-    It looks at more positions only while chance could explain a figure above its limit. Raises a ModelError.
+    More positions are judged only while chance could explain a figure above its limit. Raises a ModelError.
     """
-    parts: dict[str, list[Float]] = {way: [] for way in WAYS[: 1 + model.contract.takes_history]}
+    rows: dict[str, list[Float]] = {way: [] for way in WAYS[: 1 + model.contract.takes_history]}
     start, end = 0, _FIRST_LOOK
     while True:
         progress(f"judging on {min(end, len(known)):,} other positions")
-        for way, part in parts.items():
-            part.append(differences(model, other, [one.bare if way else one for one in known[start:end]]))
-        found = {way: Judgement.of(np.concatenate(part)) for way, part in parts.items()}
-        unsure = any(times > 1 for one in found.values() for _, times in one.exceeded())
+        for way, of_way in rows.items():
+            of_way.append(differences(model, other, [played.bare if way else played for played in known[start:end]]))
+        judgements = {way: Judgement.of(np.concatenate(of_way)) for way, of_way in rows.items()}
+        unsure = any(times > 1 for judgement in judgements.values() for _, times in judgement.exceeded())
         if end >= len(known) or not unsure:
-            return found
+            return judgements
         start, end = end, 2 * end
 
 
@@ -242,7 +249,7 @@ _WARM, _ROUNDS = 5, 100
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds' own."""
+    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median over the rounds."""
 
     before: float
     after: float
@@ -250,7 +257,7 @@ class Speed:
 
     @classmethod
     def of(cls, original: Session, other: Session, feeds: Mapping[str, Array], outputs: list[str]) -> Speed:
-        """The speed of both, which run in turn so that whatever else the machine does slows both alike."""
+        """The speed of both. They run in turn, so that other load on the machine slows both alike."""
         times = np.empty((_WARM + _ROUNDS, 2))
         for row in times:
             for place, session in enumerate((original, other)):
@@ -262,7 +269,7 @@ class Speed:
         return cls(float(before), float(after), float(np.median(kept[:, 0] / kept[:, 1])))
 
 
-SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability that people hardly see
+SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability that people hardly notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +286,7 @@ class Apart:
         return not (self.largest <= SEEN_LARGEST and self.mean <= SEEN_MEAN)
 
 
-def apart(one: Sequence[Float], other: Sequence[Float]) -> Apart:
+def apart(original: Sequence[Float], other: Sequence[Float]) -> Apart:
     """How far two networks' `curves` of the same positions are apart."""
-    differences = np.concatenate([np.abs(a - b).ravel() for a, b in zip(one, other, strict=True)])
-    return Apart(len(one), float(differences.max()), float(differences.mean()))
+    differences = np.concatenate([np.abs(a - b).ravel() for a, b in zip(original, other, strict=True)])
+    return Apart(len(original), float(differences.max()), float(differences.mean()))

@@ -30,6 +30,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
+from movemask.models.file_formats import described
+from movemask.network.files import read_regular
 
 #: What is read of net.proto: each message with the numbers, types and names of its fields, `*` for a repeated one,
 #: and defaults. Enums are numbers, and what is only looked for is bytes.
@@ -213,6 +215,14 @@ class Lc0Network:
 def read_network(file: Path) -> Lc0Network:
     """The network in a `.pb.gz` or `.pb`. Raises WeightsError that names the file and the fault."""
     where = file.name
+    try:
+        start = read_regular(file, LARGEST)
+    except OSError as error:
+        raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
+    if not start:
+        raise WeightsError(f"{where}: it is empty; download it again")
+    if found := described(file, start, "import"):
+        raise WeightsError(f"{where}: {found}")
     return _network(_unpacked(file, where), where)
 
 

@@ -1,7 +1,7 @@
-"""A network → the same as 8-bit integers, judged, with its card: the story of `movemask models quantize`.
+"""`movemask models quantize`: makes a network of 8-bit integers from one of floats, judges it and writes its card.
 
-`quantise` writes it, by onnxruntime's static quantiser. Static integers alone can be served: the scales of dynamic ones
-(`DynamicQuantizeLinear`) are those of a whole batch, so that an answer would depend on the others of its batch.
+`quantise` calls onnxruntime's static quantiser. Dynamic integers (`DynamicQuantizeLinear`) cannot be served: their
+scales come from the whole batch, so an answer would depend on the other positions of its batch.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from movemask.models.judging import BATCH, FIGURES, JUDGED, Apart, Judgement, Se
 from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
 
-#: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate where weights use all 8 bits; so onnxruntime advises
-#: 7 bits without VNNI (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). Arm's dot
-#: product adds in 32 bits, as VNNI does.
+#: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate if weights use all 8 bits. onnxruntime therefore
+#: advises 7 bits without VNNI (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). VNNI and
+#: Arm's dot product add in 32 bits.
 CPUINFO = Path("/proc/cpuinfo")
 FULL, REDUCED = 8, 7  # bits of a weight
 _SUMS = {"avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "Arm's dot product"}
 
 
 def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> tuple[int, str]:
-    """The bits of weights for this processor, or as asked, and why."""
+    """The bits of weights for this processor, or the given number, and the reason in words."""
     words = cpuinfo.read_text(encoding="utf-8", errors="replace").split() if cpuinfo.is_file() else []
     flag = next((flag for flag in _SUMS if flag in words), None)
-    found = f"{_SUMS[flag]} ({flag})" if flag else f"no VNNI in {cpuinfo}, and products of 8 bits saturate without it"
-    asked = ", as asked" if bits else ""
+    reason = f"{_SUMS[flag]} ({flag})" if flag else f"no VNNI in {cpuinfo}, and products of 8 bits saturate without it"
+    as_asked = ", as asked" if bits else ""
     bits = bits or (FULL if flag else REDUCED)
-    return bits, f"{bits} bits{asked}: {found}"
+    return bits, f"{bits} bits{as_asked}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """The network's bytes, its layers, and what was found on positions that it was not calibrated on.
+    """The network's bytes, its layers, and its judgement on positions that it was not calibrated on.
 
-    `swept` is along the ratings, for a network that takes them.
+    `swept` is the difference along the ratings, for a network that takes them.
     """
 
     onnx: bytes
@@ -69,33 +69,38 @@ class Quantised:
     speed: Speed
 
     def excess(self) -> list[str]:
-        """Why it is not worth keeping: the limits that are exceeded by more than chance explains, or no gain."""
-        found = [one for one, times, _ in self._exceeded() if not times > 1]
-        return found if self.speed.ratio > 1 else [*found, f"no faster: {self.speed.ratio:.2f} times the speed"]
+        """Why it is not worth keeping: limits that are exceeded beyond chance, or no gain in speed."""
+        limits = [figure for figure, times, _ in self._exceeded() if not times > 1]
+        return limits if self.speed.ratio > 1 else [*limits, f"no faster: {self.speed.ratio:.2f} times the speed"]
 
     def unsure(self, known: Sets) -> list[str]:
-        """The limits that are exceeded as chance could explain, and how many games would tell."""
-        found = []
-        for one, times, positions in self._exceeded():
+        """The limits that are exceeded within chance, and how many games would decide."""
+        limits = []
+        for figure, times, positions in self._exceeded():
             if times > 1:
                 games = float(f"{times * positions * known.games / len(known.judged):.2g}")
                 most = f", but no more than {JUDGED:,} positions are judged" if times * positions > JUDGED else ""
-                found.append(f"{one}: chance could explain that; about {games:,.0f} games or lines would tell{most}")
-        return found
+                words = f"chance could explain that; about {games:,.0f} games or lines would tell{most}"
+                limits.append(f"{figure}: {words}")
+        return limits
 
     def _exceeded(self) -> Iterator[tuple[str, float, int]]:
         for way, judgement in self.judgements.items():
-            for one, times in judgement.exceeded():
-                yield f"{way}{one}", times, judgement.positions
+            for figure, times in judgement.exceeded():
+                yield f"{way}{figure}", times, judgement.positions
 
 
 def quantised(
     model: Model, file: Path, known: Sets, bits: int, progress: Callable[[str], None], last: int | None = None
 ) -> Quantised:
-    """The network of `file`, which `model` runs, as integers with weights of so many bits, and its judgement.
+    """The network of `file` in integers, and its judgement against `model`, which runs it in floats.
 
-    `last` leaves all but so many of the layers in float. Raises ContractError for a network that cannot be quantised,
-    or another ModelError.
+    Raises ContractError for a network that cannot be quantised, or another ModelError.
+
+    Parameters
+    ----------
+    bits : of a weight
+    last : how many of the last layers become integers; None for all that can
     """
     value = model.contract.outputs.value
     outputs = [model.contract.outputs.logits] + ([value.name] if value else [])
@@ -120,30 +125,32 @@ def quantised(
 
 
 def _both_ways(model: Model, known: Sequence[Played]) -> list[Played]:
-    """The positions, of which a network with history gets every second one as a bare FEN."""
-    return [one.bare if place % 2 and model.contract.takes_history else one for place, one in enumerate(known)]
+    """The positions. For a network with history, every second one is a bare FEN."""
+    bare = model.contract.takes_history
+    return [played.bare if bare and place % 2 else played for place, played in enumerate(known)]
 
 
-SWEPT = 100  # of the commonest positions, and as many from later in games
+SWEPT = 100  # commonest positions, and positions from later in games
 
 
 def _swept(model: Model, other: Model, known: Sequence[Played]) -> Apart:
-    """How far the two are apart along the ratings, in the commonest positions and in as many others."""
+    """How far two networks are apart along the ratings, in the commonest positions and in positions from later in
+    games."""
     common = commonest(SWEPT)
     openings = {position.fen for position in common}
-    later = [one for one in known[: 3 * SWEPT] if one.position.fen not in openings][:SWEPT]
-    positions = [*common, *(one.position for one in _both_ways(model, later))]
+    later = [played for played in known[: 3 * SWEPT] if played.position.fen not in openings][:SWEPT]
+    positions = [*common, *(played.position for played in _both_ways(model, later))]
     return apart(curves(model, positions), curves(other, positions))
 
 
 def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **more: object) -> dict[str, Any]:
-    """The original's contract with a card of what was found, and `more`; the original's own card is `card.original`."""
+    """The original's contract with a card of the judgement and `more`; the original's card is in `card.original`."""
     table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
     table.pop("network", None)
     card = table.pop("card", {})
-    figures = {"judged_bare" if way else "judged": asdict(one) for way, one in result.judgements.items()}
+    figures = {"judged_bare" if way else "judged": asdict(judgement) for way, judgement in result.judgements.items()}
     swept = {"swept": asdict(result.swept)} if result.swept else {}
-    found = {
+    quantised = {
         "from": original.stem,
         "from_digest": digest,
         **more,
@@ -158,7 +165,7 @@ def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **m
         **_rounded({**figures, **swept, "speed": asdict(result.speed)}),
         "speed_what": f"microseconds a position, batch of {BATCH}, one thread, both networks in turn",
     }
-    new = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize", "quantised": found}
+    new = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize", "quantised": quantised}
     kept = {"original": card, **({"licence": card["licence"]} if "licence" in card else {})} if card else {}
     return {**table, "card": {**new, **kept}}
 
@@ -170,16 +177,18 @@ def _rounded(figures: Any) -> Any:
 
 
 def asked_of(contract: Path, model: Model, files: Sequence[str], *options: object) -> str:
-    """What a network is made from, in short; another each time for what may be read once only, as standard input."""
+    """A digest of everything that a network is made from. Never the same twice if a source, such as standard input, can
+    be read only once."""
     again = all(map(os.path.isfile, files))
     stats = [(os.path.abspath(file), os.stat(file)) for file in files] if again else []
     sources = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats] or uuid.uuid4().hex * (not again)
-    asked = repr((movemask.__version__, onnxruntime.__version__, model.digest, contract.read_bytes(), sources, options))
-    return "sha256:" + hashlib.sha256(asked.encode()).hexdigest()
+    versions = movemask.__version__, onnxruntime.__version__
+    made_from = repr((*versions, model.digest, contract.read_bytes(), sources, options))
+    return "sha256:" + hashlib.sha256(made_from.encode()).hexdigest()
 
 
 def keep_refused(file: Path, network: bytes, table: Mapping[str, Any]) -> None:
-    """Keeps a refused network with its contract for `refused`, if the folder can be written."""
+    """Keeps a refused network with its contract, for `refused`, if the folder can be written."""
     model = onnx.load_model_from_string(network)
     onnx.helper.set_model_props(model, {CONTRACT: tomlkit.dumps(table)})
     with suppress(OSError):
@@ -188,7 +197,7 @@ def keep_refused(file: Path, network: bytes, table: Mapping[str, Any]) -> None:
 
 
 def refused(file: Path, asked: str) -> tuple[bytes, dict[str, Any]] | None:
-    """The network that was refused and its contract, if the same was asked; otherwise None."""
+    """The refused network and its contract, if it was made from the same; otherwise None."""
     with suppress(OSError, DecodeError):
         model = onnx.load(str(file))
         table = carried_contract(model)
@@ -198,8 +207,8 @@ def refused(file: Path, asked: str) -> tuple[bytes, dict[str, Any]] | None:
     return None
 
 
-_LEAST = 1024  # weights; to convert what goes into a smaller layer costs more than it saves
-#: Whole numbers from 0 to 255 stay what they are. By the largest value, such as lc0's clock, the scale would be 0.4.
+_LEAST = 1024  # weights of a layer; in smaller layers, converting the inputs costs more than it saves
+#: Whole numbers from 0 to 255 stay exact. Scaled by the largest value, such as lc0's clock, they would be steps of 0.4.
 _EXACT: dict[str, Any] = {"scale": np.array(1, np.float32), "zero_point": np.array(0, np.uint8)}
 
 
@@ -211,19 +220,23 @@ def quantise(
     reduced: bool,
     last: int | None,
 ) -> tuple[list[str], list[str]]:
-    """Writes the network of `file` with integers to `target`, and returns the layers in integers and those in float.
+    """Writes the network of `file` with integers to `target`; returns the names of layers in integers and in float.
 
-    Integers are the layers that each of the `outputs`, the logits and the value, depends on: a head is a small part of
-    the work, and rounding shows most there. Their ranges are those of the `batches`. `reduced` weights have 7 bits;
-    `last` takes only so many of the last layers, since what is rounded early is carried through all that follows.
+    Layers that all `outputs` depend on (logits and value) become integers. A head stays in float: it is a small part
+    of the work, and rounding shows most there. Raises ContractError for a network that has integers already, or no
+    layer to convert.
 
-    Raises ContractError for a network that has integers already, or nothing to make integers of.
+    Parameters
+    ----------
+    batches : the inputs from which the ranges of the activations are taken
+    reduced : 7 bits for weights
+    last : how many of the last layers to convert; an early rounding error is carried through all later layers
     """
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.onnx"
         try:
             quant_pre_process(str(file), str(prepared), skip_symbolic_shape=True)
-        except Exception as error:  # onnxruntime's and onnx's share no base
+        except Exception as error:  # the errors of onnxruntime and onnx share no base class
             raise ContractError(f"{file.name}: cannot be prepared: {str(error).splitlines()[0][:300]}") from None
         model = onnx.load(str(prepared))
         graph = model.graph
@@ -236,9 +249,11 @@ def quantise(
         chosen = _trunk(graph, layers, outputs)[-(last or 0) :]
         if not chosen:
             raise ContractError(f"{file.name}: has no large layer with constant float weights before its heads")
-        relus = [node.name for node in graph.node if node.op_type == "Relu"]  # joined with a convolution before it
+        relus = [node.name for node in graph.node if node.op_type == "Relu"]  # fused with the convolution before
         own = _with_own_inputs(graph, chosen)
-        exact = {own[name]: [_EXACT] for name in own if name in batches[0] and _whole([one[name] for one in batches])}
+        exact = {
+            own[name]: [_EXACT] for name in own if name in batches[0] and _whole([batch[name] for batch in batches])
+        }
         onnx.save(model, str(prepared))
         quantize_static(
             str(prepared),
@@ -251,7 +266,7 @@ def quantise(
             op_types_to_quantize=["Conv", "MatMul", "Relu"],
             nodes_to_quantize=[*chosen, *relus],
             extra_options={
-                "OpTypesToExcludeOutputQuantization": ["MatMul"],  # its kernel writes floats as fast
+                "OpTypesToExcludeOutputQuantization": ["MatMul"],  # its kernel writes floats at the same speed
                 "TensorQuantOverrides": exact,
             },
         )
@@ -259,9 +274,9 @@ def quantise(
 
 
 def _layers(graph: onnx.GraphProto) -> dict[str, str]:
-    """The outputs of convolutions and matrix products with constant float weights, and not too few, by name.
+    """The outputs of convolutions and matrix products with at least _LEAST constant float weights, by name.
 
-    Products for one vector a position, such as squeeze-and-excitation's, are `Gemm` by now, and too small to count.
+    Products of one vector per position, such as squeeze-and-excitation's, are `Gemm` here and too small to count.
     """
     constants = {tensor.name for tensor in graph.initializer}
     ranks = {
@@ -278,7 +293,7 @@ def _layers(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[str]) -> list[str]:
-    """The layers that all outputs depend on; where there are none, or one output, all that lead to it but the last."""
+    """The layers that all outputs depend on. With one output, or none: all layers before it, except the last."""
     makers = {name: node for node in graph.node for name in node.output}
 
     def behind(output: str) -> set[str]:
@@ -291,14 +306,14 @@ def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[
         return wanted
 
     first, *others = (behind(output) for output in outputs)
-    shared = [name for name, made in layers.items() if all(made in one for one in (first, *others))]
-    return shared if others and shared else [name for name, made in layers.items() if made in first][:-1]
+    shared = [name for name, tensor in layers.items() if all(tensor in needed for needed in (first, *others))]
+    return shared if others and shared else [name for name, tensor in layers.items() if tensor in first][:-1]
 
 
 def _with_own_inputs(graph: onnx.GraphProto, layers: Collection[str]) -> dict[str, str]:
-    """Lets the layers read through an `Identity`, and returns its output by its input.
+    """Puts an `Identity` before the inputs of these layers; returns its output by its input.
 
-    The quantiser rounds a tensor for all that read it, so that a residual stream would lose a little in every block.
+    The quantiser rounds a tensor for all its readers, so a residual stream would lose a little in every block.
     onnxruntime removes the node.
     """
     own: dict[str, str] = {}

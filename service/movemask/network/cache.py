@@ -16,9 +16,9 @@ _OVERHEAD = 800
 
 
 class Cache:
-    """An LRU cache of the outputs for single positions, of at most `max_bytes` together; models and threads share it.
+    """An LRU cache of at most `max_bytes`, of the outputs for single positions. Models and threads share it.
 
-    It stores logits, not policies, so that any rule and any kind of leakage can be computed from an entry.
+    It keeps logits, not policies, so that any rule and any kind of leakage can be computed from an entry.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -28,7 +28,7 @@ class Cache:
         self.bytes = 0
 
     def get(self, key: Hashable) -> Outputs | None:
-        """The entry under a key, of one row, or None."""
+        """The entry under a key, a single row; None if there is none."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -36,7 +36,7 @@ class Cache:
             return entry
 
     def put(self, key: Hashable, outputs: Outputs, row: int) -> Outputs:
-        """Stores a copy of one row, so that its batch can be freed, and returns it."""
+        """Stores a copy of one row, so that the batch can be freed, and returns the copy."""
         value = None if outputs.value is None else outputs.value[row : row + 1].copy()
         entry = Outputs(outputs.logits[row : row + 1].copy(), value)
         with self._lock:
@@ -54,7 +54,7 @@ def _size(entry: Outputs) -> int:
 
 @dataclass(frozen=True)
 class CachedModel(Model):
-    """A model with a cache: its network runs only on positions that are not in it.
+    """A model whose network runs only on positions that are not in its cache.
 
     observe : called for each batch with the model's name, hits and misses, and the bytes in the cache
     """
@@ -75,14 +75,14 @@ class CachedModel(Model):
                 entries[row] = self.cache.put(keys[row], fresh, place)
             if not cached:
                 return fresh
-        found = [entries[row] for row in range(len(keys))]
-        values = [entry.value for entry in found if entry.value is not None]
-        logits = np.concatenate([entry.logits for entry in found])
+        by_row = [entries[row] for row in range(len(keys))]
+        values = [entry.value for entry in by_row if entry.value is not None]
+        logits = np.concatenate([entry.logits for entry in by_row])
         return Outputs(logits, np.concatenate(values) if values else None, cached)
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:
-    """Everything the network's output depends on: the FEN with counters, and ratings and history if it takes them."""
+    """All that the network's output depends on: the FEN with counters, and ratings and history if it takes them."""
     position = batch.positions[row]
     elo = tuple(batch.elo[row].tolist()) if model.takes_elo else None
     history = position.history_key if model.encoder.uses_history else b""

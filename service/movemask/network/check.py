@@ -1,6 +1,6 @@
-"""The contract check: does a network keep its contract? Run when a model loads, and by `movemask models check`.
+"""The check of a network against its contract, when a model loads and in `movemask models check`.
 
-Each step passes with a finding or fails with an error. A model that fails a step is not served.
+A step passes with a finding or fails with an error. A model that fails a step is not served.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from movemask.errors import ContractError, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.numeric.ragged import Index
 
-#: Castling, promotions, en passant and checks, for both sides; few, since every start of the service runs them.
+#: Castling, promotions, en passant and checks for both sides. Few, since every start of the service runs them.
 CHECK_FENS = (
     chess.STARTING_FEN,
     "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
@@ -29,7 +29,7 @@ CHECK_FENS = (
     "8/8/8/4k3/8/8/4P3/4K3 w - - 99 120",
 )
 
-#: White is a queen and a rook up; mirrored, Black is.
+#: Positions in which White is a queen and a rook up; mirrored, Black is.
 WON = (
     "4k3/8/8/8/8/8/3QR3/4K3 w - - 0 40",
     "6k1/5ppp/8/8/8/8/1Q3PPP/1R4K1 w - - 0 30",
@@ -38,7 +38,7 @@ WON = (
 
 #: The order of the value is wrong if lost positions score higher than won ones by this much, of 0 to 1.
 INVERTED = 0.1
-TOLERANCE = 1e-2  # difference of a logit between a position alone and in a batch, relative and absolute
+TOLERANCE = 1e-2  # of a logit of a position alone and in a batch, relative and absolute
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Step:
 
 
 def check(model: Model) -> tuple[Step, ...]:
-    """The results of the steps, up to the first that fails, since later steps build on it."""
+    """The results of the steps up to the first that fails; later steps build on earlier ones."""
     steps: list[Step] = []
     for name, run in _STEPS:
         try:
@@ -108,7 +108,8 @@ def _legal(batch: Batch, row: int) -> Index:
     return batch.slots[batch.legal(row)]
 
 
-def _value(model: Model) -> str:
+def check_value(model: Model) -> str:
+    """That won positions do not score below lost ones, in words; raises ContractError if they do."""
     if model.contract.outputs.value is None:
         return "no value"
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
@@ -127,7 +128,7 @@ def _value(model: Model) -> str:
 
 
 def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
-    """Mean expected score of a side to move that is ahead in material, or behind."""
+    """Mean expected score of the side to move, which is ahead in material or behind."""
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
@@ -135,7 +136,7 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
-    """Expected score of the side to move, 0 to 1, `[B]`; the evaluation has a value."""
+    """Expected score of the side to move, 0 to 1: outputs with a value → `[B]`."""
     value = evaluation.value
     assert value is not None
     return value[:, 0] if value.shape[1] == 1 else value[:, 0] + value[:, 1] / 2
@@ -145,7 +146,7 @@ _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
     ("tensors", _tensors),
     ("outputs", _outputs),
     ("batches", _batches),
-    ("value", _value),
+    ("value", check_value),
 )
 
 
@@ -157,7 +158,10 @@ def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[T
         got = by_name[info.name]
         dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
         if got.dtype not in dtypes:
-            raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
+            raise ContractError(
+                f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype} (`movemask models add` puts a "
+                "Cast into a network where that is all)"
+            )
         shape = info.shape
         if kind == "output" and shape == (None, 1) and len(got.shape) == 1:
             shape = (None,)  # a score may come without an axis of its own

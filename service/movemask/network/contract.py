@@ -20,15 +20,15 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
 from movemask.network.files import read_regular
 
-#: Bytes of a contract with its card, and tables and arrays within one another; generous.
-_LARGEST = 131_072
+#: Most bytes of a contract with its card, and most tables and arrays inside one another; both are generous.
+_MOST_BYTES = 131_072
 _DEEPEST = 16
 
 
-def _known(what: str, names: tuple[str, ...]) -> Callable[[str], str]:
+def _known(thing: str, names: tuple[str, ...]) -> Callable[[str], str]:
     def known(name: str) -> str:
         if name not in names:
-            raise ValueError(f"no {what} {name!r}; available: {', '.join(names)}")
+            raise ValueError(f"no {thing} {name!r}; available: {', '.join(names)}")
         return name
 
     return known
@@ -123,7 +123,7 @@ class Calibration(_Section):
 
 
 class Strength(_Section):
-    """`[[card.strength]]`: the Elo at which a rating and a temperature play, by `benchmarks.strength`."""
+    """`[[card.strength]]`: the engine's Elo at a rating and a temperature, measured by `benchmarks.strength`."""
 
     elo: Annotated[float, Field(ge=1, le=5000)]
     rating: Annotated[float, Field(ge=0, le=5000)]
@@ -161,7 +161,7 @@ class Terms(_Section):
 
 
 class Contract(_Section):
-    """What a network expects and returns; `card` says where it is from."""
+    """What a network expects and returns; `card` says where it comes from."""
 
     network: NetworkFile = NetworkFile()
     terms: Terms = Field(alias="contract")
@@ -199,11 +199,11 @@ class Contract(_Section):
 
 
 def read_contract(file: Path) -> Contract:
-    """The contract in a TOML file; raises ContractError that names the file and the key."""
+    """The contract in a TOML file; raises ContractError, which names the file and the key."""
     try:
-        text = read_regular(file, _LARGEST)
-        if len(text) > _LARGEST:
-            raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, too large for a contract")
+        text = read_regular(file, _MOST_BYTES)
+        if len(text) > _MOST_BYTES:
+            raise ContractError(f"{file.name}: larger than {_MOST_BYTES} bytes, too large for a contract")
         table = tomllib.loads(text.decode())
         _refuse_depth(file, table)
     except RecursionError:
@@ -224,18 +224,19 @@ def read_contract(file: Path) -> Contract:
 
 
 def _refuse_depth(file: Path, table: Any) -> None:
+    """Raises ContractError for tables and arrays that are nested too deep."""
     level = [table]
     for _ in range(_DEEPEST):
-        values = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        values = [value for outer in level for value in (outer.values() if isinstance(outer, dict) else outer)]
         level = [value for value in values if isinstance(value, dict | list)]
         if not level:
             return
     raise ContractError(f"{file.name}: nested more than {_DEEPEST} deep")
 
 
-def _message(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
+def _message(error_type: str, message: str) -> str:
+    if error_type == "extra_forbidden":
         return "no such key"
-    if kind == "missing":
+    if error_type == "missing":
         return "this key is missing"
     return message.removeprefix("Value error, ")

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +33,9 @@ _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 class ModelFolders:
     """Folders of `NAME.toml` and `NAME.onnx` files. Of two models with one name, that in the earlier folder counts.
 
-    With several folders, those that are not there are passed over. Among models of the names `preferred`, the default
-    is chosen first, so that a model that was added is never the default unless it is named. The networks of the folder
-    `trusted` are opened without a trial.
+    With several folders, those that are not there are passed over. The default is chosen among models of the names
+    `preferred` first, then as a folder's file `default` says, so that a model that was added is never the default
+    unless it is named. The networks of the folder `trusted` are opened without a trial.
     """
 
     folders: tuple[Path, ...]
@@ -65,9 +66,22 @@ class ModelFolders:
 
     def ranked(self, default: str | None) -> dict[str, Path]:
         """As `files`, but first the model that answers requests without a name."""
-        return dict(
-            sorted(self.files(default).items(), key=lambda item: (item[0] != default, item[0] not in self.preferred))
-        )
+        order = [default, *self.first]
+        return dict(sorted(self.files(default).items(), key=lambda item: (*order, item[0]).index(item[0])))
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Names in the order in which a default is chosen, before any other: shipped ones, then those that the folders
+        keep."""
+        kept = [name for name in map(_kept_default, self.folders) if name is not None]
+        return (*sorted(self.preferred), *kept)
+
+    def keep_default(self, folder: Path, added: str, before: str | None) -> None:
+        """Keeps the default of a folder to which a model was `added`, in its file `default`, unless that file names a
+        model already. `before` is the name of the default before it was added."""
+        if _kept_default(folder) not in self.found():
+            with suppress(OSError):  # read-only by now: the default is then chosen by name
+                (folder / DEFAULT).write_text(f"{before or added}\n", encoding="utf-8")
 
     def __str__(self) -> str:
         return " or ".join(repr(str(folder)) for folder in self.folders)
@@ -81,6 +95,17 @@ class ModelFolders:
             raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
         except OSError as error:
             raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
+
+
+#: In a models folder: the name of its default model, so that a model that is added later does not take its place.
+DEFAULT = "default"
+
+
+def _kept_default(folder: Path) -> str | None:
+    try:
+        return read_regular(folder / DEFAULT, 256).decode().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def read_regular(file: Path, most: int) -> bytes:

@@ -1,142 +1,166 @@
-"""Guesses a contract from an ONNX file: the names and shapes of its tensors, and the form of its value in a run.
+"""Guesses a contract from an ONNX file: the names of its tensors, and the form of its policy and value in a run.
 
 Each guess is described in a line of text, so that the user can check it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from movemask.board.position import Position
-from movemask.encoding.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.errors import ContractError
-from movemask.network.model import Session, TensorInfo
+from movemask.board.position import Position, boards_of
+from movemask.encoding.encoders import PlaneEncoder
+from movemask.encoding.vocabularies import vocabulary
+from movemask.errors import ContractError, ModelError
+from movemask.network.check import CHECK_FENS, check_value
+from movemask.network.contract import Contract
+from movemask.network.families import Family
+from movemask.network.fitting import Change, Fit
+from movemask.network.model import Array, Model, Session, TensorInfo
 
 Table = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A family of networks: its encoders (`planes` lists the alternatives), vocabulary, value and ratings."""
-
-    name: str
-    planes: tuple[str, ...]
-    vocabulary: str
-    value_order: str = "win_draw_loss"
-    elo: Mapping[str, Any] | None = None
-    whole_ratings: bool = False  # whether there are exports that take ratings as int64
-    trained_with_mask: bool = False
-
-
-_MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
-_MAIA3_ELO = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
-
-FAMILIES: dict[str, Family] = {
-    kind.name: kind
-    for kind in (
-        Family("lc0", ("lc0-112",), "lc0-1858"),
-        Family("maia1", ("lc0-112",), "lc0-1858"),
-        Family("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
-        Family("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
-        Family("alphazero", ("pgx-119",), "alphazero-4672"),
-        Family("searchless", ("fen-77",), "uci-1968"),
-        Family("movemask", ("movemask-tokens-99",), "movemask-1880", elo={"scale": "lichess"}),
-    )
-}
+#: Names of outputs that count moves or time, which are no score.
+_COUNTS = re.compile(r"mlh|moves?_?left|plies|ply|ponder|time")
+#: An output with larger numbers than this is no score from -1 to 1.
+_SCORE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A contract's tables, without `network` and `card`; `notes` describe the guesses, a line each."""
+    """A contract's tables, without `network` and `card`; `notes` describe the guesses, a line each.
+
+    `changes` are what the contract needs in the graph besides those of the fit: logarithms of probabilities, or a score
+    on another scale.
+    """
 
     table: Table
     notes: tuple[str, ...]
+    changes: tuple[Change, ...] = ()
 
 
-def guess(session: Session, kind_name: str | None = None, trained_with_mask: bool | None = None) -> Guess:
-    """The contract of the network in `session`, of the named kind or else of the only kind that fits.
+def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> Guess:
+    """The contract of the network in `session`, whose graph has the changes of its fit.
 
-    Raises ContractError that lists the network's tensors if no kind, or more than one, fits.
+    Raises ContractError if outputs or ratings can be read in several ways.
     """
+    family, encoder, planes = fit.family, fit.encoder, fit.planes
     notes: list[str] = []
-    if kind_name is not None and kind_name not in FAMILIES:
-        raise ContractError(f"no kind of contract {kind_name!r}; available: {', '.join(FAMILIES)}")
-    for info in session.inputs:
-        if info.shape and info.shape[0] is not None:
-            raise ContractError(
-                f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a variable batch"
-            )
-    kind, encoder, planes = _kind(session, kind_name)
-    if kind_name is None:
-        notes.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")
-    logits = _logits(session, kind)
-    notes.append(f"input {planes!r} takes {encoder.name}; output {logits!r} holds the logits of {kind.vocabulary}")
-    inputs: Table = {"planes": planes}
-    table: Table = {"contract": {"planes": encoder.name, "vocabulary": kind.vocabulary}, "inputs": inputs}
+    if not fit.named:
+        notes.append(f"a network of the kind {family.name}, by its shapes: {fit.shapes}")
     ratings = [info for info in session.inputs if info.name != planes]
+    inputs: Table = {"planes": planes}
+    rating_notes: list[str] = []
+    elo = dict(family.elo or {})
     if ratings:
-        inputs |= _elos(ratings, notes)
-        table["elo"] = elo = dict(kind.elo or {})
+        inputs |= _elos(ratings, rating_notes)
         if ratings[0].dtype != "int64":
             elo.pop("edges", None)
         elif "edges" not in elo:
-            if not kind.whole_ratings:
+            if not family.whole_ratings:
                 raise ContractError(f"input {ratings[0].name!r} is int64: write elo.edges or elo.whole in a TOML")
             elo["whole"] = True
-            notes.append("ratings are whole numbers: the ratings themselves, not buckets")
+            rating_notes.append("ratings are whole numbers: the ratings themselves, not buckets")
+    trial = _Trial(session, encoder, planes, {info.name: info.dtype for info in ratings}, "edges" in elo)
+    logits, log = _logits(session, fit, trial, notes)
+    read_as = "the logarithms of its probabilities are" if log else "holds"
+    notes.append(
+        f"input {planes!r} takes {encoder.name}; output {logits!r} {read_as} the logits of {family.vocabulary}"
+    )
+    table: Table = {"contract": {"planes": encoder.name, "vocabulary": family.vocabulary}, "inputs": inputs}
+    notes += rating_notes
+    if ratings:
+        table["elo"] = elo
     outputs: Table = {"logits": logits}
-    value = _value(session, kind, logits, planes, encoder, ratings, notes)
+    value, change = _value(session, family, fit.policies, trial, notes)
     if value is not None:
         outputs["value"] = value
     table["outputs"] = outputs
     unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
     if unused:
         notes.append(f"not used: {', '.join(unused)}")
-    masked = kind.trained_with_mask if trained_with_mask is None else trained_with_mask
+    masked = family.trained_with_mask if trained_with_mask is None else trained_with_mask
     if trained_with_mask is None and masked:
-        notes.append(f"trained_with_mask = true: {kind.name} was trained over legal moves alone")
+        notes.append(f"trained_with_mask = true: {family.name} was trained over legal moves alone")
     elif trained_with_mask is None:
         notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
     table["contract"]["trained_with_mask"] = masked
-    return Guess(table, tuple(notes))
+    return Guess(table, tuple(notes), tuple(one for one in (log, change) if one is not None))
 
 
-def _kind(session: Session, name: str | None) -> tuple[Family, PlaneEncoder, str]:
-    """The only kind, encoder and input that fit; raises ContractError."""
-    fits = []
-    for kind in FAMILIES.values():
-        if name not in (None, kind.name) or (name is None and kind.name == "maia1"):
+def settled(model: Model, table: Table) -> str | None:
+    """Turns the value in the contract's table round if won positions then score higher; a note if it was.
+
+    The outcome for the side to move, as the family has it, is kept where it can be.
+    """
+    value = table["outputs"].get("value")
+    if value is None:
+        return None
+    orders = [value["order"]] if value["order"] == "score" else [value["order"], *_ORDERS - {value["order"]}]
+    for point_of_view, order in product(("side_to_move", "white"), orders):
+        changed = {**value, "order": order, "point_of_view": point_of_view}
+        outputs = {**table["outputs"], "value": changed}
+        contract = Contract.model_validate({**table, "outputs": outputs})
+        try:
+            found = check_value(Model(model.name, model.digest, contract, model.session))
+        except ContractError:
             continue
-        size = len(vocabulary(kind.vocabulary))
-        if not any(info.shape[1:] == (size,) for info in session.outputs):
-            continue
-        for encoder in map(plane_encoder, kind.planes):
-            named = [i.name for i in session.inputs if i.shape[1:] == encoder.shape and i.dtype == encoder.dtype]
-            whole, edges = any(info.dtype == "int64" for info in session.inputs), "edges" in (kind.elo or {})
-            if len(named) == 1 and (name is not None or whole == edges or kind.whole_ratings):
-                fits.append((kind, encoder, named[0]))
-    if len(fits) == 1:
-        return fits[0]
-    none_fits = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
-    known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
-    sizes = ", ".join(vocabulary_names())
-    several = f"fits {', '.join(kind.name for kind, _, _ in fits)}: say which with --contract; " if fits else ""
-    raise ContractError(
-        f"{several or none_fits + ': '}it has {_shapes(session)}. Inputs known: {known}; outputs: {sizes}"
-    )
+        except ModelError:
+            return None  # the check says what is wrong
+        if (order, point_of_view) == (value["order"], "side_to_move"):
+            return None
+        table["outputs"]["value"] = changed
+        whose = "White" if point_of_view == "white" else "the side to move"
+        return f"output {value['name']!r} is {order.replace('_', ', ')} for {whose}: {found}"
+    return None
 
 
-def _logits(session: Session, kind: Family) -> str:
-    size = len(vocabulary(kind.vocabulary))
-    named = [info.name for info in session.outputs if info.shape[1:] == (size,)]
-    if len(named) > 1:
-        raise ContractError(f"outputs {', '.join(named)} all have {size} numbers: write a TOML that says which")
-    return named[0]
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Runs the network on some positions, to see in which form its outputs are."""
+
+    session: Session
+    encoder: PlaneEncoder
+    planes: str
+    ratings: Mapping[str, str]  # types by name
+    buckets: bool
+
+    def outputs(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
+        """The named outputs `[B, …]` for the positions of the check."""
+        positions = [Position.read(fen) for fen in CHECK_FENS]
+        feeds: dict[str, Array] = {self.planes: self.encoder.encode_all(positions, boards_of(positions))}
+        for name, dtype in self.ratings.items():
+            feeds[name] = np.full(len(positions), 0 if self.buckets else 1500, dtype=dtype)
+        return [np.asarray(array, dtype=np.float64) for array in self.session.run(feeds, names)]
+
+
+_ORDERS = {"win_draw_loss", "loss_draw_win"}
+
+
+def _logits(session: Session, fit: Fit, trial: _Trial, notes: list[str]) -> tuple[str, Change | None]:
+    """The output with the policy, and its change if it holds probabilities."""
+    arrays = trial.outputs(fit.policies)
+    softmaxed = {name for name, array in zip(fit.policies, arrays, strict=True) if _are_probabilities(array)}
+    plain = [name for name in fit.policies if name not in softmaxed]
+    if len(plain) == 1:
+        if softmaxed:
+            notes.append(f"output {', '.join(sorted(softmaxed))} holds probabilities, {plain[0]!r} their logits")
+        return plain[0], None
+    if len(fit.policies) > 1:
+        size = len(vocabulary(fit.family.vocabulary))
+        raise ContractError(f"outputs {', '.join(fit.policies)} all have {size} numbers: write a TOML that says which")
+    info = next(info for info in session.outputs if info.name == fit.policies[0])
+    return info.name, Change("output", info, replace(info, dtype="float32"), log=True)
+
+
+def _are_probabilities(array: NDArray[np.float64]) -> bool:
+    return bool((array >= 0).all() and np.allclose(array.reshape(len(array), -1).sum(1), 1, atol=1e-2))
 
 
 def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
@@ -157,41 +181,31 @@ def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
 
 
 def _value(
-    session: Session,
-    kind: Family,
-    logits: str,
-    planes: str,
-    encoder: PlaneEncoder,
-    ratings: Sequence[TensorInfo],
-    notes: list[str],
-) -> Table | None:
-    """The contract's table of the value: an output of three numbers, or one; its form is seen in a run."""
-    rest = [info for info in session.outputs if info.name != logits]
+    session: Session, family: Family, policies: Sequence[str], trial: _Trial, notes: list[str]
+) -> tuple[Table | None, Change | None]:
+    """The contract's table of the value, an output of three numbers, or one, whose form is seen in a run; and what has
+    to be put into the graph for it."""
+    rest = [info for info in session.outputs if info.name not in policies]
     threes = [info.name for info in rest if info.shape[1:] == (3,)]
-    ones = [info.name for info in rest if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
+    ones = [info for info in rest if info.shape[1:] in ((), (1,)) and not _COUNTS.search(info.name.lower())]
     if len(threes) == 1:
-        feeds = {planes: np.stack([encoder.encode(Position.read(moves=moves)) for moves in ((), ("e2e4",))])}
-        buckets = "edges" in (kind.elo or {})
-        for info in ratings:
-            feeds[info.name] = np.full(2, 0 if buckets else 1500, dtype=info.dtype)
-        value = np.asarray(session.run(feeds, threes)[0], dtype=np.float64)
+        (value,) = trial.outputs(threes)
         softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
         form = "probabilities" if softmaxed else "logits"
-        notes.append(f"output {threes[0]!r} is {kind.value_order.replace('_', ', ')} as {form}, for the side to move")
-        return {"name": threes[0], "order": kind.value_order, "softmaxed": softmaxed}
+        notes.append(f"output {threes[0]!r} is {family.value_order.replace('_', ', ')} as {form}, for the side to move")
+        return {"name": threes[0], "order": family.value_order, "softmaxed": softmaxed}, None
+    if len(ones) > 1 and not threes:
+        values = trial.outputs([info.name for info in ones])
+        ones = [info for info, value in zip(ones, values, strict=True) if np.abs(value).max() <= _SCORE] or ones
     if len(ones) == 1 and not threes:
-        notes.append(f"output {ones[0]!r} is the expected score from -1 to 1, for the side to move")
-        return {"name": ones[0], "order": "score"}
+        (info,) = ones
+        (value,) = trial.outputs([info.name])
+        if value.min() >= 0 and value.max() <= 1 and value.min() < value.max():
+            notes.append(f"output {info.name!r} is the expected score from 0 to 1, for the side to move")
+            return {"name": info.name, "order": "score"}, Change("output", info, info, scaled=(2.0, -1.0))
+        notes.append(f"output {info.name!r} is the expected score from -1 to 1, for the side to move")
+        return {"name": info.name, "order": "score"}, None
     if threes or ones:
-        notes.append(f"no value: {', '.join(threes + ones)} could each be one; write it into the TOML")
-    return None
-
-
-def _shapes(session: Session) -> str:
-    def described(infos: Sequence[TensorInfo]) -> str:
-        return ", ".join(
-            f"{info.name} {info.dtype} [{', '.join('B' if size is None else str(size) for size in info.shape)}]"
-            for info in infos
-        )
-
-    return f"inputs {described(session.inputs)}; outputs {described(session.outputs)}"
+        names = ", ".join([*threes, *(info.name for info in ones)])
+        notes.append(f"no value: {names} could each be one; write it into the TOML")
+    return None, None

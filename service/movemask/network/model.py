@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, numpy dtype name and shape of an input or output; a free dimension (the batch) is None."""
+    """Name, numpy dtype name and shape of an input or output; a free dimension, such as the batch, is None."""
 
     name: str
     dtype: str
@@ -39,7 +40,7 @@ class Session(Protocol):
 
     @property
     def at_once(self) -> int:
-        """The best number of simultaneous runs."""
+        """How many runs at the same time give the best throughput."""
         ...
 
     @property
@@ -57,13 +58,14 @@ class Session(Protocol):
 class Batch:
     """B positions and their N legal moves in CSR form.
 
-    positions : read positions, with python-chess boards
+    positions : the positions, with python-chess boards
     boards : the same as bitboards
-    codes : intp `[N]`, the legal moves (`board.moves`), each position's in the order of their slots
-    slots : intp `[N]`, rising within each position
+    codes : intp `[N]`, the legal moves (`board.moves`), in the order of their slots within each position
+    slots : intp `[N]`, ascending within each position
     indptr : intp `[B + 1]`
     in_check : bool `[B]`
-    elo : float64 `[B, 2]`, ratings of the side to move and its opponent as the network gets them; NaN if it takes none
+    elo : float64 `[B, 2]`, the ratings of the side to move and of its opponent as the network gets them; NaN for a
+        network without ratings
     """
 
     positions: Sequence[Position]
@@ -87,31 +89,31 @@ class Batch:
         return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
 
     def elo_of(self, row: int) -> Elo | None:
-        """The ratings of a position as the network gets them; None if it takes none."""
+        """The ratings of a position as the network gets them; None for a network without ratings."""
         mover, opponent = self.elo[row].tolist()
-        return None if mover != mover else Elo(mover, opponent)
+        return None if math.isnan(mover) else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
         """The index of a legal move among those of its position; ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Batch]) -> Batch:
-        """Batches, concatenated."""
-        if len(parts) == 1:
-            return parts[0]
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """The batches, concatenated."""
+        if len(batches) == 1:
+            return batches[0]
         return cls(
-            [position for part in parts for position in part.positions],
-            Boards.joined([part.boards for part in parts]),
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([part.slots for part in parts]),
-            joined_indptr([part.indptr for part in parts]),
-            np.concatenate([part.in_check for part in parts]),
-            np.concatenate([part.elo for part in parts]),
+            [position for batch in batches for position in batch.positions],
+            Boards.joined([batch.boards for batch in batches]),
+            np.concatenate([batch.codes for batch in batches]),
+            np.concatenate([batch.slots for batch in batches]),
+            joined_indptr([batch.indptr for batch in batches]),
+            np.concatenate([batch.in_check for batch in batches]),
+            np.concatenate([batch.elo for batch in batches]),
         )
 
     def rows(self, indices: Index, elo: Float | None = None) -> Batch:
-        """Rows at increasing `indices`; with `elo` `[len(indices), 2]`, indices may repeat in any order."""
+        """The rows at `indices`, which ascend; with `elo` `[len(indices), 2]` they may repeat in any order."""
         if elo is None and len(indices) == len(self):
             return self
         lengths = self.counts[indices]
@@ -130,10 +132,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """A network's outputs for a batch: unmodified logits `[B, A]`, and the value if it has one.
+    """A network's outputs for a batch.
 
-    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
-    cached : rows that came from a cache; the network ran on the others.
+    logits : `[B, A]`, unmodified
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1; None if
+        the network has no value
+    cached : rows that came from a cache; the network ran on the others
     """
 
     logits: NDArray[np.floating]
@@ -161,7 +165,7 @@ class Model:
 
     @cached_property
     def takes_elo(self) -> bool:
-        """Whether the network takes ratings; kept, since every batch and answer asks."""
+        """Whether the network takes ratings. Cached, since every batch and answer asks."""
         return self.contract.takes_elo
 
     @property
@@ -188,19 +192,18 @@ class Model:
     def batch(
         self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> tuple[Batch, dict[int, MovemaskError]]:
-        """The batch of all positions, and by row the errors of those that the vocabulary cannot express.
+        """The batch of all positions; and by row, the errors of positions that the vocabulary cannot express.
 
-        The errors are MoveOutsideVocabulary or UnsupportedVariant; those rows of the batch must not be used. Positions
-        without a legal move are fine. A position that comes several times as the same object, as in a sweep over
-        ratings, is looked at once.
+        The errors are MoveOutsideVocabulary or UnsupportedVariant; do not use these rows of the batch. Positions
+        without a legal move are fine. If the same object comes several times, as in a sweep over ratings, its legal
+        moves are found once.
         """
-        distinct = list({id(position): position for position in positions}.values())
-        if len(distinct) < len(positions):
-            once, refused = self.batch(distinct, [None] * len(distinct))
-            place_of = {id(position): place for place, position in enumerate(distinct)}
-            places = [place_of[id(position)] for position in positions]
+        place_of = {position: place for place, position in enumerate(dict.fromkeys(positions))}  # by identity
+        if len(place_of) < len(positions):
+            distinct, refused = self.batch(list(place_of), [None] * len(place_of))
+            places = [place_of[position] for position in positions]
             errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
-            return once.rows(np.array(places), self._elo(elos)), errors
+            return distinct.rows(np.array(places), self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)
@@ -208,14 +211,14 @@ class Model:
         return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
-        """As `batch`, but raises the first error; without `elos` at the default ratings."""
+        """As `batch`, but raises the first error. Without `elos`, at the default ratings."""
         batch, refused = self.batch(positions, elos or [None] * len(positions))
         for error in refused.values():
             raise error
         return batch
 
     def _elo(self, elos: Sequence[Elo | None]) -> Float:
-        """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
+        """The ratings `[B, 2]` for the network, clamped to its range; NaN for a network without ratings."""
         if not self.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
@@ -223,7 +226,7 @@ class Model:
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
     def run(self, batch: Batch) -> Outputs:
-        """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's."""
+        """The outputs for a batch of at least 1; raises InferenceFailed if a shape differs from the contract's."""
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
         logits, *rest = self.session.run(self.feeds(batch), names)

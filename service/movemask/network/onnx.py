@@ -7,6 +7,7 @@ environment variable turns it off before the import.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -21,13 +22,7 @@ from movemask.errors import ContractError, InferenceFailed, SettingsError
 from movemask.network.files import read_onnx
 from movemask.network.model import Array, TensorInfo
 
-_DTYPES = {
-    "tensor(float)": "float32",
-    "tensor(float16)": "float16",
-    "tensor(double)": "float64",
-    "tensor(int64)": "int64",
-    "tensor(int32)": "int32",
-}
+_DTYPES = {"float": "float32", "double": "float64"}  # onnxruntime's names that are not numpy's
 
 
 class Provider(Enum):
@@ -90,7 +85,7 @@ class OnnxSession:
         try:
             return list(self._session.run(list(outputs), dict(feeds)))
         except Exception as error:
-            raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
+            raise InferenceFailed(f"onnxruntime: {reason_of(error)}") from error
 
 
 def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.InferenceSession:
@@ -105,7 +100,7 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
     try:
         session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
-        raise ContractError(f"{name}: onnxruntime cannot load it: {_first_line(error)}") from None
+        raise ContractError(f"{name}: onnxruntime cannot load it: {reason_of(error)}") from None
     if provider.value not in session.get_providers():  # it falls back to the CPU and only logs it
         raise ContractError(
             f"{name}: onnxruntime cannot run it on {provider.name.lower()} (MOVEMASK_PROVIDER): the driver, CUDA or "
@@ -118,12 +113,40 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
 
 def _info(node: ort.NodeArg) -> TensorInfo:
     shape = tuple(size if isinstance(size, int) else None for size in node.shape)
-    return TensorInfo(node.name, _DTYPES.get(node.type, node.type), shape)
+    element = node.type.removeprefix("tensor(").removesuffix(")")
+    return TensorInfo(node.name, _DTYPES.get(element, element), shape)
 
 
 def _free(info: TensorInfo) -> TensorInfo:
     return replace(info, shape=(None, *info.shape[1:])) if info.shape[:1] == (1,) else info
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]
+#: What onnxruntime puts before a reason: its status, and the place in its source. A signature follows the place.
+_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+_PLACE = re.compile(r"[^\s:]+\.(?:cc|cpp|cu|h):\d+ ")
+_AFTER = re.compile(r"[>\s]*(?:const\b)?")  # what may follow a signature's last parenthesis
+_LONGEST = 300
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of onnxruntime says, on one line, without its status, places in its source and C++ signatures."""
+    text = _STATUS.sub("", " ".join(str(error).split()))
+    parts = _PLACE.split(text)
+    said = " ".join(" ".join([parts[0], *map(_without_signature, parts[1:])]).split())
+    if "NOT_IMPLEMENTED" in str(error):
+        said += " (in this onnxruntime, for the types of its inputs)"
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+
+
+def _without_signature(text: str) -> str:
+    """The text after the C++ signature that it begins with: past its parentheses and what belongs to them."""
+    depth, end = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if letter in ")]" and depth == 0:
+            after = text[place + 1 :]
+            end = place + 1
+            if not after.startswith(("::", "(", "<", " const::", " [with ", " const [with ")):
+                break
+    reason = _AFTER.sub("", text[end:], count=1).strip()
+    return reason if reason and "::" in text[:end] else text.strip()

@@ -1,14 +1,12 @@
 """`Queue`: the queue in front of a network, and the threads that turn waiting items into batches.
 
-There are as many threads as the session has runs at once. A free thread takes its share of the queue and does
-everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
-Nothing is polled, and no batch waits to fill up. A small submission that comes alone is answered on the event loop.
+There are as many threads as the session has simultaneous runs. An idle thread takes its share of the waiting items and
+does everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
+Nothing is polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it; `fair.py`
+says which items come next, `pace.py` how long they will take.
 
-`FairQueue` says whose turn it is. Small submissions go first; if large ones wait, a slice of each batch is kept for
-them. Within both, clients take turns. A large submission gets more than a slice only if no small one came in the last
-second and no other client waits: nobody waits for a whole batch of someone else's.
-
-Items and results pass through unread: they are the pipeline's queries and what is written of its answers.
+A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
+read items and results: they are the pipeline's queries and the JSON of its answers.
 """
 
 from __future__ import annotations
@@ -17,215 +15,295 @@ import asyncio
 import logging
 import threading
 import time
-from bisect import bisect_right
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from math import inf
 from typing import Any
 
 from movemask.errors import Overloaded, ShuttingDown
-from movemask.tally import RUNNING, WAITING, Tally
+from movemask.network.fair import Entry, FairOrder, Portion
+from movemask.network.pace import Pace
+from movemask.serving.tally import RUNNING, WAITING, Tally
 
 log = logging.getLogger(__name__)
-
-#: Work of a small submission, at most; that of an item is 1 or more.
-SMALL = 8
-
-#: Most work that one client gets per turn, and that large submissions get in a batch while small ones are expected: a
-#: small one waits for two such slices. With a slow network a slice is what takes _SLICE_SECONDS.
-SLICE = 8
-_SLICE_SECONDS = 0.006
-
-#: Large submissions are left a slice of a batch however many small ones wait, but of a small batch one in so many.
-_LARGE_SHARE = 4
-
-#: Seconds that small submissions are expected for after one has come.
-_SMALL_EXPECTED = 1.0
-
-#: A batch that takes this many seconds, and ten times what its items usually take, does not come back.
-_HANGS = 4.0
 
 #: Seconds that the threads get to end when the queue is closed.
 _CLOSES = 2.0
 
-#: Seconds that the event loop may be held by answering a submission that came alone.
-_AT_ONCE = 0.004
+#: Longest time that answering a lone submission may hold the event loop.
+_LOOP_SECONDS = 0.004
 
-#: What has been answered is followed up when nothing has arrived or run for so long …
-_QUIET = 0.005  # seconds
-#: … or the oldest of it is so old.
-_OLDEST = 0.1  # seconds
+#: Finished batches are followed up after this many seconds without work ...
+_QUIET_SECONDS = 0.005
+#: ... or when the oldest of them began this many seconds ago.
+_OLDEST_SECONDS = 0.1
+
+#: Small submissions may wait beyond the limit by this part of it.
+_RESERVE = 8
 
 
 @dataclass(slots=True, eq=False)
-class Submission:
-    """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order,
-    unless an `error` concerns them all. `work` is what they cost, summed up: that of item i is work[i + 1] - work[i].
+class Submission(Entry):
+    """Items submitted together, and their results in the same order, unless an `error` concerns them all.
 
-    `submitted`, `started` and `ended` say, by `time.perf_counter`, when it came, its first batch began and its last
-    ended.
+    unfinished : items without a result
+    submitted, started, ended : by `time.perf_counter`, when it came, its first batch began and its last ended
     """
 
-    items: Sequence[Any]
-    client: str
-    future: asyncio.Future[None]
-    submitted: float
-    work: Sequence[float]
+    items: Sequence[Any] = field(kw_only=True)
+    future: asyncio.Future[None] = field(kw_only=True)
+    submitted: float = field(kw_only=True)
     started: float = 0.0
     ended: float = 0.0
-    taken: int = 0
     error: Exception | None = None
-    left: int = field(init=False)
+    unfinished: int = field(init=False)
     results: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left, self.results = len(self.items), [None] * len(self.items)
-
-    @property
-    def small(self) -> bool:
-        """Whether it goes before large ones."""
-        return self.work[-1] <= SMALL
-
-    @property
-    def remaining(self) -> float:
-        """The work of the items that are in no batch yet."""
-        return self.work[-1] - self.work[self.taken]
+        self.unfinished, self.results = len(self.items), [None] * len(self.items)
 
 
-#: A submission, its first item in a batch, and how many.
-Part = tuple[Submission, int, int]
+class Backlog:
+    """The state of a queue: the waiting items, the running batches, the batches to follow up. Safe for threads.
 
+    Parameters
+    ----------
+    name : of the model, for messages
+    threads : threads that take batches
+    max_batch, max_waiting, max_seconds, tally : as for `Queue`
+    """
 
-class _Turns:
-    """Submissions by client; clients take turns, of the same work, and each client's own come in order."""
-
-    def __init__(self) -> None:
-        self._clients: OrderedDict[str, deque[Submission]] = OrderedDict()
-        self.items, self.work = 0, 0.0
-
-    def __len__(self) -> int:
-        return len(self._clients)
-
-    def add(self, entry: Submission) -> None:
-        self._clients.setdefault(entry.client, deque()).append(entry)
-        self.items += len(entry.items) - entry.taken
-        self.work += entry.remaining
-
-    def take(self, room: float) -> list[Part]:
-        """Up to `room` of work, and one item however much it is: each submission, its first item taken now, and how
-        many."""
-        parts: list[Part] = []
-        while room >= 1 and self._clients:
-            client, entries = next(iter(self._clients.items()))
-            turn = room if len(self._clients) == 1 else min(room, SLICE)
-            while entries and turn >= 1:
-                entry = entries[0]
-                before = entry.work[entry.taken]
-                size = max(1, bisect_right(entry.work, before + turn, entry.taken) - 1 - entry.taken)
-                parts.append((entry, entry.taken, size))
-                entry.taken += size
-                done = entry.work[entry.taken] - before
-                turn, room = turn - done, room - done
-                self.items -= size
-                self.work -= done
-                if entry.taken == len(entry.items):
-                    entries.popleft()
-            self._clients.move_to_end(client)
-            if not entries:
-                del self._clients[client]
-        return parts
-
-    def remove(self, entry: Submission) -> None:
-        entries = self._clients.get(entry.client, deque())
-        if entry in entries:
-            entries.remove(entry)
-            self.items -= len(entry.items) - entry.taken
-            self.work -= entry.remaining
-            if not entries:
-                del self._clients[entry.client]
-
-
-class FairQueue:
-    """The submissions that wait. Not safe for threads: its queue holds a lock."""
-
-    def __init__(self) -> None:
-        self._small, self._large = _Turns(), _Turns()
-        self._small_came = -_SMALL_EXPECTED
-        self.slice = float(SLICE)  # of large submissions
+    def __init__(
+        self, name: str, *, threads: int, max_batch: int, max_waiting: int, max_seconds: float | None, tally: Tally
+    ) -> None:
+        self._name, self._threads = name, threads
+        self._max_batch, self._max_waiting, self._max_seconds = max_batch, max_waiting, max_seconds
+        self._tally = tally
+        self._changed = threading.Condition()
+        self._order = FairOrder[Submission]()
+        self._pace = Pace()
+        self._counted = 0  # of the tally's waiting items, those of this queue
+        self._closing = False
+        self._idle, self._busy = threads, 0  # threads without work, and threads that run a batch
+        # One thread per process runs small submissions: a second would only contend for Python's lock.
+        self._for_small = max(1, threads // tally.processes)
+        self._running: dict[str, tuple[float, float]] = {}  # by thread: when its batch began, and the batch's cost
+        self._active = 0.0  # when something arrived or ended last
+        self._finished: list[Any] = []  # batches to follow up
+        self._finished_items, self._oldest = 0, 0.0  # items in them, and when the first of them began
 
     @property
     def items(self) -> int:
-        """Items that wait."""
-        return self._small.items + self._large.items
+        """Items that wait for a batch."""
+        return self._order.items
 
-    @property
-    def small(self) -> int:
-        """Items of small submissions that wait."""
-        return self._small.items
+    def add(self, submission: Submission) -> bool:
+        """Adds a submission. Returns whether the event loop should run it; if not, threads have been woken for it.
 
-    @property
-    def large(self) -> bool:
-        """Whether a large submission is among them."""
-        return self._large.items > 0
+        Raises Overloaded or ShuttingDown.
+        """
+        with self._changed:
+            if self._closing:
+                raise ShuttingDown("the service is stopping", retry_after=5)
+            self._admit(submission)
+            lone = not self._order.items and self._idle == self._threads
+            self._order.add(submission, submission.submitted)
+            self._count()
+            self._active = submission.submitted
+            if lone and submission.small and self._pace.seconds_alone(submission.costs[-1]) < _LOOP_SECONDS:
+                return True
+            self._wake_threads()
+            return False
 
-    @property
-    def work(self) -> float:
-        """The work of all that waits."""
-        return self._small.work + self._large.work
-
-    def before(self, entry: Submission) -> float:
-        """The work that is done before the last item of a submission that came now."""
-        return self._small.work + (self.slice if entry.small else self._large.work)
-
-    def add(self, entry: Submission) -> None:
-        """Adds a submission of which nothing has been taken."""
-        if entry.small:
-            self._small.add(entry)
-            self._small_came = time.monotonic()
+    def _admit(self, submission: Submission) -> None:
+        """Raises Overloaded if too many items would wait, or this submission for too long."""
+        waiting, size = self._order.items, submission.items_left
+        if not waiting:
+            return
+        reserve = self._max_waiting // _RESERVE if submission.small else 0
+        room = self._max_waiting + reserve
+        cost = self._order.cost_before(submission, self._pace.slice) + submission.cost_left
+        seconds = self._pace.seconds(cost) / self._threads
+        # Each process has its part of the reserve, so that full queues elsewhere turn no small submission away here.
+        reserved = submission.small and self._order.small_items + size <= reserve // self._tally.processes
+        if self._tally.total(WAITING) + size > room and not reserved:
+            limit = f"the queue has room for {room}"
+        elif self._max_seconds is not None and seconds > self._max_seconds:
+            limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
         else:
-            self._large.add(entry)
+            return
+        raise Overloaded(
+            f"{waiting} positions are already waiting for model {self._name}; {limit}",
+            retry_after=max(1, round(self._pace.seconds(self._order.cost) / self._threads)),
+        )
 
-    def take(self, room: float) -> list[Part]:
-        """Up to `room` of work for one batch: each submission, its first item taken now, and how many."""
-        left = min(self.slice, room // _LARGE_SHARE) if self._large.items else 0
-        parts = self._small.take(room - left)
-        room -= sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
-        if parts or len(self._large) > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
-            room = min(room, self.slice)
-        return parts + self._large.take(room)
+    def drop(self, submission: Submission) -> None:
+        """Removes the items that are in no batch yet, because their caller has gone."""
+        if submission.items_left:
+            with self._changed:
+                self._order.remove(submission)
+                self._count()
 
-    def remove(self, entry: Submission) -> None:
-        """Takes out what is left of a submission: its caller has gone, or it has failed."""
-        (self._small if entry.small else self._large).remove(entry)
+    def take_lone(self, submission: Submission) -> list[Portion[Submission]]:
+        """A batch of a submission that is still the only one; otherwise nothing, and threads are woken."""
+        with self._changed:
+            alone = not submission.taken and self._order.items == submission.items_left
+            if not alone or self._idle < self._threads:
+                self._wake_threads()
+                return []
+            return self._take(submission.costs[-1])
+
+    def next_batch(self) -> list[Portion[Submission]]:
+        """Waits for items and takes a share of them. The calling thread is busy from then on.
+
+        Empty if it is time to follow up finished batches, or if the queue is closed and has no items.
+        """
+        with self._changed:
+            while not (self._order.items and self._free_threads()) and not (self._closing and not self._order.items):
+                timeout = None
+                if self._finished:  # a follow-up would slow down a running batch
+                    running = self._idle < self._threads
+                    due = self._oldest + _OLDEST_SECONDS if running else self._active + _QUIET_SECONDS
+                    timeout = due - time.perf_counter()
+                    if timeout <= 0:
+                        break
+                self._changed.wait(timeout)
+            # An even split among the threads that may take some, rounded up.
+            share = -(-self._order.cost // max(1, self._free_threads()))
+            self._idle -= 1
+            portions = self._take(min(self._max_batch, share))
+            self._busy += bool(portions)
+            self._tally.add(RUNNING, bool(portions))
+            return portions
+
+    def _take(self, room: float) -> list[Portion[Submission]]:
+        """A batch of cost up to `room`, which starts now."""
+        now = time.perf_counter()
+        portions = self._order.take(room, self._pace.slice, now)
+        self._count()
+        for portion in portions:
+            if portion.first == 0:
+                portion.entry.started = now
+        if portions:
+            self._running[threading.current_thread().name] = now, sum(portion.cost for portion in portions)
+        return portions
+
+    def returned(self, portions: Sequence[Portion[Submission]], failure: Exception | None = None) -> list[Submission]:
+        """Notes that this thread's batch has its results, or failed; returns the submissions that are complete.
+
+        Called before callers hear of it: a probe right after an answer must not find that the batch hangs.
+        """
+        complete = []
+        with self._changed:
+            self._running.pop(threading.current_thread().name)
+            for submission, _, size, _ in portions:
+                submission.unfinished -= size
+                if failure is not None:
+                    submission.error = failure
+                    self._order.remove(submission)
+                    self._count()
+                if failure is not None or not submission.unfinished:
+                    complete.append(submission)
+        return complete
+
+    def delivered(self, portions: Sequence[Portion[Submission]], started: float, finished: Sequence[Any]) -> None:
+        """Notes that the callers of a batch have their results. `finished` is to be followed up."""
+        cost, items = sum(portion.cost for portion in portions), sum(portion.size for portion in portions)
+        with self._changed:
+            if not self._finished:
+                self._oldest = started
+            self._finished += finished
+            self._finished_items += items if finished else 0
+            self._active = time.perf_counter()
+            alone = len(portions) == 1 and portions[0].entry.small
+            self._pace.observe(cost, self._active - started, share=cost / self._max_batch, alone=alone)
+
+    def ended(self, *, lone: bool = False) -> None:
+        """Notes that this thread's batch is over; a thread is woken to follow up a lone submission."""
+        with self._changed:
+            if lone:
+                self._changed.notify()
+                return
+            self._busy -= 1
+            self._tally.add(RUNNING, -1)
+            if self._closing:
+                self._changed.notify_all()
+
+    def due(self, *, quiet: bool) -> list[Any]:
+        """The finished batches of all threads, if it is time to follow them up. Wakes other threads for new items."""
+        with self._changed:
+            late = time.perf_counter() - self._oldest > _OLDEST_SECONDS
+            if not self._finished or not (quiet or late or self._finished_items >= self._max_batch):
+                return []
+            due, self._finished, self._finished_items = self._finished, [], 0
+            self._wake_threads()
+            return due
+
+    def idle(self) -> None:
+        """Notes that this thread is idle."""
+        with self._changed:
+            self._idle += 1
+
+    def close(self) -> None:
+        """Accepts no more submissions."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    @property
+    def closing(self) -> bool:
+        """Whether no more submissions are accepted."""
+        return self._closing
+
+    def hanging(self) -> float | None:
+        """How long the oldest batch that hangs has been running, in seconds; None if no batch hangs."""
+        now = time.perf_counter()
+        with self._changed:
+            since = [began for began, cost in self._running.values() if self._pace.hangs(cost, now - began)]
+        return now - min(since) if since else None
+
+    def _free_threads(self) -> int:
+        """How many idle threads may take items now."""
+        free = self._for_small - self._busy
+        if self._order.large_waits or self._order.cost > self._max_batch:  # and the cores that other processes leave
+            free = max(free, self._threads - int(self._tally.total(RUNNING)))
+        return max(0, min(self._idle, free))
+
+    def _wake_threads(self) -> None:
+        self._changed.notify(min(self._order.items, self._free_threads()))
+
+    def _count(self) -> None:
+        """Tells the service's other processes how many items wait here."""
+        self._tally.add(WAITING, self._order.items - self._counted)
+        self._counted = self._order.items
 
 
 class Queue:
-    """A bounded queue and the threads that answer its items.
+    """A bounded queue, and the threads that run its items.
 
     Parameters
     ----------
     name : of the model, for messages and threads
-    worker : called with items and the seconds until the first batch of each one's submission, on several threads at
-        once; returns a result for each item, and what the follow-up needs, or raises an error that concerns all
-    follow_up : called with what the worker returned for some batches that have been delivered, on one of the threads:
-        for about `max_batch` items at once, as soon as there is time
-    threads : batches in work at once
-    max_batch : work in one batch; an item without work of its own is 1
-    max_waiting : items that may wait in all processes together, and an eighth more for small submissions; a submission
-        beyond it raises Overloaded, unless nothing waits here, or it is small and so is what little waits here
-    tally : where the processes add up what waits; None for a process that is alone
-    max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
+    run_batch : called with items and each one's seconds in the queue, on several threads at once; returns a result for
+        each item, and a value for `follow_up`, or raises an error that concerns all items
+    follow_up : called after delivery, on one of the threads, with the values of several batches: about `max_batch`
+        items at once, as soon as there is time
+    threads : batches that run at once
+    max_batch : largest cost of a batch; an item costs 1 unless `submit` is told otherwise
+    max_waiting : most items waiting, over all processes. Small submissions may use 1/8 more. Beyond it: Overloaded,
+        unless this queue is empty
+    max_seconds : submissions that would probably wait longer are refused: Overloaded. None for no limit
+    tally : the counters that the service's processes share; by default, those of one process
     """
 
     def __init__(
         self,
         name: str,
-        worker: Callable[[Sequence[Any], Sequence[float]], tuple[Sequence[Any], Any]],
-        follow_up: Callable[[Sequence[Any]], None] = lambda done: None,
+        run_batch: Callable[[Sequence[Any], Sequence[float]], tuple[Sequence[Any], Any]],
+        follow_up: Callable[[Sequence[Any]], None] = lambda finished: None,
         *,
         threads: int,
         max_batch: int,
@@ -234,27 +312,18 @@ class Queue:
         tally: Tally | None = None,
     ) -> None:
         self.name = name
-        self._max_seconds = max_seconds
-        self._worker = worker
+        self._run_batch = run_batch
         self._follow_up = follow_up
-        self._max_batch = max_batch
-        self._max_waiting = max_waiting
-        self._tally = tally or Tally()
-        self._counted = 0  # of the tally's positions that wait
-        self._wake = threading.Condition()
-        self._fair = FairQueue()
-        self._closing = False
-        self._seconds_per_work = 0.0
-        self._seconds_alone = inf  # for a unit of work of the last submission that was answered alone
-        self._running: dict[str, tuple[float, float]] = {}  # by thread: since when, and how much work
-        self._active = 0.0  # when something arrived or ended last
-        self._done: list[Any] = []  # batches to follow up
-        self._done_items, self._oldest = 0, 0.0  # items in them, and when work on the first began
-        self._idle, self._busy = threads, 0  # threads without work, and those that answer a batch
-        # A core for each process: small requests that keep two of its threads busy make them wait for Python's lock.
-        self._few = max(1, threads // self._tally.processes)
+        self._backlog = Backlog(
+            name,
+            threads=threads,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
+            max_seconds=max_seconds,
+            tally=tally or Tally(),
+        )
         self._threads = [
-            threading.Thread(target=self._work, name=f"network-{name}-{number}", daemon=True)
+            threading.Thread(target=self._thread_main, name=f"network-{name}-{number}", daemon=True)
             for number in range(threads)
         ]
         for thread in self._threads:
@@ -263,230 +332,110 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Items waiting for a batch."""
-        return self._fair.items
+        return self._backlog.items
 
     @property
     def fault(self) -> str | None:
-        """Why its items are not answered now; None if they are."""
-        if self._closing or not all(thread.is_alive() for thread in self._threads):
+        """Why items do not run now; None if they do."""
+        if self._backlog.closing or not all(thread.is_alive() for thread in self._threads):
             return f"a thread of model {self.name!r} has stopped"
-        now = time.perf_counter()
-        for since, work in list(self._running.values()):
-            if now - since > max(_HANGS, 10 * work * self._seconds_per_work):
-                return f"the network of model {self.name!r} has been running for {now - since:.0f} s"
-        return None
+        seconds = self._backlog.hanging()
+        return None if seconds is None else f"the network of model {self.name!r} has been running for {seconds:.0f} s"
 
-    async def submit(self, items: Sequence[Any], client: str = "", work: Sequence[float] | None = None) -> Submission:
-        """The submission with the result of each item. `work` says what each costs beside the others, 1 if left out.
+    async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
+        """The submission with the result of each item. `costs` compares the items, each 1 or more; 1 by default.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items that are not in a batch yet are dropped.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        summed = range(len(items) + 1) if work is None else [0, *accumulate(work)]
-        entry = Submission(items, client, future, time.perf_counter(), summed)
+        loop = asyncio.get_running_loop()
+        summed = range(len(items) + 1) if costs is None else [0, *accumulate(costs)]
+        submission = Submission(client, summed, items=items, future=loop.create_future(), submitted=time.perf_counter())
         if not items:
-            return entry
-        with self._wake:
-            if self._closing:
-                raise ShuttingDown("the service is stopping", retry_after=5)
-            self._admit(entry)
-            lone = not self._fair.items and self._idle == len(self._threads)
-            self._fair.add(entry)
-            self._count()
-            self._active = entry.submitted
-            if lone and entry.small and entry.work[-1] * self._seconds_alone < _AT_ONCE:
-                # What else has come by now is seen first: several are answered together, by a thread.
-                asyncio.get_running_loop().call_soon(self._answer_lone, entry, context=Context())
-            else:
-                self._call_threads()
+            return submission
+        if self._backlog.add(submission):
+            # After the events that the loop has ready: if they bring more submissions, a thread takes all together.
+            loop.call_soon(self._run_lone, submission, context=Context())
         try:
-            await future
+            await submission.future
         finally:
-            if entry.taken < len(items):
-                with self._wake:
-                    self._fair.remove(entry)
-                    self._count()
-        if entry.error is not None:
-            raise entry.error
-        return entry
-
-    def _count(self) -> None:
-        """Tells the service's other processes how many items wait. The caller has the lock."""
-        self._tally.add(WAITING, self._fair.items - self._counted)
-        self._counted = self._fair.items
-
-    def _answer_lone(self, entry: Submission) -> None:
-        """Answers a submission on the event loop if it still waits alone: changing threads would cost more."""
-        with self._wake:
-            if entry.taken or self._fair.items != len(entry.items) or self._idle < len(self._threads):
-                self._call_threads()
-                return
-            parts = self._taken(len(entry.work))
-        if parts:
-            self._run(parts)
-            with self._wake:
-                self._wake.notify()  # a thread follows it up
-
-    def _able(self) -> int:
-        """How many idle threads may take what waits now. The caller has the lock."""
-        able = self._few - self._busy
-        if self._fair.large or self._fair.work > self._max_batch:  # the cores that other processes leave, too
-            able = max(able, len(self._threads) - int(self._tally.total(RUNNING)))
-        return max(0, min(self._idle, able))
-
-    def _call_threads(self) -> None:
-        """Wakes threads for what waits. The caller has the lock."""
-        self._wake.notify(min(self._fair.items, self._able()))
-
-    def _admit(self, entry: Submission) -> None:
-        """Raises Overloaded if a submission would make too many wait, or wait for too long."""
-        size = len(entry.items)
-        waiting, at_a_time = self._fair.items, self._seconds_per_work / len(self._threads)
-        if not waiting:
-            return
-        seconds = (self._fair.before(entry) + entry.work[-1]) * at_a_time
-        spare = self._max_waiting // 8 if entry.small else 0
-        room = self._max_waiting + spare
-        # Of what other processes have waiting, small ones here do not suffer: they keep this one's part of the eighth.
-        kept = entry.small and self._fair.small + size <= spare // self._tally.processes
-        if self._tally.total(WAITING) + size > room and not kept:
-            limit = f"the queue has room for {room}"
-        elif self._max_seconds is not None and seconds > self._max_seconds:
-            limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
-        else:
-            return
-        raise Overloaded(
-            f"{waiting} positions are already waiting for model {self.name}; {limit}",
-            retry_after=max(1, round(self._fair.work * at_a_time)),
-        )
+            self._backlog.drop(submission)
+        if submission.error is not None:
+            raise submission.error
+        return submission
 
     def close(self) -> None:
-        """Answers the waiting items, accepts no more, and ends the threads; one whose network hangs is left behind."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
+        """Runs the waiting items, accepts no more, and ends the threads, except a thread whose network hangs."""
+        self._backlog.close()
         until = time.monotonic() + _CLOSES
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             log.error("a run of model %s does not return; the service stops without it", self.name)
 
-    def _work(self) -> None:
+    def _run_lone(self, submission: Submission) -> None:
+        """Runs a submission on the event loop if it is still the only one: a change of threads would cost more."""
+        portions = self._backlog.take_lone(submission)
+        if portions:
+            self._run(portions)
+            self._backlog.ended(lone=True)
+
+    def _thread_main(self) -> None:
+        """Takes, runs and follows up batches until the queue is closed."""
         while True:
-            parts = self._next_batch()
-            if parts:
-                self._run(parts)
-                with self._wake:
-                    self._busy -= 1
-                    self._tally.add(RUNNING, -1)
-                    if self._closing:
-                        self._wake.notify_all()
-            done = self._due(quiet=not parts)
-            if done:
-                with self._wake:
-                    self._call_threads()  # others answer meanwhile
+            portions = self._backlog.next_batch()
+            if portions:
+                self._run(portions)
+                self._backlog.ended()
+            finished = self._backlog.due(quiet=not portions)
+            if finished:
                 try:
-                    self._follow_up(done)
+                    self._follow_up(finished)
                 except Exception:  # a bug; the answers are out, and the thread goes on
                     log.exception("work after the answers of model %s failed", self.name)
-            elif not parts and self._closing:
+            elif not portions and self._backlog.closing:
                 return
-            with self._wake:
-                self._idle += 1
+            self._backlog.idle()
 
-    def _run(self, parts: Sequence[Part]) -> None:
-        """Answers and delivers a batch, and leaves it to be followed up."""
-        items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
-        waited = [entry.started - entry.submitted for entry, _, size in parts for _ in range(size)]
-        thread, started = threading.current_thread().name, time.perf_counter()
-        work = sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
-        self._running[thread] = started, work
+    def _run(self, portions: Sequence[Portion[Submission]]) -> None:
+        """Runs a batch and hands out its results."""
+        items = [item for submission, first, size, _ in portions for item in submission.items[first : first + size]]
+        waited = [submission.started - submission.submitted for submission, _, size, _ in portions for _ in range(size)]
+        started, finished = time.perf_counter(), []
         try:
-            results, done = self._worker(items, waited)
+            results, for_follow_up = self._run_batch(items, waited)
         except Exception as error:  # a failing batch must not end the thread
-            del self._running[thread]
-            self._deliver(parts, [], error)
+            complete = self._backlog.returned(portions, error)
         else:
-            del self._running[thread]  # before the answers: a probe right after them must not find that it hangs
-            self._deliver(parts, results)
-            with self._wake:
-                self._oldest = self._oldest if self._done else started
-                self._done.append(done)
-                self._done_items += len(items)
-        self._active = time.perf_counter()
-        # A small batch, whose items take longer, counts for less.
-        weight, seconds = min(0.5, work / self._max_batch), (self._active - started) / work
-        self._seconds_per_work += (weight if self._seconds_per_work else 1.0) * (seconds - self._seconds_per_work)
-        self._fair.slice = max(1.0, min(SLICE, _SLICE_SECONDS / self._seconds_per_work))
-        if len(parts) == 1 and parts[0][0].small:
-            self._seconds_alone = seconds
+            finished.append(for_follow_up)
+            rest = iter(results)
+            for submission, first, size, _ in portions:
+                submission.results[first : first + size] = islice(rest, size)
+            complete = self._backlog.returned(portions)
+        _wake_callers(complete)
+        self._backlog.delivered(portions, started, finished)
 
-    def _due(self, quiet: bool) -> list[Any]:
-        """What is to be followed up now, for this thread to do: what all threads have answered, or nothing yet."""
-        with self._wake:
-            late = time.perf_counter() - self._oldest > _OLDEST
-            if not (quiet or late or self._done_items >= self._max_batch):
-                return []
-            done, self._done, self._done_items = self._done, [], 0
-            return done
 
-    def _next_batch(self) -> list[Part]:
-        """Waits for items and takes a share. No parts if it is time to follow up what has been answered, or the queue
-        is closed and empty. The thread counts as busy from then on.
-        """
-        with self._wake:
-            while not (self._fair.items and self._able()) and not (self._closing and not self._fair.items):
-                left = None
-                if self._done:  # it would slow down a batch that is running
-                    busy = self._idle < len(self._threads)
-                    due = self._oldest + _OLDEST if busy else self._active + _QUIET
-                    left = due - time.perf_counter()
-                    if left <= 0:
-                        break
-                self._wake.wait(left)
-            able = max(1, self._able())
-            room = min(
-                self._max_batch, -(-self._fair.work // able)
-            )  # an even split among the threads that may take some
-            self._idle -= 1
-            parts = self._taken(room)
-            self._busy += bool(parts)
-            self._tally.add(RUNNING, bool(parts))
-            return parts
+def _wake_callers(complete: Sequence[Submission]) -> None:
+    """Ends the wait of the callers of these submissions. Each event loop is woken once."""
+    futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
+    for submission in complete:
+        submission.ended = time.perf_counter()
+        futures[submission.future.get_loop()].append(submission.future)
+    for loop, of_loop in futures.items():
+        if loop is _running_loop():
+            _resolve(of_loop)
+            continue
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve, of_loop)
 
-    def _taken(self, room: float) -> list[Part]:
-        """Up to `room` of work for a batch that begins now. The caller has the lock."""
-        now = time.perf_counter()
-        parts = self._fair.take(room)
-        self._count()
-        for entry, first, _ in parts:
-            if first == 0:
-                entry.started = now
-        return parts
 
-    def _deliver(self, parts: Sequence[Part], results: Sequence[Any], failure: Exception | None = None) -> None:
-        """Hands out the results of each part unless all failed, and wakes each event loop once for all that is over."""
-        over: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
-        rest = iter(results)
-        for entry, first, size in parts:
-            entry.results[first : first + size] = islice(rest, size) if failure is None else [failure] * size
-            with self._wake:
-                entry.left -= size
-                if failure is not None:
-                    entry.error = failure
-                    self._fair.remove(entry)
-                    self._count()
-                elif entry.left:
-                    continue
-            entry.ended = time.perf_counter()
-            over[entry.future.get_loop()].append(entry.future)
-        for loop, futures in over.items():
-            if asyncio._get_running_loop() is loop:  # it is this thread's
-                _resolve(futures)
-                continue
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_resolve, futures)
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder, served if `failure` is None. `model` is None if it failed or is not loaded."""
+    """A model of the folder, served if `failure` is None. `model` is None if it failed its check or is not loaded."""
 
     name: str
     contract: Contract | None
@@ -39,11 +39,9 @@ class Entry:
 class Registry:
     """Entries by name; None is the default's."""
 
-    def __init__(
-        self, entries: Mapping[str, Entry], default: str | None, preferred: frozenset[str] = frozenset()
-    ) -> None:
-        """Entries (at least one) in any order; chooses a default if None, among `preferred` first. A default without an
-        entry is kept, and raises UnknownModel when requested."""
+    def __init__(self, entries: Mapping[str, Entry], default: str | None, preferred: Sequence[str] = ()) -> None:
+        """Entries (at least one) in any order; chooses a default if None, among `preferred` first and in their order. A
+        default without an entry is kept, and raises UnknownModel when requested."""
         self._entries = dict(sorted(entries.items()))
         self.default = default or _first_served(self._entries, preferred)
 
@@ -77,7 +75,7 @@ def load_registry(
     """Loads and checks the models of a folder or several; raises SettingsError if there are none, or no default."""
     folders = ModelFolders.of(where)
     entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
-    registry = Registry(entries, default, folders.preferred)
+    registry = Registry(entries, default, folders.first)
     registry.log_failures()
     return registry
 
@@ -120,11 +118,11 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
     return Model(file.stem, digest, contract, OnnxSession(network, threads, provider, runs, network=content))
 
 
-def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> str:
-    """The default model if the settings name none: the first by name that is preferred and served, the first that is
+def _first_served(entries: Mapping[str, Entry], preferred: Sequence[str]) -> str:
+    """The default model if the settings name none: the first that is preferred and served, the first by name that is
     served, or the first of all."""
     served = [name for name, entry in entries.items() if entry.served] or list(entries)
-    default = next((name for name in served if name in preferred), served[0])
+    default = next((name for name in preferred if name in served), served[0])
     if len(entries) > 1:
         log.info("%s is the default of %s; set MOVEMASK_DEFAULT_MODEL to change it", default, ", ".join(entries))
     return default

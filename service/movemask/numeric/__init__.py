@@ -1,23 +1,14 @@
-"""Masked probability on arrays: numpy alone, pure functions. docs/numerics.md shows how each family is used.
+"""Masked probability on arrays: pure functions of numpy arrays, used for answers, figures and fits.
 
-`ragged`, `softmax`, `entmax`, `distributions` and `losses` compute answers, figures and fits. `masking`, `gradients`
-and `dense` are the study of how such a softmax goes wrong and is trained: tests, benchmarks and whoever trains a
-network call them.
+`softmax` and `entmax` turn logits into probabilities, `distributions` filters and describes them, `temperature` fits a
+temperature to played moves, and `ragged` has the reductions and argument checks of all of them. What no answer needs
+(dense forms, wrong masks, gradients, losses) is in `movemask.study`. docs/numerics.md shows how to use each.
 
-Shapes: `B` rows of a batch, `A` slots of a vocabulary, `N` legal slots of the whole batch. A ragged batch is
-in CSR form: `values [N]` and `indptr [B + 1]`, row `b` being `values[indptr[b]:indptr[b + 1]]`. Inputs of any float
-dtype; float64 inside.
+Shapes: `B` rows of a batch, `A` slots of a vocabulary, `N` legal slots of the whole batch. A ragged batch is in CSR
+form: `values [N]` and `indptr [B + 1]`, row `b` being `values[indptr[b]:indptr[b + 1]]`. Inputs have any float dtype;
+results are computed and returned in float64.
 """
 
-from movemask.numeric import dense, distributions, entmax, gradients, losses, masking, ragged, softmax
+from movemask.numeric import distributions, entmax, ragged, softmax, temperature
 
-__all__ = [
-    "dense",
-    "distributions",
-    "entmax",
-    "gradients",
-    "losses",
-    "masking",
-    "ragged",
-    "softmax",
-]
+__all__ = ["distributions", "entmax", "ragged", "softmax", "temperature"]

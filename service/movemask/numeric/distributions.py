@@ -1,9 +1,12 @@
 """Filters and statistics of distributions: probabilities `[N]` of the rows of a ragged batch, indptr `[B + 1]`.
 
-Filters (top-k, top-p, min-p) say which entries they keep, bool `[N]`. They are combined by `&` before what is left is
-normalised again (`restricted`), so their order does not matter. Each keeps a row's best entry, so no row is emptied; of
-equal probabilities the earlier in the row is kept first. Statistics are float64 `[B]`, with 0 log 0 = 0; each of an
-empty row is 0.
+A filter (top-k, top-p, min-p) returns the entries it keeps, bool `[N]`. Combine filters with `&` and renormalise what
+is left (`restricted`); the order of the filters does not matter. Every filter keeps a row's best entry. Filters agree
+on the best entry only if they rank equal values alike: logits that differ can have equal probabilities (at a high
+temperature all are equal), so pass the ranking by logits (`falling`) to `top_p` where `top_k` ranks logits. Without a
+ranking, the earlier of equal values in a row comes first.
+
+Statistics are float64 `[B]`, with 0 log 0 = 0; each is 0 for an empty row.
 
 Sources: Fan, Lewis & Dauphin (2018), arXiv:1805.04833 (top-k); Holtzman et al. (2019), arXiv:1904.09751 (top-p);
 Nguyen et al. (2024), arXiv:2407.01082 (min-p).
@@ -21,6 +24,7 @@ from movemask.numeric.ragged import (
     checked_logits,
     checked_probabilities,
     checked_share,
+    falling,
     filled,
     padded,
     row_lengths,
@@ -42,26 +46,29 @@ def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
     array, bounds, _ = checked_logits(values, indptr, all_low=True)
-    return _rank(array, bounds) < k
+    ranks = np.arange(row_lengths(bounds).max(initial=0))
+    return _of_ranked(np.broadcast_to(ranks < k, (len(bounds) - 1, len(ranks))), falling(array, bounds), bounds)
 
 
-def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
-    """The fewest most probable of each row that hold at least `p` of its mass; `p` in (0, 1], a number or `[B]`.
+def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike, order: Index | None = None) -> Mask:
+    """The fewest most probable entries of each row that hold at least `p` of its mass, bool `[N]`.
 
-    1 keeps all, including zeros. Other arguments as in `top_k`.
+    Parameters
+    ----------
+    p : in (0, 1], a number or `[B]`; 1 keeps all entries, zeros included
+    order : intp `[N]`, a ranking of each row that never rises in probability, as `falling` returns it; by default the
+        probabilities' own
+
+    ValueError for probabilities that are negative or not finite, and for another `p`.
     """
     values, bounds = checked_probabilities(probabilities, indptr)
-    share = checked_share("p", p, len(bounds) - 1)
-    rows = padded(values, bounds, -1.0)
-    order = np.argsort(-rows, axis=1, kind="stable")
-    ordered = np.maximum(np.take_along_axis(rows, order, axis=1), 0.0)
-    before = np.cumsum(ordered, axis=1) - ordered
-    total = ordered.sum(axis=1, keepdims=True)
-    kept = (before < share[:, None] * total) | (share[:, None] == 1.0)
+    share = checked_share("p", p, len(bounds) - 1)[:, None]
+    ranking = falling(values, bounds) if order is None else order
+    held = np.cumsum(padded(values[ranking], bounds, 0.0), axis=1)
+    kept = np.broadcast_to(share == 1.0, held.shape).copy()
     kept[:, :1] = True
-    keep = np.zeros(rows.shape, dtype=bool)
-    np.put_along_axis(keep, order, kept, axis=1)
-    return np.asarray(keep[filled(bounds)])
+    kept[:, 1:] |= held[:, :-1] < share * held[:, -1:]
+    return _of_ranked(kept, ranking, bounds)
 
 
 def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
@@ -71,12 +78,11 @@ def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
     return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
 
 
-def _rank(values: Float, indptr: Index) -> NDArray[np.intp]:
-    """The rank of each value in its row, 0 for the largest; of equal values the earlier is first: `[N]`."""
-    order = np.argsort(-padded(values, indptr, -np.inf), axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
-    return np.asarray(rank[filled(indptr)])
+def _of_ranked(kept: Mask, ranking: Index, indptr: Index) -> Mask:
+    """What is kept by rank, bool `[B, longest row]`, as a mask of the entries, bool `[N]`."""
+    keep = np.empty(len(ranking), dtype=bool)
+    keep[ranking] = kept[filled(indptr)]
+    return keep
 
 
 def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
@@ -98,7 +104,7 @@ def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves that gives rare moves less weight, `1 / sum p²`.
+    """Effective number of moves with less weight for rare moves, `1 / sum p²`.
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
@@ -108,8 +114,9 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Gini coefficient, the mean difference of two moves over twice the mean: 0 for `n` equal moves, `1 - 1/n` for a
-    certain one.
+    """Gini coefficient: the mean difference of two moves over twice the mean.
+
+    0 for `n` equal moves, `1 - 1/n` for a certain move.
 
     Source: Gini (1912); Sen, "On Economic Inequality" (1973).
     """
@@ -124,15 +131,9 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Largest probability."""
+    """The largest probability."""
     p, bounds = checked_probabilities(probabilities, indptr)
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
-
-
-def total_variation(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Total variation distance of two distributions, `½ sum |p - q|`: the largest difference of an event's chance."""
-    p, q, bounds = _pair(probabilities, others, indptr)
-    return row_sum(np.abs(p - q), bounds) / 2
 
 
 def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
@@ -140,27 +141,14 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 
     Source: Kullback & Leibler (1951), doi:10.1214/aoms/1177729694.
     """
-    p, q, bounds = _pair(probabilities, others, indptr)
+    p, q, bounds = checked_pair(probabilities, others, indptr)
     with np.errstate(divide="ignore"):
         terms = np.where(p > 0, p * (np.log(np.where(p > 0, p, 1.0)) - np.log(np.where(p > 0, q, 1.0))), 0.0)
     return row_sum(terms, bounds)
 
 
-def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Jensen-Shannon divergence in nats, the mean KL of both from their midpoint: symmetric, finite, at most log 2.
-
-    Source: Lin (1991), doi:10.1109/18.61115.
-    """
-    p, q, bounds = _pair(probabilities, others, indptr)
-    middle = p / 2 + q / 2
-    # Of a subnormal p, the middle can round to 0; it must be above 0 wherever p is.
-    middle = np.maximum(middle, np.maximum(p, q) / 2)
-    safe = np.where(middle > 0, middle, np.maximum(p, q))
-    both = kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)
-    return np.maximum(both / 2, 0.0)  # rounding can make it negative for equal distributions
-
-
-def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
+def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
+    """Two distributions `[N]` in float64, and their indptr; ValueError as in `checked_probabilities`."""
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:

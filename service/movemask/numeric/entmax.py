@@ -1,7 +1,7 @@
 """Sparse alternatives to softmax: sparsemax, 1.5-entmax and α-entmax over the rows of a ragged batch.
 
-All solve `argmax_p  p·z + H_α(p)` over distributions `p`, with Tsallis' entropy `H_α`. The solution is
-`p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so moves far below the best get exactly 0. α = 1 is softmax, α = 2 sparsemax.
+Each solves `argmax_p  p·z + H_α(p)` over distributions `p`, where `H_α` is Tsallis' entropy. The solution is
+`p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so entries far below the best get exactly 0. α = 1 is softmax, α = 2 sparsemax.
 Adding a constant to a row changes nothing.
 
 Sources: Martins & Astudillo, "From softmax to sparsemax" (2016), arXiv:1602.02068; Peters, Niculae & Martins, "Sparse
@@ -26,9 +26,9 @@ from movemask.numeric.ragged import (
 )
 from movemask.numeric.softmax import shifted, softmax
 
-#: Nothing this far below a row's best (after scaling) can be in the support, whose threshold is within 1 of it.
+#: Scaled entries this far below the row's best are outside the support: the threshold is within 1 of the best.
 _FLOOR = -2.0
-_BISECTIONS = 64  # halvings of an interval of length 1: past float64's last bit
+_BISECTIONS = 64  # halvings of an interval of length 1, past float64's last bit
 
 
 def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
@@ -67,16 +67,16 @@ def entmax(
     alpha: ArrayLike,
     temperature: ArrayLike = 1.0,
 ) -> Float:
-    """α-entmax by bisection on the threshold, for `alpha` (a number or `[B]`) from 1, softmax, upwards.
+    """α-entmax by bisection on the threshold, for `alpha` of at least 1, a number or `[B]`.
 
     Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15 within 1e-12. Above α = 2
-    a probability near 0 is accurate only to about `1e-16 ** (1 / (α - 1))`, since its curve is vertical there.
+    a probability near 0 is accurate only to about `1e-16 ** (1 / (α - 1))`, because the curve is vertical there.
     """
     values, bounds, _ = checked_logits(legal_logits, indptr)
     rows = len(bounds) - 1
     alphas = checked_alpha(alpha, rows)
     plain = alphas == 1.0
-    power = np.where(plain, 1.0, alphas - 1)  # a softmax row gets any power here and its own result below
+    power = np.where(plain, 1.0, alphas - 1)  # any power will do for a softmax row, whose result is set below
     z, _ = _scaled(values, bounds, temperature, power)
     exponents = spread(1 / power, bounds)
     low = np.full(rows, -1.0)

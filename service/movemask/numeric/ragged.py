@@ -1,13 +1,13 @@
-"""Ragged (CSR) batches: reductions and conversions without a Python loop over rows, and the checks of arguments.
+"""Ragged (CSR) batches: reductions and conversions without a Python loop over rows, and checks of arguments.
 
-Each check raises a ValueError that names the argument and its value.
+A check raises ValueError, which names the argument and its value.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,14 +29,9 @@ def indptr_of(lengths: Sequence[int] | Index) -> Index:
     return indptr
 
 
-def dense_indptr(dense: NDArray[np.floating]) -> Index:
-    """The indptr of a dense array `[B, A]` as rows of `A` values: `[B + 1]`."""
-    return np.asarray(np.arange(len(dense) + 1, dtype=np.intp) * dense.shape[1])
-
-
 def joined_indptr(parts: Sequence[Index]) -> Index:
-    """The indptr of the rows of all parts."""
-    return indptr_of(np.concatenate([row_lengths(part) for part in parts]))
+    """The indptr of batches that are concatenated."""
+    return indptr_of(np.concatenate([row_lengths(indptr) for indptr in parts]))
 
 
 def row_of_each(indptr: Index) -> Index:
@@ -66,7 +61,7 @@ def row_sum(values: NDArray[F], indptr: Index) -> NDArray[F]:
 
 
 def spread(per_row: Float, indptr: Index) -> Float:
-    """Each row's number repeated for all its values: `[B]` → `[N]`; `[1]` stays, since it broadcasts."""
+    """Each row's number, repeated for all values of the row: `[B]` → `[N]`; `[1]` stays, since it broadcasts."""
     if len(indptr) == 2:
         return per_row
     return np.repeat(per_row, row_lengths(indptr))
@@ -94,16 +89,16 @@ def falling(values: Float, indptr: Index) -> Index:
 
 
 def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
-    """The indptr of what is left when only the values where `keep` bool `[N]` is true are kept."""
+    """The indptr after all values but those at `keep`, bool `[N]`, are dropped."""
     kept_before = np.zeros(len(keep) + 1, dtype=np.intp)
     np.cumsum(keep, out=kept_before[1:])
     return np.asarray(kept_before[indptr])
 
 
 def _reduce(ufunc: np.ufunc, values: NDArray[F], indptr: Index, empty: float) -> NDArray[F]:
-    """Each row reduced; `empty` for an empty row, where `ufunc.reduceat` would give the next row's first value."""
-    if len(indptr) == 2 and len(values):  # a lone row, without the overhead below
-        # `reduceat`, not `reduce`: a sum in another order would make a row's last bit depend on the other rows.
+    """Each row reduced by a ufunc, and `empty` for an empty row, for which `reduceat` gives the next row's value."""
+    if len(indptr) == 2 and len(values):  # one row, without the overhead below
+        # `reduceat`, as below: `reduce` sums in another order, so a row's last bit would depend on the other rows.
         return np.asarray(ufunc.reduceat(values, indptr[:1]))
     starts, ends = indptr[:-1], indptr[1:]
     filled_rows = starts < ends
@@ -119,7 +114,7 @@ Floating = NDArray[np.floating]
 
 
 def checked_floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
-    """`values` as a float array with this number of dimensions."""
+    """`values` as a float array of 1 or 2 dimensions."""
     array = np.asarray(values)
     if array.ndim != dimensions or array.dtype.kind != "f":
         shape = "[B, A]" if dimensions == 2 else "[N]"
@@ -134,7 +129,7 @@ def checked_values(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Flo
 
 
 def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Probabilities `[N]` in float64 and their indptr; ValueError unless each is finite and at least 0."""
+    """Probabilities `[N]` in float64 and their indptr; ValueError unless all are finite and at least 0."""
     array, bounds = checked_values("probabilities", values, indptr)
     if array.size and not (array.min() >= 0 and array.max() < np.inf):
         at = int(np.argmin((array >= 0) & (array < np.inf)))
@@ -142,22 +137,15 @@ def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, 
     return array, bounds
 
 
-def checked_vectors(values: ArrayLike, like: Float) -> Float:
-    """Vectors `[N]` in float64 that a Jacobian is multiplied with; of the shape of `like`."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != like.shape:
-        raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")
-    return array
-
-
 def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
-    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf if it is empty).
+    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]`, -inf for an empty row.
 
-    ValueError for NaN, +inf and, unless `all_low`, a row of nothing but -inf.
+    ValueError for NaN, +inf and, unless `all_low`, a row of only -inf.
     """
     array, bounds = checked_values("legal_logits", values, indptr)
     top = row_max(array, bounds)
-    if not (math.isfinite(top[0]) if len(top) == 1 else np.isfinite(top).all()):  # all three show in the maximum
+    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
+    if not (math.isfinite(top[0]) if len(top) == 1 else np.isfinite(top).all()):
         wrong = np.isnan(top) | (top == np.inf)
         if not all_low:
             wrong |= (top == -np.inf) & (row_lengths(bounds) > 0)
@@ -168,18 +156,8 @@ def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = Fals
     return array, bounds, top
 
 
-def checked_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
-    """A legal mask, bool `[B, A]`, of the shape of the logits."""
-    array = np.asarray(mask)
-    if array.dtype != np.bool_ or array.ndim != 2:
-        raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
-    if array.shape != np.shape(logits):
-        raise ValueError(f"legal_mask: shape {array.shape}, but logits have {np.shape(logits)}")
-    return array
-
-
 def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
-    """A temperature for the batch, or for each row `[B]`: finite and above 0."""
+    """A temperature for the batch, or one per row `[B]`: finite and above 0."""
     if isinstance(value, float) and 0.0 < value < np.inf:  # the common case, without numpy's overhead
         return value
     return checked_per_row(
@@ -190,7 +168,7 @@ def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
 def checked_per_row(
     name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], requirement: str
 ) -> Float:
-    """A number for the batch or for each row, as `[B]`; `allowed` says elementwise which values are valid."""
+    """A number for the batch or one per row, as `[B]`; `allowed` says elementwise which numbers are valid."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")
@@ -200,18 +178,10 @@ def checked_per_row(
 
 
 def checked_alpha(value: ArrayLike, rows: int) -> Float:
-    """The α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
+    """The α of entmax for the batch or one per row, as `[B]`: finite and at least 1."""
     return checked_per_row("alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
 
 
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
-    """A number in (0, 1] for the batch or for each row, as `[B]`."""
+    """A number in (0, 1] for the batch or one per row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
-
-
-def in_dtype(values: Float, like: ArrayLike, keep_dtype: bool) -> NDArray[Any]:
-    """A result in float64, or with `keep_dtype` rounded to the dtype of the input."""
-    if not keep_dtype:
-        return values
-    with np.errstate(over="ignore"):  # a logarithm that is too low for float16 is -inf
-        return values.astype(np.asarray(like).dtype, copy=False)

@@ -266,7 +266,7 @@ class MomentOut(Out):
 class GameOut(Out):
     """A game."""
 
-    headers: ByName[str] = Field(description="The PGN's headers.")
+    headers: ByName[str] = Field(description="The PGN's tags, their values without escapes.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     elo: ByName[float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
@@ -285,7 +285,9 @@ class GamesOut(Out):
 
     model: ModelOut = Field(description="The network that was used.")
     temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
-    games: Items[GameOut | ErrorOut] = Field(description="One for each game, in order.")
+    games: Items[GameOut | ErrorOut] = Field(
+        description="One for each game, in order, and an error for text in front of or between games."
+    )
 
 
 class FigureOut(Out):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
-
 #: What to add to the answer to a position of a batch, or to a move,
 Include = Literal["san", "logit", "statistics", "illegal"]
 

@@ -190,3 +190,21 @@ class VersionOut(Out):
     version: str = Field(description="Version of the service, by semantic versioning.")
     api: Literal["v1"] = Field(description="Version of the API, as in the paths.")
     model: str = Field(description="Name of the default model.")
+
+
+class VocabularyOut(Out):
+    """The moves that a network has logits for, in the order of its slots."""
+
+    name: str = Field(description="The vocabulary or the model that was asked for.")
+    vocabulary: str = Field(description="Name of the vocabulary.")
+    slots: int = Field(description="Number of slots.")
+    castling: Literal["king_takes_rook", "king_two_squares"] = Field(
+        description="How castling is written: e1h1, or e1g1."
+    )
+    bare_promotion: str | None = Field(
+        description="The piece of a promotion without a letter: n or q; null if all promotions have one."
+    )
+    black: Literal["ranks", "rotated", "none"] = Field(
+        description="How Black's moves are looked up: with their ranks flipped, on a rotated board, or as they are."
+    )
+    moves: Items[str | None] = Field(description="The move of each slot, in UCI; null for a slot of no move.")

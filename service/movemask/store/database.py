@@ -36,8 +36,14 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _VARIABLE = "MOVEMASK_DATABASE_URL"
 _READING = "movemask_reading"
 
-#: Seconds that a connection, a lock and a statement may take before the database counts as failed.
-_CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 30
+#: Seconds that a write waits for another process's write to SQLite.
+_LOCK_SECONDS = 5
+
+#: Seconds that reads are refused at once after the server did not answer, so that many readers do not wait in turn.
+_REFUSED_SECONDS = 2.0
+
+#: Seconds that a server may be silent once the service stops.
+_HURRIED_SECONDS = 2.0
 
 
 class Database:
@@ -60,15 +66,9 @@ class Database:
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         elif self.dialect == POSTGRESQL:
             self._file = None
-            options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
-            self._engine = sa.create_engine(
-                parsed.set(drivername="postgresql+psycopg"),
-                paramstyle="format",  # parameters by place, as in SQLite
-                pool_pre_ping=True,  # a server that came back is a new server
-                pool_size=2,  # the recorder and two readers: there may be many processes
-                max_overflow=1,
-                connect_args={"connect_timeout": _CONNECT_SECONDS, "options": options, "application_name": "movemask"},
-            )
+            from movemask.store import postgresql  # imports psycopg, which takes 0.3 s
+
+            self._engine, self._patience = postgresql.engine(parsed)
         else:
             raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
         #: What was migrated when the database was opened, in words; None if nothing was.
@@ -77,19 +77,32 @@ class Database:
         self._lock = threading.Lock()
         self._inode: int | None = None
         self._ready = False
+        self._refused: tuple[float, str] = (0.0, "")  # until when reads are refused (monotonic), and why
 
     @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that writes. Raises StoreError for a failure that may pass; a statement that can never succeed
-        raises SQLAlchemy's own error."""
+    def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that writes; with `without_limits`, its statements may take any time.
+
+        Raises StoreError for a failure that may pass, StoreUnreachable if it is the connection's. A statement that can
+        never succeed raises SQLAlchemy's own error.
+        """
         with self._store_errors("written"), self._prepared().begin() as connection:
+            if without_limits:
+                self._lift_limits(connection)
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads. Raises StoreError."""
-        with self._store_errors("read"), self._prepared().connect().execution_options(**{_READING: True}) as connection:
-            yield connection
+        """A transaction that only reads. Raises StoreError, and StoreUnreachable as `writing` does."""
+        with self._store_errors("read"):
+            engine = self._prepared(reading=True)
+            with engine.connect().execution_options(**{_READING: True}) as connection:
+                yield connection
+
+    def hurry(self) -> None:
+        """Ends waits for a silent PostgreSQL after two seconds from now on, also those that have begun."""
+        if self.dialect == POSTGRESQL:
+            self._patience.answer_seconds = _HURRIED_SECONDS
 
     def open(self) -> None:
         """Opens the database, and creates or migrates its tables. Raises StoreUnreachable for a server that does not
@@ -152,7 +165,23 @@ class Database:
                 self._set_aside(error)
             if _is_permanent(error):
                 raise
-            raise StoreError(f"the audit store cannot be {done}: {self._reason(error)}") from error
+            message = f"the audit store cannot be {done}: {self._reason(error)}"
+            if not self._is_unreachable(error):
+                raise StoreError(message) from error
+            self._refused = time.monotonic() + _REFUSED_SECONDS, message
+            raise StoreUnreachable(message) from error
+
+    def _is_unreachable(self, error: SQLAlchemyError) -> bool:
+        """Whether a connection to the server failed or broke, rather than a statement."""
+        silent = isinstance(error, OperationalError) and error.statement is None and _state(error) is None
+        broken = isinstance(error, DBAPIError) and error.connection_invalidated
+        return self.dialect == POSTGRESQL and (silent or broken)
+
+    def _lift_limits(self, connection: sa.Connection) -> None:
+        if self.dialect == POSTGRESQL:
+            from movemask.store import postgresql  # imported with the engine
+
+            postgresql.lift_limits(connection)
 
     def _set_aside(self, error: SQLAlchemyError) -> None:
         """Renames a damaged file of SQLite, so that the next use makes a new one. Only a file that this process has
@@ -177,17 +206,22 @@ class Database:
                     aside,
                 )
 
-    def _prepared(self) -> sa.Engine:
-        """The engine, once the tables are up to date. Raises StoreError for tables that cannot be migrated."""
+    def _prepared(self, *, reading: bool = False) -> sa.Engine:
+        """The engine, once the tables are up to date. Raises StoreError for tables that cannot be migrated, and for
+        `reading` right after the server could not be reached."""
         if self._ready and self._inode == self._inode_now():
             return self._engine
         with self._lock:
+            until, message = self._refused
+            if reading and time.monotonic() < until:
+                raise StoreUnreachable(message)
             if self._inode is not None and self._inode != self._inode_now():
                 self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{_READING: True}) as connection:
                 current = is_current(connection, self._name)
             if not current:
                 with self._engine.begin() as connection:
+                    self._lift_limits(connection)
                     self.migrated = bring_up_to_date(connection, self._name, self._copied_aside)
                 if self.migrated:
                     log.info("%s: %s", self.shown, self.migrated)
@@ -215,9 +249,14 @@ class Database:
 _DATA_ERRORS = ("22", "23", "54")
 
 
+def _state(error: SQLAlchemyError) -> str | None:
+    """The code of an error that PostgreSQL reported; None if the error is not the server's."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None)
+
+
 def _is_permanent(error: SQLAlchemyError) -> bool:
     """Whether a statement can never succeed, by its data; a missing table or permission may come back."""
-    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    state = _state(error)
     if isinstance(error, ProgrammingError):
         return not (state and state.startswith("42"))
     if state and state.startswith(_DATA_ERRORS):

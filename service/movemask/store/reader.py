@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
-from movemask.leakage.kinds import DERIVED, RAW, SHOWN, with_derived
+from movemask.leakage.kinds import ANSWER_KINDS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
 from movemask.records import groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
@@ -24,7 +24,6 @@ Kinds = dict[str, Cell]  # cells by kind
 StoredPosition = dict[str, Any]
 
 #: Positions read at once where all are.
-_PAGE = 1000
 
 
 def positions_of(kinds: Kinds) -> int:
@@ -124,14 +123,6 @@ class Figures:
             query = query.where(POSITION.c.id < before)
         return self._stored(query.order_by(POSITION.c.id.desc()).limit(limit))
 
-    def all_positions(
-        self, *, before: int | None = None, model: str | None = None, span: Span = Span()
-    ) -> Iterator[StoredPosition]:
-        """All single positions, newest first, read in pages: no long transaction, and little memory."""
-        while page := self.positions(_PAGE, before=before, model=model, span=span):
-            yield from page
-            before = page[-1]["id"]
-
     def _stored(self, query: sa.Select[Any]) -> list[StoredPosition]:
         with self._database.reading() as connection:
             return [_stored_position(row) for row in connection.execute(query).mappings()]
@@ -219,7 +210,7 @@ def _stored_position(row: sa.RowMapping) -> StoredPosition:
     kinds = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
     return {
         **row,
-        **{kind: kinds[kind].leaked for kind in SHOWN},
+        **{kind: kinds[kind].leaked for kind in ANSWER_KINDS},
         "model": row["name"],
         "kinds": kinds,
         "causes": causes,

@@ -14,8 +14,8 @@ import numpy as np
 
 from movemask.errors import StoreError
 from movemask.records import AuditBatch, AuditTable
+from movemask.serving.tally import SINCE, UNWRITTEN, Tally
 from movemask.store.writer import Store
-from movemask.tally import SINCE, UNWRITTEN, Tally
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _PER_WRITE = 2_000
 _FLUSH_SECONDS = 0.5
 _MAX_WAITING = 100_000
 _PRUNE_EVERY = 600.0  # seconds
-_LONGEST_RETRY = 5.0  # seconds
+_FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0  # seconds from a failure to the next try; doubled each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Recorder:
         self._unwritten = 0  # positions in both
         self._closing = False
         self._pruned = 0.0
-        self.failure = store.unreachable
+        self.failure: StoreError | None = store.unreachable
         self.dropped = 0
         self._thread = threading.Thread(target=self._work, name="audit-recorder", daemon=True)
         self._thread.start()
@@ -128,32 +128,39 @@ class Recorder:
         self._on_waiting(self.waiting, lost)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Writes what waits and ends the thread; positions not written within `timeout` seconds are lost, and
-        logged."""
+        """Writes what waits and ends the thread.
+
+        Positions that are not written within `timeout` seconds are lost, and logged. After half of it a database that
+        does not answer is given up, and a new connection tried.
+        """
         with self._wake:
             self._closing = True
             self._wake.notify_all()
-        self._thread.join(timeout)
+        self._thread.join(timeout / 2)
+        if self._thread.is_alive():
+            self._store.hurry()
+            self._thread.join(timeout / 2)
         if self.waiting:
-            log.error("%d audit records were not written: %s", self.waiting, self.failure)
+            why = self.failure or "the database did not answer in time"
+            log.error("%d audit records were not written: %s", self.waiting, why)
 
     def _work(self) -> None:
-        retry = 0.1
-        while self._gathered():
+        retry = _FIRST_RETRY
+        last_failures = 0  # since `close`: a connection may be silent, and the next one not
+        while last_failures < 2 and self._gathered():
             self._make()
             try:
                 self._write()
             except StoreError as error:
-                if self.failure is None:
+                if self.failure is None:  # the first failure, or the first since a write succeeded
                     log.error("%s; %d audit records wait", error, self.waiting)
+                    retry = _FIRST_RETRY
                 with self._wake:
-                    self.failure = str(error)
-                    if self._closing:
-                        return
+                    self.failure = error
+                    last_failures += 1 if self._closing else 0
                     self._wake.wait_for(lambda: self._closing, retry)
                 retry = min(2 * retry, _LONGEST_RETRY)
             else:
-                retry = 0.1
                 self._prune()
 
     def _gathered(self) -> bool:
@@ -226,12 +233,14 @@ class Recorder:
         self._on_waiting(self.waiting, lost)
 
     def _prune(self) -> None:
-        """Prunes when due, or to probe whether a failed database is back."""
+        """Prunes when due, or to probe whether a failed database is back; stops while positions wait."""
         if self.failure is None and time.monotonic() - self._pruned < _PRUNE_EVERY:
             return
-        self._pruned = time.monotonic()
         try:
-            self._store.prune()
+            while self._store.prune():
+                if self._unwritten or self._closing:
+                    self.failure = None
+                    return  # still due
         except StoreError as error:
             if self.failure is None:
                 log.warning("%s", error)
@@ -239,6 +248,7 @@ class Recorder:
             log.exception("the audit store cannot be pruned")
         else:
             self.failure = None
+        self._pruned = time.monotonic()
 
 
 def _tables(batch: AuditBatch) -> list[AuditTable]:

@@ -16,12 +16,9 @@ from movemask.errors import StoreError
 
 #: The version of these tables. A change here is a new one, and takes a revision in `migrations/versions` that makes
 #: it to a database of the one before.
-VERSION = 3
+VERSION = 4
 
 METADATA = sa.MetaData()
-
-#: By which a movemask without Alembic knows the tables: the next revision drops it, so that they are refused there.
-SCHEMA_VERSION = sa.Table("schema_version", METADATA, sa.Column("version", sa.Integer, nullable=False))
 
 MODEL = sa.Table(
     "model",
@@ -90,9 +87,20 @@ WORST = sa.Table(
     sa.Index("worst_value", "model", "kind", "value"),
 )
 
+#: The last batch that each writer committed. A writer that did not get the reply to its COMMIT writes the batch again,
+#: and finds it here. `time` is in seconds since 1970, by the writer's clock.
+WRITER = sa.Table(
+    "writer",
+    METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("batch", sa.Text, nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+)
 
-#: The first version that is a revision; the movemask of its time kept it in SCHEMA_VERSION, without Alembic.
+#: The first version that is a revision. Tables of this version may come from before Alembic; their version is then in
+#: the table below, which later versions do not have.
 FIRST = 3
+_BEFORE_ALEMBIC = sa.Table("schema_version", sa.MetaData(), sa.Column("version", sa.Integer, nullable=False))
 
 _LOCK = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes or migrates the tables
 
@@ -110,10 +118,10 @@ def version_of(connection: sa.Connection, shown: str) -> int | None:
     Raises StoreError, with what to do, for one that cannot be migrated to VERSION.
     """
     tables = set(sa.inspect(connection).get_table_names())
-    if not tables & {*METADATA.tables, _ALEMBIC.name}:
+    if not tables & {*METADATA.tables, _BEFORE_ALEMBIC.name, _ALEMBIC.name}:
         return None
     version = None
-    for column in (SCHEMA_VERSION.c.version, _ALEMBIC.c.version_num):  # the last that is there counts
+    for column in (_BEFORE_ALEMBIC.c.version, _ALEMBIC.c.version_num):  # the last that is there counts
         if column.table.name in tables:
             version = connection.execute(sa.select(sa.func.max(column))).scalar()
     number = int(str(version)) if str(version).isdecimal() else 0
@@ -141,14 +149,11 @@ def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callab
     `copied_aside` copies the database before it is migrated, and says where. Raises StoreError.
     """
     if connection.dialect.name == "postgresql":
-        for limit in ("lock_timeout", "statement_timeout"):  # a migration takes its time, and others wait for it
-            connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     version = version_of(connection, shown)
     if version is None:
         METADATA.create_all(connection)
         _ALEMBIC.create(connection)
-        connection.execute(sa.insert(SCHEMA_VERSION).values(version=FIRST))
         connection.execute(sa.insert(_ALEMBIC).values(version_num=str(VERSION)))
         return None
     if is_current(connection, shown):  # another process was first

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, repeat
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import orjson
@@ -26,7 +27,7 @@ from movemask.leakage.kinds import RANKED
 from movemask.records import AuditTable
 from movemask.store.cells import CellKey, Cells, cells_of
 from movemask.store.database import POSTGRESQL, SQLITE, Database
-from movemask.store.tables import CELL, MODEL, POSITION, WORST
+from movemask.store.tables import CELL, MODEL, POSITION, WORST, WRITER
 
 #: Lengths in seconds of the spans that figures are kept by, finest first, which is the one written to, and how long a
 #: span is kept before it is merged into the next tier.
@@ -35,8 +36,15 @@ TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 #: Worst positions that are kept per model and kind.
 _KEEP_WORST = 100
 
+#: Most positions deleted in one transaction.
+_PER_PRUNE = 10_000
+
 #: The tier of all time.
 EVER = 0
+
+#: Seconds that the id of a writer's last batch is kept. A batch whose commit was not acknowledged can be written again
+#: for so long without being counted twice.
+_KEEP_WRITERS = 7 * 86_400.0
 
 #: The columns of CELL that a stored cell has, by `Cells.COLUMNS`.
 CELL_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
@@ -47,8 +55,8 @@ _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in 
 class Store:
     """Opens the database of a URL and creates its tables if needed. Raises StoreError if it cannot.
 
-    A server that cannot be reached is not an error here: `unreachable` holds the reason, and writes work once it is
-    back.
+    A server that cannot be reached is not an error here: `unreachable` holds the error, and writes work once the server
+    is back.
 
     Parameters
     ----------
@@ -71,40 +79,64 @@ class Store:
         self._keep_seconds = keep_seconds
         self._keep_positions = keep_positions
         self._keep_worst = keep_worst
+        self._writer = uuid4().hex
         self.database = Database(url)
-        self.unreachable: str | None = None
+        self.unreachable: StoreUnreachable | None = None
         try:
             self.database.open()
         except StoreUnreachable as error:
-            self.unreachable = str(error)
+            self.unreachable = error
         except StoreError:
             self.database.close()
             raise
 
     def write(self, table: AuditTable) -> None:
-        """Adds positions in one transaction. After StoreError nothing was written, and a later attempt may succeed.
+        """Adds positions in one transaction. Writing the same table again adds nothing.
 
-        A position that can never be written is a bug: another error than StoreError then passes through.
+        Raises StoreError for a failure that may pass: write the same table again before any other, because the database
+        may have committed it although the reply was lost. Any other error is a bug, and the table can never be written.
         """
         with self.database.writing() as connection:
+            if not self._is_new(connection, table):
+                return
             model = _locked_model(connection, table)
             _add_cells(connection, model, table)
             if self._positions:
                 _execute(connection, POSITION, _position_rows(model, table))
                 self._keep_the_worst(connection, model, table)
 
-    def prune(self) -> None:
-        """Deletes single positions beyond their age or number, and merges old spans into longer ones."""
+    def _is_new(self, connection: sa.Connection, table: AuditTable) -> bool:
+        """Notes a table as this writer's last, in the transaction that writes it; False if it is that already.
+
+        If an earlier transaction of this writer has not ended, this waits for it: both need the same row.
+        """
+        row = {"id": self._writer, "batch": table.id, "time": time.time()}
+        insert = _insert_into(connection.dialect, WRITER).values(row)
+        noted = insert.on_conflict_do_update(index_elements=["id"], set_=row, where=WRITER.c.batch != table.id)
+        return connection.execute(noted.returning(WRITER.c.id)).first() is not None
+
+    def prune(self) -> bool:
+        """Deletes single positions beyond their age or number and ids of old batches, and merges old spans.
+
+        At most 10,000 positions are deleted, so that nobody waits long; True if there may be more.
+        """
         now = time.time()
         surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
+        old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
         with self.database.writing() as connection:
-            old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
-            connection.execute(sa.delete(POSITION).where(old))
+            some = sa.select(POSITION.c.id).where(old).limit(_PER_PRUNE)
+            deleted = connection.execute(sa.delete(POSITION).where(POSITION.c.id.in_(some))).rowcount
+            connection.execute(sa.delete(WRITER).where(WRITER.c.time < now - _KEEP_WRITERS))
             models = connection.execute(sa.select(MODEL.c.id).order_by(MODEL.c.name, MODEL.c.digest).with_for_update())
             for (model,) in models.all():
                 for (tier, keep_seconds), (longer, _) in pairwise(TIERS):
                     assert keep_seconds is not None
                     _roll_up(connection, model, tier, longer, before=int(now - keep_seconds) // longer * longer)
+        return bool(deleted == _PER_PRUNE)
+
+    def hurry(self) -> None:
+        """Gives up soon on a database that does not answer, also in a write that has begun."""
+        self.database.hurry()
 
     def close(self) -> None:
         self.database.close()
@@ -269,7 +301,7 @@ def delete(
     vacuuming reuses its place.
     """
     assert not figures or (model is not None and before is None)
-    with database.writing() as connection:
+    with database.writing(without_limits=True) as connection:
         known = {number: name for number, name in connection.execute(sa.select(MODEL.c.id, MODEL.c.name))}
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:

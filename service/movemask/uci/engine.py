@@ -1,4 +1,4 @@
-"""The engine: reads commands, answers at once, and searches on a thread of its own."""
+"""`Engine`: reads the GUI's commands, answers them at once, and searches on a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
 
 import chess
 
-from movemask import __version__
 from movemask.errors import MovemaskError
-from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
+from movemask.uci.commands import Go, read_go, read_setoption, tokens_of
 from movemask.uci.options import Options
+from movemask.version import __version__
 
 if TYPE_CHECKING:
-    from movemask.uci.search import Source
+    from movemask.uci.search import Search, Source
+
+# `uciok` comes after 0.4 s. The modules that are imported in functions below load numpy (and the loader onnxruntime),
+# which would double that, and take seconds from a cold disk: some GUIs give up on an engine by then.
+
+#: Seconds between two reports of `go infinite`.
+_REPORT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class _Search:
-    """One `go`, since when its clock runs, and whether its move may be sent, or must be at once."""
+class _Task:
+    """A `go` command, when its clock started, and whether its move may be sent (released) or must be (stopped)."""
 
     board: chess.Board | None
     go: Go
+    options: Options
+    source: Future[Source]
+    draws: random.Random
     started: float = field(default_factory=time.monotonic)
     released: threading.Event = field(default_factory=threading.Event)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -38,24 +46,26 @@ class Engine:
 
     Parameters
     ----------
-    open_source : loads the network of that name; called on the thread of the searches
-    options : names of the models, and the values to begin with
+    open_source : loads the network of a name, to run on a number of threads; called on a thread of its own
+    options : names of the models, and the initial values
     out : where answers are written, a line at a time
     """
 
-    def __init__(self, open_source: Callable[[str | None], Source], options: Options, out: TextIO) -> None:
-        self._opened = lru_cache(1)(open_source)
+    def __init__(self, open_source: Callable[[str | None, int], Source], options: Options, out: TextIO) -> None:
+        self._open_source = open_source
         self._options = options
         self._out = out
         self._lock = threading.Lock()
-        self._board: chess.Board | None = chess.Board()
-        self._search: _Search | None = None
-        self._work = ThreadPoolExecutor(1)  # the thread of the searches
-        self._seeds = random.Random()
-        self._tried = threading.Event()  # the network has been loaded, or could not be
+        self._position: Sequence[str] = ("startpos",)  # the words of the last `position` command
+        self._board: chess.Board | None = chess.Board()  # None if the last `position` could not be read
+        self._task: _Task | None = None
+        self._searcher = ThreadPoolExecutor(1)
+        self._loader = ThreadPoolExecutor(1)
+        self._opened: tuple[tuple[str | None, int], Future[Source]] | None = None
+        self._draws = random.Random()
 
     def run(self, lines: Iterable[str]) -> None:
-        """Reads commands until `quit` or the end of the lines; a search under way is finished."""
+        """Reads commands until `quit` or the end of the lines. Finishes a running search."""
         try:
             for line in lines:
                 if not self._command(tokens_of(line), line):
@@ -64,10 +74,11 @@ class Engine:
             pass
         finally:
             self._stop()
-            self._work.shutdown()
+            self._searcher.shutdown()
+            self._loader.shutdown()
 
     def _command(self, tokens: Sequence[str], line: str) -> bool:
-        """Obeys one command; False for `quit`. Nothing that is sent ends the engine."""
+        """Obeys one command; False for `quit`. No input ends the engine."""
         if not tokens:
             if line.strip():
                 self._note(f"unknown command: {line.strip()[:60]}")
@@ -79,30 +90,27 @@ class Engine:
                     self._say(f"id name movemask {__version__}", "id author the movemask authors")
                     self._say(*self._options.lines(), "uciok")
                 case "isready":
-                    if self._tried.is_set():  # also during a search
-                        self._say("readyok")
-                    else:
-                        self._work.submit(self._ready)
+                    self._source().add_done_callback(self._ready)
                 case "setoption":
                     self._set(*read_setoption(rest))
                 case "ucinewgame":
-                    self._work.submit(self._new_game)
+                    self._new_game()
                 case "position":
-                    self._board = None
-                    self._board = read_position(rest, chess960=self._options.chess960)
+                    self._position = rest
+                    self._read_position()
                 case "go":
-                    self._stop()
-                    go = read_go(rest)
-                    for fault in go.faults:
-                        self._note(fault)
-                    wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
-                    self._work.submit(self._play, wanted)
+                    self._go(read_go(rest))
                 case "stop":
                     self._stop()
                 case "ponderhit":
-                    if self._search is not None:
-                        self._search.started = time.monotonic()
-                        self._search.released.set()
+                    if self._task is not None:
+                        self._task.started = time.monotonic()
+                        self._task.released.set()
+                case "d":
+                    self._draw()
+                case "eval":
+                    self._stop()
+                    self._searcher.submit(self._evaluate, self._board, replace(self._options), self._source())
                 case "quit":
                     return False
         except (ValueError, MovemaskError) as error:
@@ -112,53 +120,116 @@ class Engine:
     def _set(self, name: str, value: str) -> None:
         self._options.set(name, value)
         if name.lower() == "seed":
-            self._work.submit(self._new_game)
-        elif name.lower() == "uci_chess960" and self._board is not None:
-            self._board.chess960 = self._options.chess960
-
-    def _stop(self) -> None:
-        """Lets a search that waits send its move."""
-        if self._search is not None:
-            self._search.stopped.set()
-            self._search.released.set()
-            self._search = None
+            self._new_game()
+        elif name.lower() == "uci_chess960":
+            self._read_position()
 
     def _new_game(self) -> None:
-        self._seeds = random.Random(self._options.seed or None)
+        self._draws = random.Random(self._options.seed or None)
 
-    def _ready(self) -> None:
-        try:
-            self._opened(self._options.model or None)
-        except Exception as error:
+    def _read_position(self) -> None:
+        """Sets the board by the last `position` command and by UCI_Chess960; raises ValueError."""
+        if list(self._position) == ["startpos"]:  # needs no import: Nibbler sets UCI_Chess960 before `uciok`
+            self._board = chess.Board(chess960=self._options.chess960)
+            return
+        from movemask.uci.positions import read_position
+
+        self._board = None
+        self._board, notes = read_position(self._position, chess960=self._options.chess960)
+        for note in notes:
+            self._note(note)
+
+    def _draw(self) -> None:
+        """Prints the board, for people."""
+        from movemask.uci.positions import picture_of
+
+        if self._board is None:
+            self._note("there is no position: the last one could not be read")
+        else:
+            self._say(*picture_of(self._board))
+
+    def _source(self) -> Future[Source]:
+        """The network that the options name, which is loaded if it is not yet, or if loading it failed."""
+        wanted = (self._options.model or None, self._options.threads)
+        if self._opened is None or self._opened[0] != wanted or _has_failed(self._opened[1]):
+            self._opened = wanted, self._loader.submit(self._open_source, *wanted)
+        return self._opened[1]
+
+    def _ready(self, source: Future[Source]) -> None:
+        """Says that the network is loaded, or why not. Runs during a search too."""
+        error = source.exception()
+        if error is not None:
             self._fault(error)
-        self._tried.set()
         self._say("readyok")
 
-    def _play(self, wanted: _Search) -> None:
-        """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
-        from movemask.uci.search import search  # imports numpy, which `uciok` need not wait for
+    def _go(self, go: Go) -> None:
+        self._stop()
+        for fault in go.faults:
+            self._note(fault)
+        board = None if self._board is None else self._board.copy()
+        self._task = _Task(board, go, replace(self._options), self._source(), self._draws)
+        self._searcher.submit(self._play, self._task)
 
-        lines, seconds = ["bestmove (none)"], 0.0
+    def _stop(self) -> None:
+        """Lets a waiting search send its move."""
+        if self._task is not None:
+            self._task.stopped.set()
+            self._task.released.set()
+            self._task = None
+
+    def _play(self, task: _Task) -> None:
+        """Searches and sends `bestmove`, whatever goes wrong: a GUI waits for it."""
+        from movemask.uci.search import Search
+
+        best, seconds = "bestmove (none)", 0.0
+        search: Search | None = None
         try:
-            if wanted.board is None:
+            if task.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                source = self._opened(self._options.model or None)
-                lines, seconds = search(wanted.board, wanted.go, self._options, source, self._seeds)
+                search = Search(task.board, task.go, task.options, task.source.result(), task.draws)
+                best, seconds = search.bestmove(), search.seconds
+                for note in search.notes:
+                    self._note(note)
+                self._say(*search.info())
+                if task.go.infinite:
+                    self._keep_informed(search, task)
         except Exception as error:
             self._fault(error)
-        self._say(*lines[:-1])
-        if wanted.go.waits:
-            wanted.released.wait()
-        wanted.stopped.wait(wanted.started + seconds - time.monotonic())
-        self._say(lines[-1])
+        if task.go.waits:
+            task.released.wait()
+        task.stopped.wait(task.started + seconds - time.monotonic())
+        self._say(*(search.stats() if search else ()), best)
 
-    def _fault(self, error: Exception) -> None:
-        """Tells an error; also one that is a bug, which must not cost the game without a word."""
+    def _keep_informed(self, search: Search, task: _Task) -> None:
+        """Follows the lines of an analysis ply by ply, and then reports every second until it is stopped."""
+        while True:
+            if task.options.live:
+                self._say(*search.stats())
+            grown = search.grow()
+            if task.released.wait(0 if grown else _REPORT_SECONDS):
+                return
+            self._say(*search.info())
+
+    def _evaluate(self, board: chess.Board | None, options: Options, source: Future[Source]) -> None:
+        """Prints the network's evaluation of the position, for people."""
+        from movemask.uci.info import evaluation
+
+        try:
+            if board is None:
+                self._note("there is no position: the last one could not be read")
+            else:
+                (policy,) = source.result().policies([board.copy()], elo=options.elo)
+                self._say(*evaluation(policy))
+        except Exception as error:
+            self._fault(error)
+
+    def _fault(self, error: BaseException) -> None:
+        """Reports an error. A bug is reported too: it must not cost a game silently."""
         self._note(str(error) if isinstance(error, MovemaskError) else f"{type(error).__name__}: {error}")
 
     def _note(self, text: str) -> None:
-        """A line for people."""
+        """Writes a line for people."""
         self._say(f"info string {' '.join(text.split())}")
 
     def _say(self, *lines: str) -> None:
@@ -166,3 +237,7 @@ class Engine:
             with self._lock:
                 self._out.write("\n".join(lines) + "\n")
                 self._out.flush()
+
+
+def _has_failed(source: Future[Source]) -> bool:
+    return source.done() and source.exception() is not None

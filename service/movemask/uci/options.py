@@ -1,28 +1,36 @@
-"""The options that the engine offers, and their values."""
+"""`Options`: the engine's options with their values, and what UCI_Elo means for each model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import chess
 import chess.polyglot
 
-MAX_RATING = 5000  # as in `board.position`, whose numpy would delay `uciok`
+from movemask.board.rating import MAX_RATING
+
+#: Most threads of a network, as in the setting MOVEMASK_THREADS.
+MAX_THREADS = 256
 
 
 def _option(name: str, default: float | str, most: float = 1, least: float = 0) -> Any:
-    """A value that the GUI may set, with the option's name and the bounds of a number. Ints are spins, bools checks,
-    floats and texts strings."""
+    """An option: its name, its default and the bounds of a number. An int becomes a spin, a bool a check, a float or a
+    text a string."""
     return field(default=default, metadata={"name": name, "most": most, "least": least})
 
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """What UCI_Elo may be for a model: a rating that it was trained on, or with a table its measured strength.
+    """The range of UCI_Elo for a model: its measured strengths, or without a table the ratings it was trained on.
 
-    rows : Elo, and the rating and temperature that play at it, rising by Elo; empty without a table
+    rows : Elo with the rating and temperature that play at that Elo, ordered by Elo; empty without a table
     """
 
     least: int = 1
@@ -31,7 +39,8 @@ class Strengths:
 
     @classmethod
     def of(cls, contract: Mapping[str, Any]) -> Strengths:
-        """By `[elo]` and `[[card.strength]]`; any without them. Unchecked: opening the model reports faults."""
+        """From `[elo]` and `[[card.strength]]`; any rating without them. Faults are reported when the model is
+        opened."""
         try:
             card, elo = contract.get("card", {}), contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
             rows = tuple((row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ()))
@@ -41,16 +50,18 @@ class Strengths:
             return cls()
 
     def at(self, elo: float) -> tuple[float, float]:
-        """Rating and temperature of a strength, interpolated between the rows; of the nearest row beyond them."""
-        from numpy import interp  # `uciok` need not wait for it
-
-        elos, ratings, temperatures = zip(*self.rows, strict=True)
-        return float(interp(elo, elos, ratings)), float(interp(elo, elos, temperatures))
+        """Rating and temperature that play at an Elo, interpolated between the rows. Beyond them, the nearest row."""
+        first, last = self.rows[0], self.rows[-1]
+        if not first[0] < elo < last[0]:
+            return (first if elo <= first[0] else last)[1:]
+        low, high = next(pair for pair in pairwise(self.rows) if elo <= pair[1][0])
+        share = (elo - low[0]) / (high[0] - low[0])
+        return low[1] + share * (high[1] - low[1]), low[2] + share * (high[2] - low[2])
 
 
 @dataclass(slots=True)
 class Options:
-    """The values of the options, in the order that a GUI shows. Ratings of 0 stand for the network's default."""
+    """The values of the options, in the order in which a GUI shows them. A rating of 0 is the network's default."""
 
     model: str = _option("Model", "")
     self_elo: int = _option("SelfElo", 0, MAX_RATING)
@@ -58,60 +69,85 @@ class Options:
     limit_strength: bool = _option("UCI_LimitStrength", False)
     uci_elo: int = _option("UCI_Elo", 1500, MAX_RATING, least=1)
     opponent: str = _option("UCI_Opponent", "")  # title, rating or `none`, `computer` or `human`, name
-    temperature: float = _option("Temperature", 0.0, 100)
+    temperature: float = _option("Temperature", 1.0, 100)
+    decay_moves: int = _option("TempDecayMoves", 0, 640)  # bounds as in lc0
+    decay_delay_moves: int = _option("TempDecayDelayMoves", 0, 100)
     top_p: float = _option("TopP", 1.0)
     seed: int = _option("Seed", 0, 2**31 - 1)
-    multi_pv: int = _option("MultiPV", 1, 500, least=1)  # GUIs ask for what Stockfish takes; 218 lines are possible
+    multi_pv: int = _option("MultiPV", 1, 500, least=1)  # GUIs ask for Stockfish's bound; 218 lines are possible
     show_wdl: bool = _option("UCI_ShowWDL", False)
+    analyse: bool = _option("UCI_AnalyseMode", False)
     chess960: bool = _option("UCI_Chess960", False)
     ponder: bool = _option("Ponder", False)
     think_time: bool = _option("Think Time", False)
+    move_overhead: int = _option("Move Overhead", 0, 5000)  # milliseconds
     book: str = _option("BookFile", "")  # a Polyglot opening book
+    syzygy: str = _option("SyzygyPath", "")  # folders of Syzygy tables, separated as in the system's PATH
+    verbose: bool = _option("VerboseMoveStats", False)
+    live: bool = _option("LogLiveStats", False)
+    threads: int = _option("Threads", 1, MAX_THREADS, least=1)
+    hash_size: int = _option("Hash", 16, 2**25, least=1)  # MiB. Without effect: hosts set it, and nothing is searched
     models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:
-        """Sets an option; ValueError that says what is wrong, which leaves it as it was."""
-        option = next((one for one in _OPTIONS if one.metadata["name"].lower() == name.lower()), None)
+        """Sets an option. Raises ValueError that names the fault, and then leaves the option unchanged."""
+        option = next((option for option in _OPTIONS if option.metadata["name"].lower() == name.lower()), None)
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
             if option.name == "model" and self.models and value not in self.models:
                 raise ValueError(f"no model {value[:60]!r}; available: {', '.join(self.models)}")
-            read = _book(value) if option.name == "book" else _read(option, value)
+            read = _READERS.get(option.name, partial(_read, option))(value)
         except ValueError as error:
             raise ValueError(f"setoption: {name}: {error}") from None
         setattr(self, option.name, read)
 
     @property
     def strengths(self) -> Strengths:
-        """What UCI_Elo may be for the model."""
+        """The range of UCI_Elo for the model."""
         return self.models.get(self.model, Strengths())
 
     @property
     def by_table(self) -> bool:
-        """Whether UCI_Elo is a measured strength, which decides both rating and temperature."""
+        """Whether UCI_Elo is a measured strength, which decides both the rating and the temperature."""
         return self.limit_strength and bool(self.strengths.rows)
 
     @property
-    def player(self) -> tuple[float, float]:
-        """The rating to play at, 0 for the network's default, and the temperature."""
+    def rating(self) -> float:
+        """The rating to play at; 0 for the network's default."""
         if self.by_table:
-            return self.strengths.at(self.uci_elo)
-        return self.uci_elo if self.limit_strength else self.self_elo, self.temperature
+            return self.strengths.at(self.uci_elo)[0]
+        return self.uci_elo if self.limit_strength else self.self_elo
+
+    def temperature_at(self, board: chess.Board) -> float:
+        """The temperature of a move, by lc0's rule (`src/mcts/search.cc`).
+
+        It falls linearly to 0 over TempDecayMoves moves, after TempDecayDelayMoves moves. A measured strength was
+        measured without decay and has its own temperature.
+        """
+        if self.by_table:
+            return self.strengths.at(self.uci_elo)[1]
+        past = board.ply() // 2 - self.decay_delay_moves
+        if not self.decay_moves or past <= 0:
+            return self.temperature
+        return self.temperature * max(0, self.decay_moves - past) / self.decay_moves
 
     @property
     def elo(self) -> tuple[float, float] | None:
-        """The ratings of the engine and of its opponent; None for the network's default. Without a rating of its own,
-        the engine does not take on the one that the GUI tells of the opponent; nor was its strength measured so."""
-        own, _ = self.player
-        told = (*self.opponent.split(), "", "")[1][:9]
-        known = own and not self.by_table and told.isascii() and told.isdigit()
-        announced = min(int(told), MAX_RATING) if known else 0
+        """The ratings of the engine and its opponent; None for the network's defaults.
+
+        The rating in UCI_Opponent counts only if the engine has a rating of its own that is not a measured strength:
+        strengths were measured with both players told the same rating.
+        """
+        own = self.rating
+        announced_text = (*self.opponent.split(), "", "")[1][:9]
+        known = own and not self.by_table and announced_text.isascii() and announced_text.isdigit()
+        announced = min(int(announced_text), MAX_RATING) if known else 0
         other = self.opponent_elo or announced
         return (float(own or other), float(other or own)) if own or other else None
 
     def lines(self) -> list[str]:
-        """What `uci` answers: each option with its type, default and bounds."""
+        """The lines that answer `uci`: each option with its type, default and bounds."""
         lines = []
         for option in _OPTIONS:
             value, bounds = getattr(self, option.name), option.metadata
@@ -130,7 +166,7 @@ class Options:
         return lines
 
 
-_OPTIONS: list[Field[Any]] = [one for one in fields(Options) if one.metadata]
+_OPTIONS: list[Field[Any]] = [option for option in fields(Options) if option.metadata]
 
 
 def _read(option: Field[Any], text: str) -> float | str:
@@ -140,9 +176,9 @@ def _read(option: Field[Any], text: str) -> float | str:
     if kind is str:
         return text
     if kind is bool:
-        if text not in ("true", "false"):
+        if text.lower() not in ("true", "false"):
             raise ValueError(f"{text[:40]!r} is neither true nor false")
-        return text == "true"
+        return text.lower() == "true"
     try:
         value: float = kind(text)
     except ValueError:
@@ -154,7 +190,7 @@ def _read(option: Field[Any], text: str) -> float | str:
 
 
 def _book(path: str) -> str:
-    """The path of an opening book that can be read, or none; raises ValueError."""
+    """The path of an opening book that can be read, or an empty text for none; raises ValueError."""
     if path in ("", "<empty>"):
         return ""
     try:
@@ -165,3 +201,20 @@ def _book(path: str) -> str:
     if not entries:
         raise ValueError(f"{path[:200]}: contains no moves")
     return path
+
+
+def _syzygy(path: str) -> str:
+    """Folders that hold Syzygy tables, or an empty text for none; raises ValueError."""
+    if path in ("", "<empty>"):
+        return ""
+    for folder in path.split(os.pathsep):
+        try:
+            found = any(file.suffix == ".rtbw" for file in Path(folder).iterdir())
+        except OSError as error:
+            raise ValueError(f"{folder[:200]}: cannot be read: {error.strerror}") from None
+        if not found:
+            raise ValueError(f"{folder[:200]}: contains no Syzygy tables (.rtbw, .rtbz)")
+    return path
+
+
+_READERS: dict[str, Callable[[str], str]] = {"book": _book, "syzygy": _syzygy}

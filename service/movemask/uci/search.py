@@ -1,4 +1,4 @@
-"""A search: the network's policy for the position, and for the positions after its moves if each needs a score."""
+"""`Search`: the result of one `go`. The network's policy chooses the move; further runs add scores and lines."""
 
 from __future__ import annotations
 
@@ -7,123 +7,284 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import chess
 import chess.polyglot
 
 from movemask.board.moves import read_move
-from movemask.board.position import Position
+from movemask.board.position import Position, status_names
 from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
-from movemask.think_time import think_time
+from movemask.games.think_time import LONGEST, Clock, think_time
 from movemask.uci.commands import MOST_FAULTS, Go
+from movemask.uci.endgames import LOSS, WIN, Verdict, verdict_of
+from movemask.uci.info import move_stats, score
 from movemask.uci.options import Options
+
+#: Expected score from which a repetition is avoided. A forecast nearer to a draw is too uncertain to refuse one.
+AHEAD = 0.55
+
+#: Most plies of a line that `go infinite` follows.
+LINE_PLIES = 16
+
+_BY_RESULT = {WIN: Value(1, 0, 0, 1), LOSS: Value(0, 0, 1, 0)}
+_DRAWN = Value(0, 1, 0, 0.5)
 
 
 class Source(Protocol):
     """Where policies come from: a `Network` in this process, or a `RemoteSource`."""
 
     def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
-        """The policy of each board, at these ratings of the side to move and of its opponent."""
+        """The policy of each board, for these ratings of the side to move and its opponent."""
         ...
 
 
-def search(
-    board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random
-) -> tuple[list[str], float]:
-    """Asks the network and chooses a move: the lines to send, `info …` and `bestmove …` at the end, and how many
-    seconds after `go` or `ponderhit` the last one is due, which is 0 without the option Think Time and a clock.
+@dataclass(slots=True)
+class _Line:
+    """A move that is shown, and the most probable moves after it.
 
-    The probabilities shown are the network's own, at temperature 1; the temperature and `TopP` change only the choice.
-    With several lines, or to ponder, the positions after the moves are evaluated too, in one batch.
+    board : after the last move of the line
+    after : the policy after the first move; None if the network was not run there
     """
-    started = time.perf_counter()
-    elo = options.elo
-    (policy,) = source.policies([board], elo=elo)
-    if not policy.probabilities:
-        return ["info depth 0 score " + ("mate 0" if board.is_check() else "cp 0"), "bestmove (none)"], 0.0
-    among, lines = _named(board, go.searchmoves)
-    given = dict(zip(elo or (), policy.elo or (), strict=False))
-    beyond = [(asked, got) for asked, got in given.items() if round(asked) != round(got)]
-    lines += [
-        f"info string {policy.model} does not know the rating {asked:g}: asked as {got:g}" for asked, got in beyond
-    ]
-    least, most = options.strengths.least, options.strengths.most
-    if options.by_table and not least <= options.uci_elo <= most:
-        lines.append(f"info string {policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest")
-    shown = [move for move in policy.probabilities if among is None or move in among]
-    chosen = _of_book(options.book, board, among, seeds)
-    if chosen is None:
-        chosen = policy.shaped(options.player[1], options.top_p, among).sample(seeds.getrandbits(53))
-    assert chosen is not None
-    # The chosen move is the first line, whatever its probability: the first line of a search is what it plays.
-    shown = [chosen, *(move for move in shown if move != chosen)][: options.multi_pv]
-    nodes, after = 1, dict[chess.Move, Policy]()
-    wanted = shown if len(shown) > 1 else ([chosen] if options.ponder else [])
-    if wanted and go.numbers.get("nodes", math.inf) > len(wanted):
-        boards = [board.copy() for _ in wanted]
-        for copy, move in zip(boards, wanted, strict=True):
-            copy.push(move)
-        other = None if elo is None else (elo[1], elo[0])
-        after = dict(zip(wanted, source.policies(boards, elo=other), strict=True))
-        nodes += len(wanted)
-    elapsed = time.perf_counter() - started
-    for number, move in enumerate(shown, 1):
-        reply = after[move].best if move in after else None
-        lines.append(
-            f"info depth 1 seldepth {2 if after else 1} multipv {number} "
-            + _score(policy.value, after.get(move), options.show_wdl)
-            + f"nodes {nodes} nps {round(nodes / max(elapsed, 1e-6))} time {round(1000 * elapsed)} "
-            + f"pv {board.uci(move)} {after[move].board.uci(reply) + ' ' if reply else ''}"
-            + f"string P: {100 * policy.probabilities[move]:.2f} %"
-        )
-    best = f"bestmove {board.uci(chosen)}"
-    answer = after[chosen].best if options.ponder and chosen in after else None
-    if answer is not None:
-        best += f" ponder {after[chosen].board.uci(answer)}"
-    clock = go.clock(board.turn) if options.think_time else None
-    thought = 0.0 if clock is None else think_time(Position(board), chosen, policy.probabilities.values(), clock)
-    return [*lines, best], thought
+
+    moves: list[chess.Move]
+    board: chess.Board
+    after: Policy | None = None
+    ends: bool = False
+
+    @classmethod
+    def of(cls, board: chess.Board, move: chess.Move) -> _Line:
+        after = board.copy()
+        after.push(move)
+        return cls([move], after)
+
+    @property
+    def mates(self) -> bool:
+        return len(self.moves) == 1 and self.board.is_checkmate()
+
+
+class Search:
+    """The move for a position, with lines of analysis. Runs the network when it is made.
+
+    Parameters
+    ----------
+    go, options : of this search
+    draws : the source of random moves
+
+    The probabilities that are shown are the network's own, at temperature 1. `notes` are lines for people, `best` is
+    the move to play (None in a finished game) and `seconds` the time from `go` or `ponderhit` to that move: 0 without
+    the option Think Time or without a clock.
+    """
+
+    def __init__(self, board: chess.Board, go: Go, options: Options, source: Source, draws: random.Random) -> None:
+        self._started = time.perf_counter()
+        self._source, self._options, self._board = source, options, board
+        self._elo = options.elo
+        self._lines: list[_Line] = []
+        self._grown = 0  # plies that were added to the lines
+        self._nodes = 1
+        self.notes: list[str] = []
+        self.best: chess.Move | None = None
+        self.seconds = 0.0
+        self._verdict: Verdict | None = None
+        if not board.is_valid() and any(board.legal_moves):
+            self._play_anything(draws)
+            return
+        (self._policy,) = source.policies([board], elo=self._elo)
+        if not self._policy.probabilities:
+            return
+        self._note_ratings()
+        named = self._named(go.searchmoves)
+        self._verdict = self._of_tables(named)
+        self.best = self._chosen(named, draws, analysing=go.infinite or options.analyse)
+        others = [move for move in self._policy.probabilities if move != self.best and (named is None or move in named)]
+        self._lines = [_Line.of(board, move) for move in (self.best, *others)[: options.multi_pv]]
+        wanted = len(self._lines) if len(self._lines) > 1 or options.ponder else 0
+        if wanted and go.numbers.get("nodes", math.inf) > wanted:
+            self.grow()
+        if options.think_time and (clock := _clock_of(go, board.turn, options.move_overhead)):
+            self.seconds = think_time(Position(board), self.best, self._policy.probabilities.values(), clock)
+
+    def info(self) -> list[str]:
+        """The `info` lines: one for each move that is shown, the move it plays first."""
+        if not self._policy.probabilities:
+            return ["info depth 0 score " + ("mate 0" if self._board.is_checkmate() else "cp 0")]
+        elapsed = time.perf_counter() - self._started
+        counts = f"nodes {self._nodes} nps {round(self._nodes / max(elapsed, 1e-6))} "
+        if self._verdict is not None:
+            counts += f"tbhits {len(self._verdict.results)} "
+        return [
+            f"info depth {max(1, self._grown)} seldepth {1 + self._grown} multipv {number} "
+            + score(self._value(line), mates=line.mates, wdl=self._options.show_wdl)
+            + f"{counts}time {round(1000 * elapsed)} pv {' '.join(self._uci(line.moves))}"
+            # lc0 has nothing behind the moves, and programs that read its statistics take all words for moves.
+            + ("" if self._options.verbose else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %")
+            for number, line in enumerate(self._lines, 1)
+        ]
+
+    def stats(self) -> list[str]:
+        """lc0's statistics of each move; empty without the option VerboseMoveStats."""
+        if not self._policy.probabilities or not self._options.verbose:
+            return []
+        evaluated = {line.moves[0]: self._value_after(line) for line in self._lines if line.after is not None}
+        return move_stats(self._policy, evaluated)
+
+    def bestmove(self) -> str:
+        """The `bestmove` line, with the expected reply if pondering is on."""
+        if self.best is None:
+            return "bestmove (none)"
+        moves = self._uci(self._lines[0].moves[: 2 if self._options.ponder else 1])
+        return "bestmove " + " ponder ".join(moves)
+
+    def grow(self) -> bool:
+        """Runs the network at the end of each line and adds its most probable move; False if all lines have ended."""
+        growing = [line for line in self._lines if not line.ends]
+        if not growing or self._grown >= LINE_PLIES or not self._policy.probabilities:
+            return False
+        reversed_elo = None if self._elo is None else self._elo[::-1]
+        elo = reversed_elo if self._grown % 2 == 0 else self._elo
+        found = self._source.policies([line.board.copy() for line in growing], elo=elo)
+        for line, policy in zip(growing, found, strict=True):
+            if line.after is None:
+                line.after = policy
+            move = policy.best
+            if move is None or line.board.is_game_over():
+                line.ends = True
+            else:
+                line.moves.append(move)
+                line.board.push(move)
+        self._nodes += len(growing)
+        self._grown += 1
+        return True
+
+    def _play_anything(self, draws: random.Random) -> None:
+        """Draws any legal move in a position that the network does not know: a refusal would lose the game."""
+        names = ", ".join(status_names(self._board.status()))
+        self.notes.append(f"the network does not know such a position ({names}): any legal move is played")
+        self.best = draws.choice(list(self._board.legal_moves))
+        self._policy = Policy(self._board, "", {})
+        self._lines = [_Line.of(self._board, self.best)]
+
+    def _note_ratings(self) -> None:
+        """Notes a rating or a strength that the network does not know."""
+        policy, options = self._policy, self._options
+        for asked, got in zip(self._elo or (), policy.elo or (), strict=False):
+            if round(asked) != round(got):
+                note = f"{policy.model} does not know the rating {asked:g}: asked as {got:g}"
+                if note not in self.notes:
+                    self.notes.append(note)
+        least, most = options.strengths.least, options.strengths.most
+        if options.by_table and not least <= options.uci_elo <= most:
+            self.notes.append(f"{policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest")
+
+    def _named(self, texts: Sequence[str]) -> list[chess.Move] | None:
+        """The legal moves of `searchmoves`; None for all moves if none is legal. The others are noted."""
+        moves, faults = [], []
+        for text in texts:
+            try:
+                moves.append(read_move(self._board, text)[0])
+            except ValueError as error:
+                faults.append(f"go: searchmoves: {text[:20]!r} {error} in {self._board.fen()!r}")
+        self.notes += faults[:MOST_FAULTS]
+        return moves or None
+
+    def _of_tables(self, named: Sequence[chess.Move] | None) -> Verdict | None:
+        """The verdict of the endgame tables, if the option SyzygyPath names tables with this position."""
+        if not self._options.syzygy:
+            return None
+        try:
+            return verdict_of(self._options.syzygy, self._board, named)
+        except Exception as error:  # a damaged table, for which python-chess raises anything, must not cost the game
+            self.notes.append(f"SyzygyPath: a table cannot be read: {type(error).__name__}: {error}")
+            return None
+
+    def _chosen(self, named: Sequence[chess.Move] | None, draws: random.Random, *, analysing: bool) -> chess.Move:
+        """The move to play: from the book or drawn from the policy; in analysis the most probable move."""
+        options = self._options
+        move = None if analysing else _of_book(options.book, self._board, named, draws)
+        if move is not None:
+            return move
+        among = named if self._verdict is None else self._verdict.best
+        candidates = [move for move in self._policy.probabilities if among is None or move in among]
+        temperature = 0.0 if analysing else options.temperature_at(self._board)
+
+        def drawn() -> chess.Move:
+            move = self._policy.shaped(temperature, options.top_p, candidates).sample(draws.getrandbits(53))
+            assert move is not None
+            return move
+
+        move = first = drawn()
+        if analysing or options.by_table or not self._is_ahead():
+            return move
+        while _allows_repetition(self._board, move):
+            candidates.remove(move)
+            if not candidates:
+                return first
+            move = drawn()
+        return move
+
+    def _is_ahead(self) -> bool:
+        """Whether the side to move expects more than a draw, by the tables or the network's forecast."""
+        value = self._position_value()
+        return value is not None and value.score >= AHEAD
+
+    def _position_value(self) -> Value | None:
+        """The position's value for the side to move, by the tables or the network."""
+        if self._verdict is None:
+            return self._policy.value
+        return _BY_RESULT.get(self._verdict.results[self._verdict.best[0]], _DRAWN)
+
+    def _value(self, line: _Line) -> Value | None:
+        """The value that is shown with a line: of the position if it is the only line, otherwise after its move."""
+        if line.mates:
+            return _BY_RESULT[WIN]
+        if len(self._lines) == 1 or line.after is None:
+            return self._position_value()
+        return self._value_after(line)
+
+    def _value_after(self, line: _Line) -> Value | None:
+        """The value after the first move of a line, for the player who makes it."""
+        move = line.moves[0]
+        if self._verdict is not None:
+            return _BY_RESULT.get(self._verdict.results[move], _DRAWN)
+        return None if line.after is None else value_after(line.after.board, line.after.value)
+
+    def _uci(self, moves: Sequence[chess.Move]) -> list[str]:
+        """Moves from the position on, in UCI."""
+        board, texts = self._board.copy(stack=False), []
+        for move in moves:
+            texts.append(board.uci(move))
+            board.push(move)
+        return texts
+
+
+def _clock_of(go: Go, turn: chess.Color, overhead: int) -> Clock | None:
+    """The clock of a side; None if the GUI has not sent it. `overhead` is in milliseconds."""
+    remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
+    if remaining not in go.numbers:
+        return None
+    seconds, gained = (min(max(0, go.numbers.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment))
+    return Clock(seconds, gained, go.numbers.get("movestogo"), overhead / 1000)
 
 
 def _of_book(
-    book: str, board: chess.Board, among: Sequence[chess.Move] | None, seeds: random.Random
+    book: str, board: chess.Board, named: Sequence[chess.Move] | None, draws: random.Random
 ) -> chess.Move | None:
     """A move drawn by the weights of an opening book; None without a book or an entry. Reads the file."""
     if not book:
         return None
-    others = () if among is None else set(board.legal_moves).difference(among)
+    others = () if named is None else set(board.legal_moves).difference(named)
     with chess.polyglot.open_reader(book) as reader, suppress(IndexError):
-        return reader.weighted_choice(board, exclude_moves=others, random=seeds).move
+        return reader.weighted_choice(board, exclude_moves=others, random=draws).move
     return None
 
 
-def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, list[str]]:
-    """The legal moves among `searchmoves`, None for all if there are none; and lines that say why others are left
-    out."""
-    moves, faults = [], []
-    for text in texts:
-        try:
-            moves.append(read_move(board, text)[0])
-        except ValueError as error:
-            faults.append(f"info string go: searchmoves: {text[:20]!r} {error} in {board.fen()!r}")
-    return moves or None, faults[:MOST_FAULTS]
-
-
-def _score(value: Value | None, after: Policy | None, wdl: bool) -> str:
-    """`score … wdl …` of a move, for the side to move; without a value, nothing. One line has the value of the position
-    itself, several have each the value of the position after its move. Centipawns are by lc0's formula
-    (`src/mcts/search.cc`, score type `centipawn`)."""
-    mate = after is not None and after.board.is_checkmate()
-    if after is not None:
-        value = value_after(after.board, after.value)
-    if value is None:
-        return ""
-    centipawns = round(90 * math.tan(1.5637541897 * (2 * min(max(value.score, 0.0), 1.0) - 1)))
-    score = "score mate 1 " if mate else f"score cp {centipawns} "
-    if wdl and value.win is not None and value.loss is not None:
-        win, loss = round(1000 * value.win), round(1000 * value.loss)
-        win = min(win, 1000 - loss)
-        score += f"wdl {win} {1000 - win - loss} {loss} "
-    return score
+def _allows_repetition(board: chess.Board, move: chess.Move) -> bool:
+    """Whether the opponent can claim a draw by repetition after a move."""
+    if board.is_irreversible(move):
+        return False
+    after = board.copy()
+    after.push(move)
+    return after.can_claim_threefold_repetition()

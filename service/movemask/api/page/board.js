@@ -13,6 +13,7 @@ const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 export class Board {
   #root;
   #onMove;
+  #onPremove;
   #squares = new Map(); // name → button
   #pieces = new Map();
   #legal = new Map(); // from-square → moves of the answer
@@ -23,17 +24,18 @@ export class Board {
   #press = null;
   #choosing = false; // squares, by the keyboard; otherwise its arrows walk through the game
   #player = ""; // "w" or "b" against the network, who may move ahead
-  #premove = null; // UCI
+  #premove = null; // UCI, as it is shown
   #dropped = false; // the piece of the move that is made was dragged there
   #coordinates = svg("svg", { viewBox: "0 0 8 8", class: "coordinates", "aria-hidden": "true" });
   #layer = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
   #shapes;
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
-  /** Fills `root`; `onMove` gets the UCI of a move that the player has made. */
-  constructor(root, onMove) {
+  /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` of one made ahead, or null for none. */
+  constructor(root, { onMove, onPremove }) {
     this.#root = root;
     this.#onMove = onMove;
+    this.#onPremove = onPremove;
     root.setAttribute("role", "grid");
     root.setAttribute("aria-label", "Chess board");
     root.addEventListener("focusin", (event) => event.target.dataset.square && this.#focused(event.target.dataset.square));
@@ -46,8 +48,8 @@ export class Board {
     this.#lay();
   }
 
-  /** Shows a position with its legal moves, the move that led to it, and arrows. A `player` who is not to move moves ahead. */
-  show({ fen, flip, moves, last, arrows, check, player = "" }) {
+  /** Shows a position with its legal moves, the move that led to it, and arrows. A `player` who is not to move moves ahead: `premove`. */
+  show({ fen, flip, moves, last, arrows, check, player = "", premove = null }) {
     const turned = flip !== this.#flip;
     if (turned) {
       this.#flip = flip;
@@ -55,6 +57,7 @@ export class Board {
     }
     const before = this.#pieces;
     this.#player = player;
+    this.#premove = premove;
     this.#pieces = piecesOf(fen);
     if (fen !== this.#fen) this.#shapes.clear();
     if (player && moves.length && fen.split(" ")[1] !== player) this.#legal = premovesOf(this.#pieces, player);
@@ -100,14 +103,6 @@ export class Board {
     this.#mark();
   }
 
-  /** The move that the player has made ahead, if any; it is taken away. */
-  takePremove() {
-    const made = this.#premove;
-    this.#premove = null;
-    this.#mark();
-    return made;
-  }
-
   /** Lets pieces come from where they stood before. */
   #slideFrom(before) {
     const left = [...before].filter(([name, piece]) => this.#pieces.get(name) !== piece);
@@ -148,6 +143,7 @@ export class Board {
         const name = squareAt(column, row, this.#flip);
         const square = element("button", { type: "button", role: "gridcell", tabIndex: -1, className: "square" });
         square.dataset.square = name;
+        square.dataset.piece = "";
         square.classList.add((FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light");
         square.addEventListener("click", (event) => event.detail === 0 && this.#choose(name)); // Enter and Space
         this.#squares.set(name, square);
@@ -161,8 +157,7 @@ export class Board {
 
   #draw(name, square, last, check) {
     const piece = this.#pieces.get(name);
-    const shown = square.dataset.piece ?? "";
-    if (shown !== (piece ?? "") || square.childElementCount !== (piece ? 1 : 0)) {
+    if (square.dataset.piece !== (piece ?? "") || square.childElementCount !== (piece ? 1 : 0)) {
       square.replaceChildren(...(piece ? [drawing(piece, { class: "piece" })] : []));
       square.dataset.piece = piece ?? "";
     } else if (piece) square.firstElementChild.removeAttribute("style");
@@ -202,7 +197,7 @@ export class Board {
 
   async #choose(name) {
     const moves = this.#targets().get(name);
-    if (this.#player) this.#premove = moves?.[0].premove ? moves[0].uci : null;
+    if (this.#player) this.#setPremove(moves?.[0].premove ? moves[0].uci : null);
     if (this.#premove) {
       this.#chosen = null;
       this.#dropped = false;
@@ -219,6 +214,13 @@ export class Board {
     this.#mark();
   }
 
+  #setPremove(uci) {
+    if (uci === this.#premove) return;
+    this.#premove = uci;
+    this.#mark();
+    this.#onPremove(uci);
+  }
+
   #at(event) {
     const box = this.#root.getBoundingClientRect();
     const column = Math.floor((8 * (event.clientX - box.left)) / box.width);
@@ -228,7 +230,7 @@ export class Board {
 
   #pressed(event) {
     const name = event.button === 0 ? this.#at(event) : null;
-    if (event.button === 2) this.takePremove();
+    if (event.button === 2) this.#setPremove(null);
     if (!name) return;
     this.#shapes.clear();
     this.#choosing = null; // the focus that follows is not the keyboard's

@@ -1,7 +1,11 @@
-// The panel that begins a game against the network: side, strength, clock.
+// The panel that begins a game against the network: side, strength, clock. It opens with what was chosen last.
 
+import { ranged } from "./controls.js";
 import { byId } from "./dom.js";
-import { state } from "./state.js";
+import { picture } from "./squares.js";
+
+const KEPT = "movemask-challenge"; // in the browser
+const FIELDS = ["side", "level", "strength", "rating", "own", "clock", "minutes", "seconds", "pace"];
 
 const field = (name) => byId("challenge-form").elements[name];
 
@@ -14,34 +18,50 @@ export function settingsOf(strength, rows) {
   return { rating: Math.round(between("rating")), temperature: Number(between("temperature").toFixed(3)) };
 }
 
-/** Shows the panel for a model; `onto` says whether the board has a position to play from, `start` gets the choice. */
-export function challenge(model, onto, start) {
+/** Shows the panel for a model; `from` is the position to play from, `{fen, turn}`, or null for the start. `start` gets the choice. */
+export function challenge({ model, from, start }) {
   const dialog = byId("challenge"), form = byId("challenge-form");
-  const rows = model?.card?.strength ?? [];
-  const ratings = model?.contract?.elo;
+  const rows = model.card?.strength ?? [], { minimum, maximum } = model.contract.elo;
+  const least = Math.max(0, minimum), most = Math.min(5000, maximum);
+  byId("challenge-heading").textContent = from ? "Play from this position" : "Play against the network";
+  byId("challenge-from").replaceChildren(...(from ? [picture(from.fen, { flip: from.turn === "black", label: "The position" })] : []));
   byId("by-strength").hidden = !rows.length;
-  if (rows.length) Object.assign(field("strength"), { min: rows[0].elo, max: rows.at(-1).elo, value: state.strength || rows[rows.length >> 1].elo });
-  byId("rating-row").hidden = !ratings || ratings.minimum === ratings.maximum;
-  if (ratings) Object.assign(field("rating"), { min: Math.max(0, ratings.minimum), max: Math.min(5000, ratings.maximum), value: state.white });
-  field("level").value = rows.length && state.strength !== 0 ? "strength" : field("level").value || "human";
+  if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo, 50);
+  byId("rating-row").hidden = least === most;
+  ranged(field("rating"), least, most, 50);
+  const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: rows.length ? "strength" : "human" };
+  const last = { ...usual, ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
+  for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
+  if (from) field("side").value = from.turn;
   if (!rows.length) field("level").value = "human";
-  field("clock").value = state.clock;
-  byId("onto").hidden = !onto;
-  field("from").checked = false;
-  const shown = () => {
-    for (const name of ["strength", "rating"]) byId(`${name}-chosen`).textContent = field(name).value;
-    byId("strength-row").hidden = field("level").value !== "strength";
-    byId("rating-row").classList.toggle("unseen", field("level").value !== "human");
-  };
   form.oninput = shown;
   shown();
   form.onsubmit = (event) => {
     event.preventDefault();
     dialog.close();
-    const side = field("side").value === "random" ? ["white", "black"][Math.floor(2 * Math.random())] : field("side").value;
-    const strength = field("level").value === "strength" ? Number(field("strength").value) : 0;
-    const { rating, temperature } = strength ? settingsOf(strength, rows) : { rating: Number(field("rating").value), temperature: 1 };
-    start({ opponent: side === "white" ? "black" : "white", clock: field("clock").value, strength, temperature, white: rating, black: rating }, field("from").checked);
+    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(FIELDS.map((name) => [name, field(name).value]))));
+    start(choice(rows));
   };
   dialog.showModal();
+}
+
+function shown() {
+  for (const name of ["strength", "rating"]) byId(`${name}-chosen`).textContent = field(name).value;
+  byId("strength-row").classList.toggle("unseen", field("level").value !== "strength");
+  byId("rating-row").classList.toggle("unseen", field("level").value !== "human");
+  byId("custom").classList.toggle("unseen", field("clock").value !== "custom");
+  for (const name of ["minutes", "seconds"]) field(name).disabled = field("clock").value !== "custom";
+}
+
+/** What the form says, as a new game needs it. */
+function choice(rows) {
+  const side = field("side").value, numbers = Object.fromEntries(["strength", "rating", "own", "minutes", "seconds"].map((name) => [name, Number(field(name).value)]));
+  const strength = field("level").value === "strength" ? numbers.strength : 0;
+  return {
+    you: side === "random" ? ["white", "black"][Math.floor(2 * Math.random())] : side,
+    rating: numbers.own,
+    level: { strength, ...(strength ? settingsOf(strength, rows) : { rating: numbers.rating, temperature: 1 }) },
+    control: field("clock").value === "custom" ? `${numbers.minutes}+${numbers.seconds}` : field("clock").value,
+    pace: field("pace").value,
+  };
 }

@@ -1,8 +1,9 @@
 // The controls: set to the state, and what they change in it.
 
+import { hashOf } from "./address.js";
 import { byId } from "./dom.js";
 import { takesRatings } from "./ratings.js";
-import { VIEWS, hashOf, onBoard, state } from "./state.js";
+import { VIEWS, hasBoard, live } from "./state.js";
 
 const number = (control) => Number(control.value), checked = (control) => control.checked, text = (control) => control.value;
 const READ = { model: text, beside: text, white: number, black: number, arrows: checked };
@@ -10,42 +11,51 @@ const READ = { model: text, beside: text, white: number, black: number, arrows: 
 /** Fills the lists of models. */
 export function offer(models) {
   const options = (none) => [...(none ? [new Option(none, "")] : []), ...models.map((model) => {
-    const licence = model.card?.licence ? ` (${model.card.licence})` : "";
-    const option = new Option(model.name + (model.served ? licence : " (not served)"), model.name);
-    option.title = model.card?.source ?? "";
+    const option = new Option(model.name + (model.served ? "" : " (not served)"), model.name);
+    option.title = [model.card?.licence, model.card?.source].filter(Boolean).join(", ");
     option.disabled = !model.served;
     return option;
   })];
   byId("model").replaceChildren(...options());
   byId("beside").replaceChildren(...options("no other model"));
+  byId("model-field").hidden = models.filter(({ served }) => served).length < 2;
 }
 
+/** The model that a state names, or the service's default. */
+export const chosen = ({ model }, models) => models.find((one) => (model ? one.name === model : one.default));
+
 /** Shows the chosen view. */
-export function showView() {
-  byId("table").hidden = !onBoard();
-  byId("dashboard").hidden = state.view !== "leakage";
-  byId("library").hidden = state.view !== "games";
-  byId("skip").hash = `#${state.view}`;
-  for (const view of VIEWS.slice(0, 3)) byId(`panel-${view}`).hidden = view !== state.view;
+export function showView(state) {
+  const { view } = state;
+  document.body.dataset.view = view;
+  byId("table").hidden = !hasBoard(view);
+  byId("dashboard").hidden = view !== "leakage";
+  byId("library").hidden = view !== "games";
+  byId("skip").hash = `#${view}`;
+  for (const name of VIEWS.slice(0, 3)) byId(`panel-${name}`).hidden = name !== view;
   for (const link of document.querySelectorAll("[data-view]")) {
-    link.href = hashOf({ view: link.dataset.view });
-    if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
+    link.href = hashOf(state, { view: link.dataset.view });
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
 
+/** The values that a slider can take: whole steps, where the range has any. */
+export function ranged(slider, least, most, step) {
+  const [min, max] = [Math.ceil(least / step) * step, Math.floor(most / step) * step];
+  Object.assign(slider, max > min ? { min, max, step } : { min: least, max: most, step: 1 });
+}
+
 /** Sets every control to the state. */
-export function setControls(models) {
-  const usual = models.find((model) => model.default)?.name ?? "";
-  const model = models.find((one) => one.name === (state.model || usual));
-  byId("model").value = state.model || usual;
+export function setControls(state, models) {
+  const model = chosen(state, models);
+  byId("model").value = model?.name ?? "";
+  byId("model").disabled = live(state);
+  byId("model").title = live(state) ? `Your game goes on with ${state.match.model}.` : "";
   const fixed = Boolean(model) && !takesRatings(model);
   for (const side of ["white", "black"]) {
     const slider = byId(side);
-    if (model && !fixed) {
-      slider.min = Math.max(0, model.contract.elo.minimum);
-      slider.max = Math.min(5000, model.contract.elo.maximum);
-    }
+    if (model && !fixed) ranged(slider, Math.max(0, model.contract.elo.minimum), Math.min(5000, model.contract.elo.maximum), 50);
     slider.value = state[side];
     slider.disabled = fixed;
     byId(`${side}-shown`).textContent = state[side];
@@ -54,27 +64,21 @@ export function setControls(models) {
   byId("no-ratings").textContent = fixed ? `${model.name} plays at one rating only.` : "";
   byId("beside").value = state.beside;
   byId("arrows").checked = state.arrows;
-  byId("chess960").checked = state.chess960;
   byId("hints").textContent = state.hints ? "Hide hints" : "Show hints";
   for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
   byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;
-  byId("undo").disabled = byId("save-annotated").disabled = state.moves.length === 0;
+  byId("undo").disabled = !state.at;
+  byId("save-annotated").disabled = state.moves.length === 0;
 }
 
-/** Lets the controls change the state; `changed` is told of it. `presses` has what each button does, by its id. */
-export function listenToControls(changed, presses) {
+/** Has the controls change the state of the store. `presses` has what each button does, by its id. */
+export function listenToControls(store, presses) {
   for (const [name, read] of Object.entries(READ)) {
-    byId(name).addEventListener("input", (event) => {
-      state[name] = read(event.target);
-      changed();
-    });
+    byId(name).addEventListener("input", ({ target }) => store.dispatch({ type: "set", name, value: read(target) }));
   }
   for (const radio of document.querySelectorAll("[name=vary]")) {
-    radio.addEventListener("input", () => {
-      state.vary = radio.value;
-      changed();
-    });
+    radio.addEventListener("input", () => store.dispatch({ type: "set", name: "vary", value: radio.value }));
   }
   for (const [id, does] of Object.entries(presses)) byId(id).addEventListener("click", does);
 }

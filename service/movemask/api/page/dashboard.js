@@ -6,18 +6,18 @@ import { byId, element, percent, table } from "./dom.js";
 import { CAUSES } from "./lens.js";
 import { bar } from "./moves.js";
 import { picture } from "./squares.js";
-import { hashOf } from "./state.js";
 
 const EVERY = 5_000; // ms between looks at the figures; the rest is read only if they have changed
 const WORST = 8;
 const FLIPS = 0.25; // of the positions: above, monitoring/alerts.yml warns too
 const GROUPS = { cause: "Cause", phase: "Phase", elo: "Rating" };
 
-let timer, known = "", drawn = "", said = () => {}; // `known` and `drawn`: the figures and the worst positions shown
+let timer, known = "", drawn = "", said, addressOf; // `known` and `drawn`: the figures and the worst positions shown
 
-/** Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null. */
-export function follow(report) {
+/** Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null; `hashOf` gives the address of a position. */
+export function follow(report, hashOf) {
   said = report;
+  addressOf = hashOf;
   known = "";
   return look();
 }
@@ -150,7 +150,8 @@ async function worst() {
     const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
     const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
     const rating = position.elo ? { [position.turn]: position.elo } : {};
-    const href = hashOf({ view: "lens", fen: position.fen, moves: [], at: 0, chess960: position.chess960, model: position.model, flip: position.turn === "black", opponent: "", ...rating });
+    const line = { fen: position.fen, chess960: position.chess960, moves: [], at: 0, game: "", you: "", result: "", how: "" };
+    const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...rating });
     return element("a", { href }, picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
       element("span", {}, `${position.model} ${percent(position[kind])}`));
   }));

@@ -4,7 +4,7 @@ import { remembered } from "./api.js";
 import { byId, element, percent } from "./dom.js";
 import { bar } from "./moves.js";
 import { picture } from "./squares.js";
-import { elo, position, state } from "./state.js";
+import { elo, played, position, turn } from "./state.js";
 
 const LEGAL = 5, ILLEGAL = 6, ARROWS = 5;
 const LEAST_ARROW = 0.0001;
@@ -24,8 +24,9 @@ export const CAUSES = {
 };
 
 /** The answer with illegal moves: of the chosen model, or of another. */
-export const lensAnswer = (turn, model) =>
-  remembered("v1/policy", { ...position(), elo: elo(turn), include: ["san", "forecast", "illegal"], ...(model ? { model } : {}) });
+export const lensAnswer = (state, model) => remembered("v1/policy", {
+  ...position(state, played(state)), elo: elo(state, turn(state)), include: ["san", "forecast", "illegal"], ...(model ? { model } : {}),
+});
 
 /** Legal moves blue, illegal ones red and labelled, the heaviest of each square. */
 export function lensArrows(answer, labelled = true) {
@@ -50,7 +51,7 @@ function card(answer, flip, withBoard) {
     return element("article", { "aria-label": name }, element("h3", {}, name), element("p", {}, "The game is over, so nothing can leak."));
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
-  const parts = [element("h3", {}, name), ...sentences(answer)];
+  const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
   if (masked) parts.push(element("p", { className: "quiet" }, "This network was trained with the mask, so its figures without the mask mean nothing."));
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
@@ -73,7 +74,7 @@ function sentences(answer) {
 function comparison(answer, raw, multiplied) {
   const shown = answer.moves.slice(0, LEGAL);
   const rest = answer.moves.slice(LEGAL).reduce((sum, move) => sum + move.probability, 0);
-  const cell = (share, kind) => element("td", {}, bar(share ?? 0, kind), percent(share));
+  const cell = (share, kind) => element("td", {}, element("span", {}, bar(share ?? 0, kind), element("span", {}, percent(share))));
   const row = (name, share, kind = "") => element("tr", {}, element("th", { scope: "row" }, name),
     cell(share, kind), cell(raw === null ? null : share * (1 - raw), kind), cell(share * (1 - multiplied), kind));
   const rows = shown.map((move) => row(move.san, move.probability));

@@ -2,17 +2,14 @@
 
 import { Gone, call } from "./api.js";
 import { byId, element, table } from "./dom.js";
-import { unevaluated } from "./moments.js";
 import { forget, keep, kept } from "./shelf.js";
-import { headersOf, split } from "./split.js";
-import { named } from "./state.js";
+import { headersOf, ratingOf, split } from "./split.js";
 import { wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const WAIT = 5; // s until a service that does not answer is asked again
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
-const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Evaluations", "Key move"];
-const EVALUATIONS = HEADS.indexOf("Evaluations");
+const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Key move"];
 
 let entries; // the games in the order of their addition: what is kept of each, and its cells
 let found = []; // those that are listed, in the list's order
@@ -21,11 +18,11 @@ let most = SHOWN;
 let running = false, stopping = false; // whether games are read one after the other; whether the present one is the last
 let hurry = () => {}; // ends a wait
 let waiting = "", refused = ""; // why the service is not asked now; why the browser keeps nothing
-let tell; // whom to tell of errors
+let notice, named; // whom to tell of errors; what a request says of the model
 
-/** Starts the list: `open` is given the text of a game that was chosen, `report` an error. */
-export function start({ open, report }) {
-  tell = report;
+/** Starts the list: `open` is given the text of a game that was chosen, `notices` are told of errors, `model` gives what a request says of the model. */
+export function start({ open, notices, model }) {
+  [notice, named] = [notices, model];
   byId("library-go").onclick = () => (running && !stopping ? stop() : read());
   byId("library-more").onclick = () => { most += SHOWN; draw(); };
   byId("library-find").oninput = () => { most = SHOWN; draw(); };
@@ -54,16 +51,21 @@ export async function show() {
 export async function add(text) {
   await ready();
   const known = new Set(entries.map(({ game }) => game.pgn)), time = Date.now(), games = [];
-  let again = 0;
+  let again = 0, stray; // games that the list has; text that stands outside games
   for (const part of split(text)) {
-    const pgn = part.trim();
+    if (part.kind !== "game" && !part.unclosed) {
+      if (part.kind === "outside" || !games.length) stray ??= part.unread;
+      continue;
+    }
+    const pgn = part.text.trim();
     if (known.has(pgn)) again++;
     else games.push({ id: [time, games.length], pgn });
     known.add(pgn);
   }
-  if (!games.length && !again) throw new Error("There is no game in this PGN.");
+  const outside = stray ? ` Line ${stray[0]}: “${stray[1]}” is neither a tag nor a move.` : "";
+  if (!games.length && !again) throw new Error(`There is no game in this PGN.${outside}`);
   entries.push(...games.map(entryOf));
-  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.`;
+  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.${outside}`;
   await save(games);
   draw();
   read();
@@ -85,11 +87,12 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
 /** What the list says of a game. */
 function cellsOf({ pgn, asked, opening, moment, error }) {
   const headers = headersOf(pgn);
-  const player = (side) => (headers[side] ?? "?") + (headers[`${side}Elo`] > 0 ? ` (${headers[`${side}Elo`]})` : "");
+  const rating = (side) => ratingOf(headers[`${side}Elo`]);
+  const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
   const names = (opening ? [opening.eco, opening.name] : own).filter((name) => name && name !== "?");
-  return [`${player("White")} – ${player("Black")}`, headers.Result?.replace("1/2-1/2", "½-½") ?? "", headers.Date ?? headers.UTCDate ?? "",
-    headers.Event ?? "", names.join(" "), pgn.includes("[%eval") ? "yes" : "none", error ? `Cannot be read: ${error}` : moment ?? (asked ? "–" : "")];
+  return [`${player("White")} – ${player("Black")}`, headers.Result?.replace("1/2-1/2", "½-½") ?? "", (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),
+    headers.Event ?? "", names.join(" "), error ? `Cannot be read: ${error}` : moment ?? (asked ? "–" : "")];
 }
 
 const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
@@ -136,7 +139,7 @@ async function held(error) {
   waiting = wrong(error) + (wait ? ` Trying again in ${wait} s.` : " Press Continue to try again.");
   if (!wait) {
     stopping = true;
-    tell(error);
+    notice.tell("library", error, read);
   }
   progress();
   if (wait && !stopping) await new Promise((done) => setTimeout((hurry = done), 1000 * wait));
@@ -188,9 +191,6 @@ function draw() {
   byId("library-list").replaceChildren(...(entries.length ? [list] : []));
   byId("library-more").hidden = found.length <= most;
   byId("library-found").textContent = words.length ? `${counted(found.length)} found` : "";
-  const bare = entries.filter(({ cells }) => cells[EVALUATIONS] === "none").length;
-  const which = bare === entries.length ? "These games have" : `${counted(bare)} ${bare === 1 ? "has" : "have"}`;
-  byId("library-bare").replaceChildren(...(bare ? [unevaluated(which)] : []));
   progress();
 }
 

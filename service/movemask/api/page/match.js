@@ -1,68 +1,142 @@
-// A game against the network: who plays, how it ends, and what the network says to a draw.
+// A game against the network as data: whose turn it is, what a move does to the clocks, how it ends.
+// It goes on whatever the board shows meanwhile. Nothing here changes what it is given.
 
-import { game, keep, whiteScore } from "./line.js";
-import { state } from "./state.js";
+import { command, controlOf, inSeconds, remaining } from "./clock.js";
 import { piecesOf } from "./squares.js";
-import { resultOf } from "./words.js";
+import { Tree, turnAfter } from "./tree.js";
 
 const DRAWS_FROM = 40; // half-moves: people do not agree to a draw before
 const EVEN = 0.5; // the network agrees where it expects no more
 
-const SIDES = { white: "White", black: "Black" };
-const other = (side) => (side === "white" ? "black" : "white");
+export const SIDES = { white: "White", black: "Black" };
+export const other = (side) => (side === "white" ? "black" : "white");
 const wins = (side) => (side === "white" ? "1-0" : "0-1");
 
-/** The player's side, or undefined where there is no game against the network. */
-export const human = () => (state.opponent ? other(state.opponent) : undefined);
+/** How a game can end, in words after the winner's name, or after "Draw". */
+const WON = { checkmate: "won by checkmate", resignation: "won by resignation", time: "won on time" };
+const DRAWN = { stalemate: "by stalemate", insufficient_material: "by insufficient material", threefold_repetition: "by threefold repetition",
+  fivefold_repetition: "by fivefold repetition", fifty_moves: "by the fifty-move rule", seventyfive_moves: "by the 75-move rule",
+  agreement: "by agreement", time: "because time is up and the other side cannot mate" };
 
-/** Gives the game the names, ratings and date that its PGN has, if it is new. */
-export function enter(model) {
-  const { headers } = game();
-  if (!state.opponent || headers.White) return;
-  const [network, person] = [SIDES[state.opponent], SIDES[human()]];
-  Object.assign(headers, {
-    Event: "Casual game", Site: location.origin, Date: new Intl.DateTimeFormat("sv").format().replaceAll("-", "."),
-    [person]: "You", [network]: model, [`${network}Elo`]: String(state.strength || Math.round(state[state.opponent])),
-    ...(state.clock ? { TimeControl: inSeconds(state.clock) } : {}),
-  });
+/** Whether an ending makes sense, such as one from an address. */
+export const isEnding = ({ result, how }) => (result === "1/2-1/2" ? how in DRAWN : ["1-0", "0-1"].includes(result) && how in WON);
+
+/** Why a game is over, in a sentence without its full stop. */
+export const whyOf = ({ result, how }) =>
+  (result === "1/2-1/2" ? `Draw ${DRAWN[how] ?? `by ${how.replaceAll("_", " ")}`}` : `${result === "1-0" ? "White" : "Black"} ${WON[how]}`);
+
+/** The ending that headers tell, if it is one of these. */
+export function endingOf({ Result: result, Termination }) {
+  const how = [...Object.keys(WON), ...Object.keys(DRAWN)].find((one) => isEnding({ result, how: one }) && whyOf({ result, how: one }) === Termination);
+  return how ? { result, how } : null;
 }
 
-const inSeconds = (clock) => `${60 * clock.split("+")[0]}+${clock.split("+")[1]}`;
-
-/** How the game against the network ended: `{result, why}`, or null. */
-export function ending() {
-  const { Result, Termination } = game().headers;
-  return state.opponent && Termination ? { result: Result, why: Termination } : null;
+/**
+ * A new game. `you` is the player's side and `rating` the player's; `level` is the network's `{rating, temperature,
+ * strength}`, with a strength of 0 for one that plays as people do; `control` is a clock such as "3+2", or ""; `pace`
+ * is "human" or "once".
+ */
+export function newMatch({ id, date, site, model, you, rating, level, control, pace, fen = "startpos", chess960 = false }) {
+  const base = control ? controlOf(control).base : 0;
+  return {
+    id, date, site, model, you, rating, level, control, pace, fen, chess960, moves: [], sans: [], clocks: [],
+    left: { white: base, black: base }, running: null, since: null, premove: null, remark: "", standing: null, ending: null, kept: false,
+  };
 }
 
-function end(result, why) {
-  Object.assign(game().headers, { Result: result, Termination: why });
-  keep();
+export const turnOf = (match) => turnAfter(match.fen, match.moves.length);
+export const isYours = (match) => !match.ending && turnOf(match) === match.you;
+
+/** What tells the positions of games apart: answers to an older one are too late. */
+export const keyOf = (match) => `${match.id}:${match.moves.join(".")}`;
+
+/** The ratings as the service takes them, of the side to move and of its opponent. At a strength both are as measured. */
+export function ratingsOf({ you, rating, level }, side) {
+  const own = level.strength ? level.rating : rating;
+  return side === you ? { self: own, opponent: level.rating } : { self: level.rating, opponent: own };
 }
 
-/** Ends the game if it is over on the board. */
-export function endedBy(answer) {
-  const result = resultOf(answer);
-  if (!result || !state.opponent || ending()) return;
-  const reason = answer.status === "stalemate" ? "stalemate" : answer.draw?.reason.replaceAll("_", " ");
-  end(result, result === "1/2-1/2" ? `Draw by ${reason}` : `${SIDES[other(answer.turn)]} won by checkmate`);
+/** The game as what the board shows. */
+export function treeOf(match) {
+  const nodes = match.moves.map((uci, ply) => ({ parent: ply, uci, san: match.sans[ply], ...(match.control ? { comment: command(match.clocks[ply]) } : {}) }));
+  return new Tree({ fen: match.fen, chess960: match.chess960, headers: headersOf(match), nodes: [{}, ...nodes] });
 }
 
-export const resign = () => end(wins(state.opponent), `${SIDES[state.opponent]} won by resignation`);
-
-/** A side's time is up: a draw if the other has nothing but its king. */
-export function outOfTime(side, fen) {
-  const left = [...piecesOf(fen).values()].filter((piece) => piece[0] === other(side)[0]);
-  if (left.length > 1) end(wins(other(side)), `${SIDES[other(side)]} won on time`);
-  else end("1/2-1/2", `Draw: time is up, and ${SIDES[other(side)]} cannot mate`);
+function headersOf({ date, site, model, you, rating, level, control, ending }) {
+  const [person, network] = [SIDES[you], SIDES[other(you)]];
+  return {
+    Event: "Casual game", Site: site, Date: date, [person]: "You", [network]: model,
+    [`${person}Elo`]: String(rating), [`${network}Elo`]: String(level.strength || level.rating),
+    ...(control ? { TimeControl: inSeconds(control) } : {}), ...(ending ? { Result: ending.result, Termination: whyOf(ending) } : {}),
+  };
 }
 
-/** Claims or offers a draw; what the network says to it, if the game goes on. */
-export function offerDraw(answer) {
-  if (answer.draw) return end("1/2-1/2", `Draw by ${answer.draw.reason.replaceAll("_", " ")}`);
-  const white = whiteScore(answer);
-  const expects = state.opponent === "white" ? white : 1 - white;
-  if (state.moves.length < DRAWS_FROM) return "The network declines: it is too early for a draw.";
-  if (!(expects <= EVEN)) return "The network declines your draw.";
-  return end("1/2-1/2", "Draw by agreement");
+/** The clocks stopped; time is taken from the player alone: the network's is taken when it has moved. */
+const stopped = (match, now) => ({
+  ...match, left: match.running === match.you ? { ...match.left, [match.you]: remaining(match, match.you, now) } : match.left, running: null, since: null,
+});
+
+/**
+ * After a move. `thought` is how long the network meant to think, in ms: a late answer or a sleeping tab costs it
+ * nothing. The first move of each side is free. The player's clock starts when the answer has its legal moves.
+ */
+export function moved(match, { uci, san, now, thought }) {
+  const mover = turnOf(match), plies = match.moves.length + 1;
+  if (mover === match.you && isOver(match, now)) return outOfTime(match, now);
+  let { left } = match;
+  if (match.running === mover) {
+    const spent = mover === match.you ? now - match.since : Math.min(thought, left[mover]);
+    left = { ...left, [mover]: left[mover] - spent + controlOf(match.control).increment };
+  }
+  const next = { ...match, moves: [...match.moves, uci], sans: [...match.sans, san], clocks: [...match.clocks, left[mover]],
+    left, running: null, since: null, premove: mover === match.you ? null : match.premove, remark: "" };
+  return next.control && plies > 1 && mover === match.you ? { ...next, running: other(mover), since: now } : next;
 }
+
+/** After an answer to the present position: `{fen, score, draw, result, how}`, with White's expected score. It may be over. */
+export function judged(match, { fen, score, draw, ending, now }) {
+  if (ending) return ended(match, ending, now);
+  const starts = match.control && !match.running && match.moves.length > 1;
+  return { ...match, standing: { fen, score, draw }, ...(starts ? { running: turnOf(match), since: now } : {}) };
+}
+
+/** Without the player's last move and what the network replied to it; the same game if there is none. */
+export function takenBack(match, now) {
+  const plies = match.moves.findLastIndex((_, ply) => turnAfter(match.fen, ply) === match.you);
+  if (plies < 0 || match.ending) return match;
+  const cut = (list) => list.slice(0, plies);
+  return { ...stopped(match, now), moves: cut(match.moves), sans: cut(match.sans), clocks: cut(match.clocks), premove: null, remark: "", standing: null };
+}
+
+/** While nobody looks after the clocks, they stop; the time up to then counts. */
+export const paused = (match, now) => (match.ending ? match : stopped(match, now));
+
+/** Whether the player's time is up. */
+const isOver = (match, now) => match.running === match.you && remaining(match, match.you, now) <= 0;
+
+export const flagged = (match, now) => (!match.ending && isOver(match, now) ? outOfTime(match, now) : match);
+
+/** A draw if the network has nothing but its king. */
+function outOfTime(match, now) {
+  const pieces = match.standing ? [...piecesOf(match.standing.fen).values()] : [];
+  const alone = pieces.filter((piece) => piece[0] === other(match.you)[0]).length === 1;
+  return ended(match, { result: alone ? "1/2-1/2" : wins(other(match.you)), how: "time" }, now);
+}
+
+export const ended = (match, ending, now) =>
+  (match.ending ? match : { ...stopped(match, now), ending: { result: ending.result, how: ending.how }, premove: null, remark: "" });
+
+export const resigned = (match, now) => ended(match, { result: wins(other(match.you)), how: "resignation" }, now);
+
+/** Claims a draw, or offers one: the game is over, or remarks why not. */
+export function drawOffered(match, now) {
+  const { draw, score } = match.standing ?? {};
+  if (draw && isYours(match)) return ended(match, { result: "1/2-1/2", how: draw }, now);
+  const expects = match.you === "black" ? score : 1 - score;
+  if (match.moves.length < DRAWS_FROM) return { ...match, remark: "The network declines: it is too early for a draw." };
+  if (!(expects <= EVEN)) return { ...match, remark: "The network declines your draw." };
+  return ended(match, { result: "1/2-1/2", how: "agreement" }, now);
+}
+
+/** "won", "lost" or "drawn", for the player. */
+export const outcomeOf = ({ you, ending }) => (ending.result === "1/2-1/2" ? "drawn" : ending.result === wins(you) ? "won" : "lost");

@@ -1,11 +1,11 @@
-// The most telling moves of a game, ranked as the service ranks them. A press leads there.
+// The key moves of a game, ranked as the service ranks them. A press leads there.
 
 import { element } from "./dom.js";
 
-/** The position that shows a moment, in moves from the start: before a move that was missed, after any other. */
+/** The position that shows a key move, in moves from the start: before a move that was missed, after any other. */
 export const placeOf = ({ kind, ply }) => (kind === "missed" ? ply - 1 : ply);
 
-/** `review` is what is known of the line: `{moments, evaluated}`; `loaded` says that its game was read from a PGN. */
+/** `review` is what is known of the main line: `{moments}`; `loaded` says that its game has players. */
 export function showMoments(root, { review, loaded, at, goTo }) {
   root.hidden = !review || !(loaded || review.moments.length);
   if (root.hidden) return root.replaceChildren();
@@ -13,13 +13,7 @@ export function showMoments(root, { review, loaded, at, goTo }) {
     type: "button", onclick: () => goTo(placeOf(moment)), "aria-current": placeOf(moment) === at ? "true" : undefined,
   }, element("b", { className: moment.kind }, moment.kind), ` ${moment.text}`)));
   root.replaceChildren(
-    element("h3", {}, "Moments"),
+    element("h3", {}, "Key moves"),
     entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, "No move of this game stands out."),
-    ...(loaded && !review.evaluated ? [unevaluated("This game has")] : []),
   );
 }
-
-/** That a PGN has no evaluations, what that means, and what writes them. */
-export const unevaluated = (which) => element("p", { className: "quiet" },
-  `${which} no evaluations ([%eval]), so the moments come from the network's forecasts and there are no traps or gems. `,
-  element("code", {}, "movemask annotate --engine stockfish"), " adds evaluations.");

@@ -1,7 +1,7 @@
 // Bars of the moves with their probabilities, and the forecast beside the board.
 
+import { resultOf } from "./answer.js";
 import { element, percent } from "./dom.js";
-import { resultOf } from "./words.js";
 
 const SHOWN = 8;
 const ENDED = { // White's value of a game that is over

@@ -3,13 +3,12 @@
 import { remembered } from "./api.js";
 import { lineChart } from "./chart.js";
 import { byId, element, percent, table } from "./dom.js";
-import { reports } from "./line.js";
-import { elo, position, state } from "./state.js";
+import { elo, played, position } from "./state.js";
 
 const SHOWN = 6;
 
-/** Asks for the sweep of the position and shows it; `current` says whether it is still wanted. */
-export async function showRatings(answer, models, current) {
+/** Asks for the sweep of the position and shows it. `next` is the move that was played there; `current` says whether it is still wanted. */
+export async function showRatings(state, { answer, models, next, current }) {
   const chart = byId("chart");
   if (!answer.moves.length) return clearRatings("The game is over, so there is no move to compare.");
   const chosen = models.find((model) => model.name === answer.model.name);
@@ -22,16 +21,15 @@ export async function showRatings(answer, models, current) {
     return clearRatings(`${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
   }
   byId("vary").hidden = byModel;
-  const asked = { ...position(), include: ["san"] };
+  const asked = { ...position(state, played(state)), include: ["san"] };
   if (byModel) asked.models = others;
   else {
     asked.model = drawn.name;
     asked.vary = state.vary;
-    if (state.vary !== "both") asked.elo = elo(answer.turn);
+    if (state.vary !== "both") asked.elo = elo(state, answer.turn);
   }
   const sweep = await remembered("v1/policy/sweep", asked);
   if (!current()) return;
-  const next = reports()[state.at];
   const shown = sweep.moves.slice(0, SHOWN);
   const playedMove = next && sweep.moves.find((move) => move.uci === next.uci);
   if (playedMove && !shown.includes(playedMove)) shown.push(playedMove);
@@ -43,7 +41,7 @@ export async function showRatings(answer, models, current) {
     xs, names,
     series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
     marks: [byModel ? { at: others.indexOf(chosen.name), name: "the chosen network" }
-      : { at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" }],
+      : { at: Math.min(Math.max(elo(state, answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" }],
     axis: byModel ? "network" : `rating of ${who}`,
     label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
   });

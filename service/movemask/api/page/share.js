@@ -1,24 +1,23 @@
 // Taking a game away: the position, the game and the board, copied or as files.
 
 import { call } from "./api.js";
-import { byId } from "./dom.js";
-import { complete, pgn } from "./line.js";
 import { pieces, picture } from "./squares.js";
-import { named } from "./state.js";
 
 const SHOWN_FOR = 1500; // ms that a button says what it did
 const PGN = "application/x-chess-pgn";
 
-/** What the buttons do, by their id; `shown` gives the answer and the arrows on the board, `report` is told of errors. */
-export function shares({ shown, report }) {
+/**
+ * What the buttons do, by their id. `shown` gives the answer and the arrows on the board, `pgn` the game, once its moves
+ * have names, with the ratings of the sliders if asked, `model` what a request says of the model; `report` is told of errors.
+ */
+export function shares({ shown, pgn, model, report }) {
   const ways = {
     "copy-link": (button) => copied(button, location.href),
     "copy-fen": (button) => copied(button, shown().answer.fen),
-    "copy-pgn": async (button) => copied(button, await whole()),
-    "copy-played": async (button) => copied(button, await whole()),
-    "save-pgn": async () => save("game.pgn", PGN, await whole()),
-    "save-annotated": async () => save("annotated.pgn", PGN, await annotated()),
-    "copy-table": (button) => copied(button, tableOf(byId("chart-table"))),
+    "copy-pgn": async (button) => copied(button, await pgn()),
+    "copy-played": async (button) => copied(button, await pgn()),
+    "save-pgn": async () => save("game.pgn", PGN, await pgn()),
+    "save-annotated": async () => save("annotated.pgn", PGN, await call("v1/games", { pgn: await pgn(true), ...model() }, PGN)),
     "save-board": async () => save("board.svg", "image/svg+xml", await board(shown())),
   };
   return Object.entries(ways).map(([id, does]) => [id, async (event) => {
@@ -28,18 +27,6 @@ export function shares({ shown, report }) {
       report(error);
     }
   }]);
-}
-
-/** The game as a PGN, once its moves have names. */
-async function whole() {
-  await complete();
-  return pgn();
-}
-
-/** The same with what the model thinks of each move, as the service writes it. */
-async function annotated() {
-  await complete();
-  return call("v1/games", { pgn: pgn(true), ...named() }, PGN);
 }
 
 /** The board with its arrows as a picture that needs nothing else. */
@@ -54,12 +41,6 @@ async function board({ answer, arrows, flip }) {
   drawn.setAttribute("width", 720);
   drawn.setAttribute("height", 720);
   return new XMLSerializer().serializeToString(drawn).replaceAll(pieces, "").replace(">", `>${inner}`);
-}
-
-/** The rows of a table, with tabs between the cells, as spreadsheets take them. */
-function tableOf(root) {
-  const cells = (row) => [...row.cells].map((cell) => cell.textContent.replaceAll("\u00a0", " "));
-  return [...root.querySelectorAll("tr")].map((row) => cells(row).join("\t")).join("\n");
 }
 
 async function copied(button, text) {
@@ -84,7 +65,8 @@ function older(text) {
   if (!done) throw new Error("The browser does not allow this page to copy.");
 }
 
-function save(name, type, text) {
+/** Has the browser download a text. */
+export function save(name, type, text) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;

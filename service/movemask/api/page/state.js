@@ -1,73 +1,47 @@
-// What the page shows: the position and its line, the model, the ratings. The URL's hash holds all of it.
+// The state of the page, one object that is never changed in place, and what follows from it.
+
+import { turnAfter, Tree } from "./tree.js";
 
 export const VIEWS = ["play", "ratings", "lens", "leakage", "games"];
 
-/** Whether the view has the board. */
-export const onBoard = () => VIEWS.indexOf(state.view) < 3;
-
-const DEFAULTS = {
-  fen: "startpos", moves: [], at: 0, chess960: false, model: "", beside: "",
-  white: 1500, black: 1500, opponent: "", strength: 0, temperature: 1, clock: "", hints: false, vary: "both", flip: false, arrows: true,
+export const START = {
+  view: "play",
+  tree: new Tree(), moves: [], at: 0, // the game on the board, its line, and how many moves of it are played there
+  game: "", // the id of the match that the board shows, or ""
+  match: null, // the game against the network, whatever the board shows
+  you: "", // whose moves are reviewed: "white", "black" or ""
+  model: "", beside: "", white: 1500, black: 1500, vary: "both", flip: false, arrows: true, hints: false,
 };
 
-export const state = { view: "play", ...DEFAULTS };
+/** Whether a view has the board. */
+export const hasBoard = (view) => VIEWS.indexOf(view) < 3;
 
-/** Reads the state from the hash; what it does not name, or what makes no sense, is as at the start. */
-export function readHash() {
-  const [view, query = ""] = location.hash.slice(1).split("?", 2);
-  const given = new URLSearchParams(query);
-  Object.assign(state, DEFAULTS, { view: VIEWS.includes(view) ? view : "play" });
-  for (const [name, usual] of Object.entries(DEFAULTS)) {
-    const text = given.get(name);
-    if (text === null) continue;
-    if (Array.isArray(usual)) state[name] = text.split(".").filter(Boolean);
-    else if (typeof usual === "boolean") state[name] = text === "1";
-    else if (typeof usual === "number") state[name] = Number.isFinite(Number(text)) ? Number(text) : usual;
-    else state[name] = text;
-  }
-  state.at = given.has("at") ? Math.min(Math.max(0, Math.trunc(state.at)), state.moves.length) : state.moves.length;
-}
+/** Whether the board shows the game against the network. */
+export const following = ({ match, game }) => Boolean(match) && game === match.id;
 
-/** The hash of the state with these changes. */
-export function hashOf(changes = {}) {
-  const all = { ...state, ...changes };
-  const query = new URLSearchParams();
-  for (const [name, usual] of Object.entries(DEFAULTS)) {
-    const value = all[name];
-    if (Array.isArray(usual)) value.length && query.set(name, value.join("."));
-    else if (name === "at") value !== all.moves.length && query.set(name, value);
-    else if (value !== usual) query.set(name, typeof usual === "boolean" ? Number(value) : value);
-  }
-  const text = query.toString();
-  return `#${all.view}${text && `?${text}`}`;
-}
+/** Whether a game against the network goes on. */
+export const live = ({ match }) => Boolean(match) && !match.ending;
 
-/** Puts the state into the URL; with `step`, as a new entry of the browser's history. */
-export function writeHash(step = false) {
-  const hash = hashOf();
-  if (hash === location.hash) return;
-  if (step) history.pushState(null, "", hash);
-  else history.replaceState(null, "", hash);
-}
+/** Whether the board shows a game that goes on. */
+export const playing = (state) => live(state) && following(state);
 
-/** The moves that led to the position that is shown. */
-export const played = () => state.moves.slice(0, state.at);
+/** Whether the player is to find moves alone: until hints are asked for. */
+export const alone = (state) => state.view === "play" && playing(state) && !state.hints;
+
+/** The moves that led to the position on the board. */
+export const played = ({ moves, at }) => moves.slice(0, at);
+
+/** Who is to move on the board. */
+export const turn = ({ tree, at }) => turnAfter(tree.fen, at);
 
 /** What a request says of the model; nothing for the service's default. */
-export const named = () => (state.model ? { model: state.model } : {});
+export const named = ({ model }) => (model ? { model } : {});
 
-/** What a request says of the position after these moves: of the one that is shown. */
-export function position(moves = played()) {
-  const asked = { fen: state.fen, moves };
-  return state.chess960 ? { ...asked, chess960: true } : asked;
-}
+/** What a request says of a position after these moves: of the one on the board. */
+export const position = ({ tree }, moves) => ({ fen: tree.fen, moves, ...(tree.chess960 ? { chess960: true } : {}) });
 
-/** The ratings as the service takes them: of the player to move and of the opponent. */
-export const elo = (turn) =>
-  turn === "white" ? { self: state.white, opponent: state.black } : { self: state.black, opponent: state.white };
+/** The ratings as the service takes them, of the side to move and of its opponent. */
+export const elo = ({ white, black }, side) => (side === "white" ? { self: white, opponent: black } : { self: black, opponent: white });
 
-/** Who is to move, by the side to move of the first position and the number of moves. */
-export function turn(at = state.at) {
-  const first = state.fen.split(/\s+/)[1] === "b" ? 1 : 0;
-  return (first + at) % 2 ? "black" : "white";
-}
+/** Which side of a game is the player's own, by its headers. */
+export const ownSide = ({ White, Black }) => (White === "You" ? "white" : Black === "You" ? "black" : "");

@@ -1,95 +1,110 @@
-// A game with its variations and comments: as it was pasted, and as it is played on.
-
-const HEADERS = ["Event", "Site", "Date", "Round", "White", "Black", "Result"]; // of every PGN, in this order
-const WIDTH = 80; // of a PGN's lines
+// A game with its variations and comments. A tree never changes: adding or removing moves gives another one.
 
 export const GLYPHS = { 1: "!", 2: "?", 3: "!!", 4: "??", 5: "!?", 6: "?!" };
 
-/** Moves are nodes: `{uci, san, nags, before, comment, parent, children}`; a node's first child continues its line. */
+/**
+ * `nodes` are moves, parents first: `{parent, uci, san, nags, before, comment, added}`, where `parent` is an index and
+ * `added` marks a move that the player has made here. Node 0 is the start. The first child of a node continues its line.
+ */
 export class Tree {
-  /** `nodes` as the service gives them, parents first; `headers` are those of the PGN. */
-  constructor({ fen, chess960, headers = {}, nodes = [] }) {
-    Object.assign(this, { fen, chess960, headers });
-    this.root = { children: [], comment: nodes[0]?.comment };
-    const made = [this.root];
-    for (const node of nodes.slice(1)) {
-      const parent = made[node.parent], one = { ...node, parent, children: [] };
-      parent.children.push(one);
-      made.push(one);
-    }
+  #children;
+  #keys = [""];
+  #evaluations;
+
+  constructor({ fen = "startpos", chess960 = false, headers = {}, nodes = [{}] } = {}) {
+    Object.assign(this, { fen, chess960, headers, nodes: nodes.length ? nodes : [{}] });
+    this.#children = this.nodes.map(() => []);
+    this.nodes.forEach(({ parent }, index) => index && this.#children[parent].push(index));
   }
 
-  /** What the constructor takes: plain data, to be kept. */
-  plain() {
-    const nodes = [{ comment: this.root.comment }], places = new Map([[this.root, 0]]);
-    for (const node of walk(this.root)) {
-      const { uci, san, nags, before, comment } = node;
-      places.set(node, nodes.length);
-      nodes.push({ uci, san, nags, before, comment, parent: places.get(node.parent) });
-    }
-    return { fen: this.fen, chess960: this.chess960, headers: this.headers, nodes };
+  /** The nodes that follow one, the main continuation first. */
+  children(index) {
+    return this.#children[index];
   }
 
-  /** The nodes of a line from the start, made where there are none. */
-  along(moves) {
-    let node = this.root;
-    return moves.map((uci) => {
-      let next = node.children.find((child) => child.uci === uci);
-      if (!next) node.children.push(next = { uci, san: uci, parent: node, children: [] });
-      return (node = next);
-    });
-  }
-
-  /** Whether a line is in the tree. */
-  has(moves) {
-    let node = this.root;
-    return moves.every((uci) => (node = node.children.find((child) => child.uci === uci)));
-  }
-
-  /** The node of a position. */
+  /** The node after these moves, or undefined if the tree lacks it. */
   at(moves) {
-    return this.along(moves).at(-1) ?? this.root;
+    return this.along(moves).at(-1);
+  }
+
+  /** The nodes along a line, from the start; undefined from where the tree lacks it. */
+  along(moves) {
+    let index = 0;
+    return [0, ...moves.map((uci) => (index = this.#children[index]?.find((child) => this.nodes[child].uci === uci)))];
+  }
+
+  /** The moves that lead to a node. */
+  path(index) {
+    const path = [];
+    for (; index; index = this.nodes[index].parent) path.push(this.nodes[index].uci);
+    return path.reverse();
+  }
+
+  /** The same as one text, by which what is known of a move is found. */
+  key(index) {
+    return (this.#keys[index] ??= `${this.key(this.nodes[index].parent)}.${this.nodes[index].uci}`);
+  }
+
+  /** All evaluations of its moves, as their comments have them: a game with others is judged otherwise. */
+  get evaluations() {
+    return (this.#evaluations ??= this.nodes.map(evaluationOf).join(""));
   }
 
   /** A line and how the tree continues it. */
   onwards(moves) {
     const line = [...moves];
-    for (let node = this.at(moves).children[0]; node; node = node.children[0]) line.push(node.uci);
+    for (let index = this.#children[this.at(moves)][0]; index; index = this.#children[index][0]) line.push(this.nodes[index].uci);
     return line;
   }
 
-  /** Takes the last move of a line out, with all that follows. */
-  remove(moves) {
-    const { parent } = this.at(moves);
-    parent.children = parent.children.filter((child) => child.uci !== moves.at(-1));
+  /** The moves of the main line. */
+  get main() {
+    return this.onwards([]);
   }
 
-  /** The game as a PGN, with these headers in place of its own. */
-  pgn(headers = {}) {
-    const own = { ...this.headers };
-    delete own.Result;
-    const all = { Event: "?", Site: "?", Date: "????.??.??", Round: "?", White: "?", Black: "?", ...own, ...headers };
-    all.Result ??= this.#result();
-    if (this.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: this.fen });
-    if (this.chess960) all.Variant = "Chess960";
-    const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
-    const tags = names.map((name) => `[${name} "${all[name]}"]`); // python-chess leaves quotes as they are escaped
-    const words = [...noted(this.root.comment), ...written(this.root, firstPly(this.fen)), all.Result];
-    return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
+  /** A tree that has this line; moves that are new get `extra`, and the last of them its SAN. */
+  grown(moves, san, extra = {}) {
+    const nodes = [...this.nodes];
+    let parent = 0, fresh = false;
+    moves.forEach((uci, ply) => {
+      const found = fresh ? undefined : this.#children[parent].find((child) => nodes[child].uci === uci);
+      fresh = found === undefined;
+      if (fresh) nodes.push({ parent, uci, san: ply === moves.length - 1 && san ? san : uci, ...extra });
+      parent = found ?? nodes.length - 1;
+    });
+    return this.#with({ nodes });
   }
 
-  /** How the main line ended: on the board, or as the PGN says. */
-  #result() {
-    const last = this.at(this.onwards([]));
-    return last.result ?? this.headers.Result ?? "*";
+  /** A tree without a node and all that follows it. */
+  pruned(index) {
+    const places = new Map([[0, 0]]), nodes = [this.nodes[0]];
+    this.nodes.forEach((node, old) => {
+      if (!old || old === index || !places.has(node.parent)) return;
+      places.set(old, nodes.length);
+      nodes.push({ ...node, parent: places.get(node.parent) });
+    });
+    return this.#with({ nodes });
+  }
+
+  /** A tree whose moves along a line have these names. */
+  named(moves, sans) {
+    const nodes = [...this.nodes];
+    this.along(moves).slice(1).forEach((index, ply) => (nodes[index] = { ...nodes[index], san: sans[ply] ?? nodes[index].san }));
+    return this.#with({ nodes });
+  }
+
+  #with(changes) {
+    return new Tree({ fen: this.fen, chess960: this.chess960, headers: this.headers, nodes: this.nodes, ...changes });
   }
 }
 
-/** The moves that led to a node. */
-export function pathTo(node) {
-  const path = [];
-  for (let one = node; one.parent; one = one.parent) path.unshift(one.uci);
-  return path;
+/** The evaluation that a comment has, or "". */
+export const evaluationOf = ({ comment }) => comment?.match(/\[%eval[^\]}]*\]/)?.[0] ?? "";
+
+/** Who is to move after a number of half-moves from a position. */
+export function turnAfter(fen, plies) {
+  const first = fen.split(/\s+/)[1] === "b" ? 1 : 0;
+  return (first + plies) % 2 ? "black" : "white";
 }
 
 /** Half-moves from the start of the game, by a FEN's own counter. */
@@ -103,44 +118,3 @@ export const numbered = (ply, dots = "…") => `${(ply >> 1) + 1}${ply % 2 ? dot
 
 /** What a comment says to people: without commands such as [%clk 0:01:00]. */
 export const readable = (comment = "") => comment.replace(/\[%[^\]]*\]/g, "").trim();
-
-/** All nodes below one, parents first. */
-function* walk(root) {
-  const waiting = [...root.children].reverse();
-  while (waiting.length) {
-    const node = waiting.pop();
-    yield node;
-    waiting.push(...[...node.children].reverse());
-  }
-}
-
-const noted = (comment) => (comment ? [`{ ${comment.replaceAll("}", ")")} }`] : []);
-
-/** The words of the moves after a node, with variations behind the moves that they replace. */
-function written(node, ply, number = true) {
-  const words = [];
-  for (; node.children.length; node = node.children[0], ply++) {
-    const [main, ...others] = node.children;
-    const move = (one, always) => [...(always || ply % 2 === 0 ? [numbered(ply, "...")] : []), one.san,
-      ...(one.nags ?? []).map((nag) => `$${nag}`), ...noted(one.comment)];
-    words.push(...move(main, number));
-    for (const other of others) {
-      const inner = [...noted(other.before), ...move(other, true), ...written(other, ply + 1, Boolean(other.comment))];
-      words.push(`(${inner.shift()}`, ...inner);
-      words[words.length - 1] += ")";
-    }
-    number = Boolean(main.comment) || others.length > 0;
-  }
-  return words;
-}
-
-/** Lines of words; a comment is one word, as a break would be part of it. */
-function wrapped(words) {
-  const lines = [""];
-  for (const word of words) {
-    const line = lines.at(-1);
-    if (line && line.length + 1 + word.length > WIDTH) lines.push(word);
-    else lines[lines.length - 1] = line ? `${line} ${word}` : word;
-  }
-  return lines.join("\n");
-}

@@ -1,37 +1,61 @@
 // What is said of a position and of what went wrong, in a player's words.
 
+import { endingBy } from "./answer.js";
 import { percent } from "./dom.js";
+import { SIDES, isYours, other, whyOf } from "./match.js";
+import { numbered } from "./tree.js";
 
-const SIDES = { white: "White", black: "Black" };
-const other = (side) => (side === "white" ? "black" : "white");
+const half = (result) => result.replace("1/2-1/2", "½-½");
 
-/** Whether the game is over, and its result: "1-0", "0-1", "1/2-1/2", or undefined. */
-export function resultOf({ status, draw, turn }) {
-  if (status === "checkmate") return turn === "white" ? "0-1" : "1-0";
-  return status === "stalemate" || draw?.claimable === false ? "1/2-1/2" : undefined;
+/** A result and its reason in a sentence. */
+export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
+
+/** What is said of a game against the network that goes on; `behind` is how many moves the board is behind it. */
+export function saidInGame(match, behind) {
+  if (behind) return `You are looking back. The game is ${behind} ${behind === 1 ? "move" : "moves"} further on.`;
+  const { moves, sans, you, model, remark, standing, premove } = match, yours = isYours(match);
+  const mover = yours ? SIDES[other(you)] : "You";
+  const last = moves.length ? `${mover} ${yours ? "plays" : "play"} ${sans.at(-1)}.` : `You play ${SIDES[you]}.`;
+  const next = yours ? "Your turn." : `${model} is thinking.`;
+  const draw = yours && standing?.draw ? ` You can claim a draw ${whyOf({ result: "1/2-1/2", how: standing.draw }).slice(5)}.` : "";
+  const ahead = premove ? ` Next: ${premove.text ?? premove.uci}, if it is legal.` : "";
+  return `${last} ${next}${draw}${ahead}${remark && ` ${remark}`}`;
 }
 
-/** The state of the game in a sentence or two; with `likeliest`, what the model expects. `opponent` is the model's side. */
-export function said(answer, { opponent, likeliest }) {
-  const { status, turn } = answer, result = resultOf(answer);
-  const reason = answer.draw?.reason.replaceAll("_", " ");
-  const score = result?.replace("1/2-1/2", "½-½");
-  if (status === "checkmate") {
-    const yours = !opponent ? "" : opponent === turn ? " You win." : " The model wins.";
-    return `Checkmate: ${SIDES[other(turn)]} wins, ${score}.${yours}`;
-  }
-  if (result) return `${status === "stalemate" ? "Stalemate" : `The game is over (${reason})`}: a draw, ${score}.`;
-  const draw = reason ? ` A draw can be claimed: ${reason}.` : "";
+/** What is said of a position: the move that led to it, whose turn it is, and what is likeliest. `ending` is how the game of it ended. */
+export function saidOf(answer, { last, ending }) {
+  const before = last ? `${numbered(last.ply)} ${last.san}: ` : "", now = ending ?? endingBy(answer);
+  if (now) return `${before}${over(now)}`;
+  const reason = answer.draw?.reason;
+  const draw = reason ? ` A draw can be claimed ${whyOf({ result: "1/2-1/2", how: reason }).slice(5)}.` : "";
   const moves = answer.moves.slice(0, 3).map((move) => `${move.san} ${percent(move.probability)}`).join(", ");
-  return `${SIDES[turn]} to move.${draw}${likeliest ? ` Likeliest: ${moves}.` : ""}`;
+  return `${before}${SIDES[answer.turn]} to move.${draw} Likeliest: ${moves}.`;
 }
+
+/** What python-chess calls a position that cannot be, and what a player does. */
+const IMPOSSIBLE = {
+  EMPTY: "the board is empty", NO_WHITE_KING: "White has no king", NO_BLACK_KING: "Black has no king", TOO_MANY_KINGS: "a side has more than one king",
+  TOO_MANY_WHITE_PAWNS: "White has more than eight pawns", TOO_MANY_BLACK_PAWNS: "Black has more than eight pawns",
+  PAWNS_ON_BACKRANK: "a pawn stands on the first or the last rank", TOO_MANY_WHITE_PIECES: "White has more than 16 pieces", TOO_MANY_BLACK_PIECES: "Black has more than 16 pieces",
+  BAD_CASTLING_RIGHTS: "king and rook do not stand where that castling needs them",
+  INVALID_EP_SQUARE: "no pawn can have just passed the en passant square",
+  OPPOSITE_CHECK: "the side that is not to move is in check", RACE_CHECK: "the kings are in check in a way that no game reaches",
+  RACE_OVER: "the race is over", RACE_MATERIAL: "that is not a race", TOO_MANY_CHECKERS: "the king is in check from more than two pieces",
+  IMPOSSIBLE_CHECK: "no last move can have given these checks",
+};
 
 /** What went wrong, for whoever sees it. */
 export function wrong(error) {
-  const { message, title } = error;
+  const { message, title, status, statuses } = error;
   if (error.name === "Error" && !title) return message; // ours
+  if (status === 401) return "This service is open to those who have a key. Enter yours.";
+  if (status === 403) return `Your key does not allow this: ${message}`;
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
   if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${message.slice(5)}`;
+  if (statuses) {
+    const faults = statuses.includes("EMPTY") ? ["EMPTY"] : statuses;
+    return `This position cannot be: ${faults.map((fault) => IMPOSSIBLE[fault] ?? fault).join(", and ")}.`;
+  }
   if (message.startsWith("fen: ")) return `This FEN cannot be read: ${message.slice(5)}`;
   return `${title ?? "Error in this page"}: ${message}`;
 }

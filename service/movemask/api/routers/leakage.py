@@ -1,7 +1,6 @@
-"""`GET /v1/leakage…`: the audit's figures, as of each worker's last write; no request waits for a write. And
-`POST /v1/audit`: the logits or probabilities of someone else's network.
+"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write. No request waits for a write.
 
-Queries and JSON are done on threads of their own, never on the event loop or FastAPI's shared threads.
+Threads of their own read the database and write the JSON, never the event loop or FastAPI's shared threads.
 """
 
 from __future__ import annotations
@@ -10,35 +9,25 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import Depends, Header, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
-from movemask.api.requests import AuditIn
-from movemask.api.routes import Router, audit_limits
+from movemask.api.routes import Router
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import causes_out
-from movemask.board.moves import legal_moves
-from movemask.board.position import Position
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Castling
-from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
+from movemask.api.writing import figures_out
+from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
-from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
-from movemask.leakage.measure import Figure
-from movemask.schemas import answers, reports
-from movemask.schemas.answers import FigureOut, PatternName, VerdictOut
 from movemask.schemas.reports import (
     AuditedOut,
+    BucketOut,
     FreshnessOut,
     GroupOut,
     HistoryOut,
@@ -55,13 +44,14 @@ from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosit
 from movemask.times import FORMS, rfc3339, time_of
 
 _LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
-_History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(reports.BucketOut)
+_History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(BucketOut)
 _Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
 _Freshness, _Group, _Kind = as_json(FreshnessOut), as_json(GroupOut), as_json(KindOut)
-_Verdict, _Figure, _Top = as_json(VerdictOut), as_json(FigureOut), as_json(answers.TopOut)
-_IllegalMove, _Pattern = as_json(answers.IllegalMoveOut), as_json(answers.PatternOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
+
+#: Positions of a streamed export that are read together: some 100 kB of text.
+_PAGE = 100
 _PLAIN = (
     *("time", "time_utc", "model", "digest", "trained_with_mask"),
     *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
@@ -70,7 +60,7 @@ _PLAIN = (
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
 
-_MOST = 10**9  # positions that can be asked for
+_MOST = 10**9  # largest `limit`
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
@@ -89,12 +79,12 @@ async def _which(
     since: TimeText = None,
     until: TimeText = None,
 ) -> tuple[str | None, Span]:
-    """The name of a model of the folder, None for all, and a span of time; raises UnknownModel, InvalidParameter."""
+    """The name of a model, None for all, and a span of time; raises UnknownModel or InvalidParameter."""
     now = time.time()
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.serving.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span
 
 
 Which = Annotated[tuple[str | None, Span], Depends(_which)]
@@ -124,7 +114,7 @@ async def figures(
             models={model.name: model_figures_out(model, dimension) for model in models}, freshness=freshness
         )
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
@@ -140,10 +130,10 @@ async def history(
     def read(freshness: FreshnessOut) -> HistoryOut:
         histories = services.figures.history(*which, _BUCKETS[bucket])
         return _History(
-            models={model.name: _history_out(model, found) for model, found in histories}, freshness=freshness
+            models={model.name: _history_out(model, buckets) for model, buckets in histories}, freshness=freshness
         )
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @_get("/v1/leakage/worst", summary="The positions with the most leakage", response_model=WorstOut)
@@ -163,7 +153,7 @@ async def worst(
         worst = services.figures.worst(kind, limit, *which)
         return _Worst(positions=[_position_out(position) for position in worst], freshness=freshness)
 
-    return await _answer(services, read)
+    return await _respond(services, read)
 
 
 @router.get(
@@ -202,46 +192,34 @@ async def positions(
         def read(freshness: FreshnessOut) -> PositionsOut:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return _Positions(positions=[_position_out(one) for one in page[:wanted]], next=more, freshness=freshness)
+            positions = [_position_out(position) for position in page[:wanted]]
+            return _Positions(positions=positions, next=more, freshness=freshness)
 
-        return await _answer(services, read)
+        return await _respond(services, read)
     fresh = services.recorder.freshness()
-    rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
+
+    def page(size: int, before: int | None) -> list[StoredPosition]:
+        return services.figures.positions(size, before=before, model=model, span=span)
+
     if chosen == "csv":
-        parts, media_type = _parts(rows, _csv, _csv_lines([_COLUMNS])), _CSV
+        parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
-        parts, media_type = _parts(rows, _ndjson), _NDJSON
+        parts, media_type = _parts(page, before, limit, _ndjson), _NDJSON
     headers = {
         "Movemask-As-Of": repr(fresh.as_of),
         "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
         "Movemask-Waiting": str(fresh.waiting),
     }
-    if context_of(http.scope).head:  # reads nothing: the rows may be millions
+    if context_of(http.scope).head:  # without reading rows, of which there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
 
-@router.post(
-    "/v1/audit",
-    summary="Audit another program's logits or probabilities",
-    response_model=VerdictOut,
-    limits=audit_limits,
-)
-async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
-    """Checks another program's output: how much probability is on illegal moves, on which ones, and why each is
-    illegal. This runs no network and records nothing.
-
-    Send `logits` or `probabilities` with their `vocabulary`, or a `policy` that maps UCI moves to probabilities.
-    `patterns` lists the known mistakes that the numbers resemble, such as multiplying by the mask.
-    """
-    return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
-
-
-async def _answer(services: Services, read: Callable[[FreshnessOut], Out]) -> Response:
-    """The JSON that `read` makes, on a thread of the readers, from how recent the figures are."""
+async def _respond(services: Services, read: Callable[[FreshnessOut], Out]) -> Response:
+    """The JSON of the result of `read`, which takes the freshness; made on a thread of the readers."""
 
     def made() -> bytes:
-        return orjson.dumps(read(freshness_out(services)))  # the figures are read after their freshness
+        return orjson.dumps(read(freshness_out(services)))  # figures that are read later are at least as fresh
 
     return Response(await services.read(made), media_type="application/json")
 
@@ -315,30 +293,38 @@ def _position_out(position: StoredPosition) -> AuditedOut:
         raw=position["raw"],
         multiplied=position["multiplied"],
         served=position["served"],
-        kinds=_figures_out(position["kinds"]),
+        kinds=figures_out(position["kinds"]),
         causes=position["causes"],
         illegal=position["illegal"],
     )
 
 
-def _figures_out(figures: Mapping[str, Figure]) -> dict[str, FigureOut]:
-    return {
-        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl) for kind, figure in figures.items()
-    }
-
-
 def _parts(
-    positions: Iterator[StoredPosition], write: Callable[[list[StoredPosition]], bytes], head: bytes = b""
+    page: Callable[[int, int | None], list[StoredPosition]],
+    before: int | None,
+    limit: int | None,
+    write: Callable[[list[StoredPosition]], bytes],
+    head: bytes = b"",
 ) -> Iterator[bytes]:
-    """Positions as text, 500 at a time, since each part of a streamed response is a trip to another thread."""
-    while (some := list(islice(positions, 500))) or head:
-        yield head + write(some)
-        head = b""
+    """Positions below the id `before` as text, a page at a time. While a client reads, the stream holds the text of one
+    page and no rows, which take ten times as much."""
+    left = math.inf if limit is None else limit
+
+    def text() -> bytes:
+        nonlocal before, left
+        rows = page(int(min(_PAGE, left)), before) if left else []
+        if rows:
+            before, left = rows[-1]["id"], left - len(rows)
+        return write(rows)
+
+    yield head + text()
+    while part := text():
+        yield part
 
 
 def _ndjson(positions: list[StoredPosition]) -> bytes:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
-    return b"".join(orjson.dumps(_position_out(one), option=orjson.OPT_APPEND_NEWLINE) for one in positions)
+    return b"".join(orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE) for position in positions)
 
 
 def _csv(positions: list[StoredPosition]) -> bytes:
@@ -359,37 +345,3 @@ def _csv_lines(lines: Iterable[Iterable[object]]) -> bytes:
     for line in lines:
         csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in line)
     return out.getvalue().encode()
-
-
-def _verdict(request: AuditIn) -> VerdictOut:
-    """What leaks in another program's numbers."""
-    position = Position.read(request.fen, request.moves, chess960=request.chess960)
-    least, named = request.threshold, request.limit
-    if request.policy is not None:
-        castling = None if request.castling is None else Castling(request.castling)
-        found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
-    else:
-        if request.vocabulary not in vocabulary_names():
-            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
-        logits = [-math.inf if number is None else number for number in request.logits or []]
-        kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
-        slots = vocabulary(request.vocabulary)
-        found = audited_slots(kind, request.probabilities or logits, position, slots, least=least, named=named)
-    return _Verdict(
-        fen=position.fen,
-        turn=position.turn,
-        notation=None if position.notation is None else position.notation.value,
-        legal_moves=len(legal_moves([position.board]).codes),
-        kinds=_figures_out(found.figures),
-        sum=found.total,
-        top=_Top(uci=found.top, legal=found.top_is_legal),
-        missing=list(found.missing),
-        causes=causes_out(found.causes),
-        illegal=[
-            _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in found.illegal
-        ],
-        patterns=[
-            _Pattern(pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail)
-            for pattern in found.patterns
-        ],
-    )

@@ -1,4 +1,4 @@
-"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`, `/v1/models`: for operators, and what is served."""
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version` and `/v1/models`: for operators, and the list of models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
 from movemask.api.state import AppServices, Services
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import described
+from movemask.errors import ModelUnavailable
 from movemask.network.registry import Entry
 from movemask.schemas.reports import (
     AliveOut,
@@ -25,15 +28,18 @@ from movemask.schemas.reports import (
     ModelsOut,
     ReadyOut,
     VersionOut,
+    VocabularyOut,
 )
 from movemask.schemas.shapes import Out, as_json
-from movemask.tally import WAITING
+from movemask.serving.tally import WAITING
+from movemask.version import __version__
 
 _Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
+_Vocabulary = as_json(VocabularyOut)
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
-keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
+keyed_router = Router(tags=["operations"])  # needs a key, if keys are set
 
 
 @router.get("/livez", summary="Liveness")
@@ -59,10 +65,10 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder
-    failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
+    failure = None if recorder.failure is None else problems.audit_unwritable(recorder.failure)
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.serving.registry},
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
         audit=AuditStateOut(waiting=recorder.freshness().waiting, dropped=recorder.dropped, failure=failure),
         waiting=int(services.tally.total(WAITING)),
     )
@@ -71,7 +77,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
 @keyed_router.get("/v1/version", summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
     """The versions of the service and of its API, and the name of the default model."""
-    return VersionOut(name="movemask", version=__version__, api="v1", model=services.serving.registry.default)
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
 
 
 @keyed_router.get(
@@ -88,7 +94,7 @@ async def metrics(services: AppServices) -> Response:
 @models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why."""
-    return _response(_Models(models=[_entry_out(entry, services) for entry in services.serving.registry]))
+    return _response(_Models(models=[_entry_out(entry, services) for entry in services.models.registry]))
 
 
 @models_router.get(
@@ -102,7 +108,7 @@ async def model(
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
     leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
-    entry = services.serving.registry.entry(name)
+    entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
         out.freshness = freshness_out(services)
@@ -111,13 +117,33 @@ async def model(
     return _response(out)
 
 
+@models_router.get(
+    "/v1/vocabularies/{name}",
+    summary="The move of each slot",
+    response_model=VocabularyOut,
+    responses=problems.documented(404, 503),
+)
+async def vocabulary_of(
+    name: Annotated[str, Path(description="Name of a vocabulary or of a model.")], services: AppServices
+) -> Response:
+    """Which move each logit stands for, in the order of the slots. A model's slots are those of its vocabulary with
+    the variations of its contract."""
+    if name in vocabulary_names():
+        return _response(_Vocabulary(**described(vocabulary(name), name)))
+    contract = services.models.registry.entry(name).contract
+    if contract is None:
+        raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
+    words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
+    return _response(_Vocabulary(**described(words, name)))
+
+
 def _response(out: Out) -> Response:
     return Response(orjson.dumps(out), media_type="application/json")
 
 
 def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
     """A model, without its leakage."""
-    out = _ModelEntry(name=entry.name, default=entry.name == services.serving.registry.default, served=entry.served)
+    out = _ModelEntry(name=entry.name, default=entry.name == services.models.registry.default, served=entry.served)
     if entry.failure is not None:
         out.failure = entry.failure
     if entry.rejected is not None:

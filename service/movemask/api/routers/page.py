@@ -1,4 +1,4 @@
-"""`GET /`: the page, and its files. They are read once; `page/` has them, and nothing else does."""
+"""`GET /`: the page and its files, which are read once from `api/page/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from movemask.api.routes import Router
 
 FOLDER = Path(__file__).parents[1] / "page"
 
-#: Where the files are, below the digest of them all, so that a browser may keep them for good.
+#: The files' path. It goes on with the digest of all files, so that a browser may keep them for good.
 PREFIX = "/page"
 
 TYPES = {
@@ -27,14 +27,14 @@ TYPES = {
 
 _INDEX = "index.html"
 _VERSION = "{version}"  # in index.html: the digest
-_MODULES = "{modules}"  # in index.html: a preload of every module
+_MODULES = "{modules}"  # in index.html: the preloads of all modules
 
 router = Router(tags=["page"])
 
 
 @cache
 def page_files() -> tuple[str, dict[str, bytes]]:
-    """The digest of all files of the page, and each by its name, compressed."""
+    """The digest of all files of the page, and the files by name, compressed."""
     contents = {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in TYPES}
     named = b"".join(name.encode() + content for name, content in contents.items())
     version = blake2b(named, digest_size=8).hexdigest()
@@ -52,7 +52,7 @@ async def index(http: Request) -> Response:
 
 @router.get(PREFIX + "/{version}/{name}", include_in_schema=False)
 async def file(version: str, name: str, http: Request) -> Response:
-    """A file that the page uses."""
+    """A file of the page."""
     current, files = page_files()
     if name not in files or name == _INDEX:
         raise HTTPException(404)

@@ -1,7 +1,6 @@
-"""The tables of the first version under Alembic: a database of version 3 has them, and is adopted as it is.
+"""Version 3: the first tables that Alembic knows. They were made before Alembic, so there is nothing to do.
 
-New databases get the tables of `tables.METADATA`, so a revision only says how those of the one before become its own.
-The next one drops `schema_version`, by which a movemask without Alembic refuses the tables.
+New databases are made from `tables.METADATA`; a revision only upgrades the tables of the version before.
 """
 
 from __future__ import annotations
@@ -11,4 +10,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing: the tables are there."""
+    """Nothing: the tables exist."""

@@ -1,0 +1,62 @@
+// The address of the page: its hash holds the view, the line on the board and the settings, so that it can be shared.
+
+import { endingOf, isEnding, whyOf } from "./match.js";
+import { START, VIEWS } from "./state.js";
+
+const SETTINGS = Object.fromEntries(["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"].map((name) => [name, START[name]]));
+const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", result: "", how: "" };
+const STEPS = ["load", "begin", "return"]; // events whose address is a step of the browser's history, as another view is
+
+/** What an address holds of a state. */
+const held = ({ tree, ...rest }) => ({ ...rest, fen: tree.fen, chess960: tree.chess960, ...endingOf(tree.headers) });
+
+/** The hash of a state with changes, such as `{view: "lens"}`. */
+export function hashOf(state, changes = {}) {
+  const all = { ...held(state), ...changes };
+  const query = new URLSearchParams();
+  for (const [name, usual] of Object.entries({ ...LINE, ...SETTINGS })) {
+    const value = all[name] ?? usual;
+    if (Array.isArray(usual)) value.length && query.set(name, value.join("."));
+    else if (name === "at") value !== all.moves.length && query.set(name, value);
+    else if (value !== usual) query.set(name, typeof usual === "boolean" ? Number(value) : value);
+  }
+  const text = query.toString();
+  return `#${all.view}${text && `?${text}`}`;
+}
+
+/** The event that an address is; what it does not name, or what makes no sense, is as at the start. */
+export function readHash(hash) {
+  const [view, query = ""] = hash.slice(1).split("?", 2);
+  const given = new URLSearchParams(query);
+  const read = ([name, usual]) => {
+    const text = given.get(name);
+    if (text === null) return [name, usual];
+    if (Array.isArray(usual)) return [name, text.split(".").filter(Boolean)];
+    if (typeof usual === "boolean") return [name, text === "1"];
+    if (typeof usual === "number") return [name, Number.isFinite(Number(text)) ? Number(text) : usual];
+    return [name, text];
+  };
+  const settings = Object.fromEntries(Object.entries(SETTINGS).map(read));
+  const { at, result, how, you, ...line } = Object.fromEntries(Object.entries(LINE).map(read));
+  const most = line.moves.length;
+  return {
+    type: "address", settings: { ...settings, view: VIEWS.includes(view) ? view : "play" }, ...line,
+    at: given.has("at") ? Math.min(Math.max(0, Math.trunc(at)), most) : most,
+    you: ["white", "black"].includes(you) ? you : "",
+    headers: isEnding({ result, how }) ? headersOf({ result, how }, you, settings) : {},
+  };
+}
+
+/** Writes the state into the address; some events are steps of the browser's history. */
+export function writeHash(state, before, event) {
+  const hash = hashOf(state);
+  if (hash === location.hash) return;
+  const step = event.type !== "address" && (state.view !== before.view || STEPS.includes(event.type));
+  history[step ? "pushState" : "replaceState"](null, "", hash);
+}
+
+/** The headers of a finished game against the network that somebody shares. */
+function headersOf(ending, you, { model, white, black }) {
+  const names = you === "black" ? { White: model || "Network", Black: "Player" } : { White: "Player", Black: model || "Network" };
+  return { Event: "Casual game", ...names, WhiteElo: String(white), BlackElo: String(black), Result: ending.result, Termination: whyOf(ending) };
+}

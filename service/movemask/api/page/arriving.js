@@ -1,0 +1,48 @@
+// Texts and files that come to the page: pasted, dropped, chosen or typed into a form.
+
+import { byId } from "./dom.js";
+import { hasSeveral, textOf } from "./split.js";
+
+const LONG = 50_000; // characters of a pasted text that browsers take minutes to show in a field
+
+/**
+ * Listens for texts. `one` is given a position or a game for the board, `several` the text of many for the list; `listing`
+ * says whether all go to the list; `attempt` wraps what an event does, and tells what it throws.
+ */
+export function listenForTexts({ one, several, listing, attempt }) {
+  async function bring(text) {
+    if (!text.trim()) throw new Error("Nothing to load: paste a FEN or a PGN first.");
+    await (listing() || hasSeveral(text) ? several : one)(text);
+  }
+
+  async function bringFiles(files) {
+    const all = [...files], bringing = all.length > 1 ? several : bring;
+    for (const file of all) await bringing(await textOf(file));
+  }
+
+  const entered = (field) => attempt(async (event) => {
+    event.preventDefault();
+    await bring(byId(field).value);
+    if (listing()) byId(field).value = "";
+  });
+
+  byId("paste-form").addEventListener("submit", entered("paste"));
+  byId("library-form").addEventListener("submit", entered("library-paste"));
+  byId("library-files").addEventListener("change", attempt(async ({ target }) => {
+    await bringFiles(target.files);
+    target.value = "";
+  }));
+  addEventListener("paste", attempt(async (event) => {
+    const text = event.clipboardData.getData("text");
+    if (text.length < LONG && event.target.closest("input, textarea")) return;
+    event.preventDefault();
+    await bring(text);
+  }));
+  for (const type of ["dragover", "drop"]) {
+    addEventListener(type, attempt(async (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return; // a text goes where texts go
+      event.preventDefault();
+      if (type === "drop") await bringFiles(event.dataTransfer.files);
+    }));
+  }
+}

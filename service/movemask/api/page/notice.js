@@ -1,0 +1,51 @@
+// What went wrong, in a box over the page that moves nothing, with another try where that helps.
+
+import { Gone } from "./api.js";
+import { byId } from "./dom.js";
+import { wrong } from "./words.js";
+
+const GONE = 2; // s until a service that does not answer is asked again
+
+export class Notice {
+  #told = new Map(); // by what was being done: the text, and what tries again
+  #timers = new Map();
+
+  constructor() {
+    byId("notice-close").addEventListener("click", () => {
+      this.#told.clear();
+      this.#show();
+    });
+    byId("notice-again").addEventListener("click", () => this.again());
+  }
+
+  /** Tells an error of something that was being done; `again` tries it again, at once after the wait that the service asks for. */
+  tell(doing, error, again) {
+    clearTimeout(this.#timers.get(doing));
+    const wait = again && (error instanceof Gone ? GONE : error.retryAfter);
+    this.#told.set(doing, { text: wrong(error) + (wait ? ` Trying again in ${wait} s.` : ""), again });
+    if (error.status === 401) byId("key-form").hidden = false;
+    if (error?.name !== "Error") console.error(error); // a fault of the page
+    if (wait) this.#timers.set(doing, setTimeout(again, 1000 * wait));
+    this.#show();
+  }
+
+  /** Takes back what was told of something that has gone well by now. */
+  clear(doing) {
+    clearTimeout(this.#timers.get(doing));
+    if (this.#told.delete(doing)) this.#show();
+  }
+
+  /** Tries everything again that has failed. */
+  again() {
+    const all = [...this.#told.values()];
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    for (const { again } of all) again?.();
+  }
+
+  #show() {
+    const last = [...this.#told.values()].at(-1);
+    byId("notice").textContent = last?.text ?? "";
+    byId("notice-box").hidden = !last;
+    byId("notice-again").hidden = !last?.again;
+  }
+}

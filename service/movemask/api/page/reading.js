@@ -1,0 +1,59 @@
+// A text that was pasted or opened, read by the service: a position, or a game with its variations.
+
+import { remembered } from "./api.js";
+import { ratingOf } from "./split.js";
+import { ownSide } from "./state.js";
+import { Tree } from "./tree.js";
+
+/** The event that loads a text: the position or the game that it is. Throws the service's problem. */
+export async function read(text, model, chess960 = false) {
+  let line = text.trim();
+  const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
+  if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. Copy its PGN there and paste it here.`);
+  const fields = line.split(/\s+/);
+  // As on lichess, a FEN may leave off what is usual: White to move, no castling, no en passant.
+  if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(fields[0]) && fields.length < 4) {
+    line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
+  }
+  if (line === "startpos" || (/\//.test(line) && !/[\n[\].]/.test(line))) return position(line, model, chess960 || isChess960(line));
+  const [found] = await gamesOf(text, model);
+  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  const { headers, tree: nodes } = found;
+  const moves = found.moves.map((move) => move.uci), tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
+  const named = tree.grown(moves).named(moves, found.moves.map((move) => move.san));
+  return { type: "load", tree: named, moves, white: ratingOf(headers.WhiteElo), black: ratingOf(headers.BlackElo), you: ownSide(headers) };
+}
+
+/** The event that loads a position. Throws the service's problem. */
+export async function position(fen, model, chess960) {
+  const answer = await remembered("v1/policy", { fen, ...(model ? { model } : {}), ...(chess960 ? { chess960 } : {}) });
+  return { type: "load", tree: new Tree({ fen: fen === "startpos" ? fen : answer.fen, chess960 }) };
+}
+
+/** Whether a FEN is of Chess960: its rights to castle name files, or fit a king and a rook that are not where they usually stand. */
+export function isChess960(fen) {
+  const [board, , rights = "-"] = fen.split(/\s+/);
+  const ranks = board.split("/").map((rank) => rank.replace(/\d/g, (count) => " ".repeat(count)));
+  return [...rights].some((letter) => {
+    if (!"KQkq".includes(letter)) return /[a-h]/i.test(letter);
+    const white = letter < "a", rank = ranks[white ? 7 : 0] ?? "";
+    const king = rank.indexOf(white ? "K" : "k"), rook = white ? "R" : "r";
+    const kingside = letter.toLowerCase() === "k";
+    if (king === 4 && rank[kingside ? 7 : 0] === rook) return false;
+    return king >= 0 && (kingside ? rank.lastIndexOf(rook) > king : rank.slice(0, king).includes(rook));
+  });
+}
+
+/** Games with variations; without them where those are too many or cannot be played. */
+async function gamesOf(pgn, model) {
+  const asked = { pgn, ...(model ? { model } : {}) };
+  try {
+    const { games } = await remembered("v1/games", { ...asked, include: ["tree"] });
+    if (!games.some((found) => found.error)) return games;
+    const plain = (await remembered("v1/games", asked)).games;
+    return games.map((found, index) => (found.error ? plain[index] : found));
+  } catch (error) {
+    if (error.status !== 413 && error.status !== 422) throw error;
+    return (await remembered("v1/games", asked)).games;
+  }
+}

@@ -1,0 +1,116 @@
+// What each event makes of the state. `now`, in ms, comes with the event, so the same events give the same state.
+
+import * as match from "./match.js";
+import { following, hasBoard, live, played, playing } from "./state.js";
+import { Tree } from "./tree.js";
+
+/** The state after an event; the same object if nothing has changed. Throws for an event that it does not know. */
+export function reduce(state, event) {
+  const next = EVENTS[event.type](state, event);
+  // What has just happened on the board need not be told in another view.
+  const seen = next.match?.ending && !next.match.seen && following(next) && hasBoard(next.view);
+  return seen ? { ...next, match: { ...next.match, seen: true } } : next;
+}
+
+const EVENTS = {
+  /** A setting: a rating, the second model, whose moves are reviewed. The model is the opponent's while a game goes on. */
+  set: (state, { name, value }) => (name === "model" && live(state) ? state : { ...state, [name]: value }),
+
+  view: (state, { view }) => ({ ...state, view }),
+
+  /** Along the line on the board. */
+  step: (state, { at }) => ({ ...state, at: Math.min(Math.max(0, at), state.moves.length) }),
+
+  /** To a move of the tree, by the moves that lead to it. */
+  go: (state, { path }) => ({ ...state, moves: along(state.moves, path) ? state.moves : state.tree.onwards(path), at: path.length }),
+
+  /** A move that was made in the position after `after`: in the game against the network, along the line, or as a variation. */
+  play(state, { uci, san, after, now }) {
+    if (after !== played(state).join()) return state; // the board still waits for its position
+    if (playing(state)) {
+      const due = match.isYours(state.match) && state.at === state.moves.length;
+      return due ? withMatch(state, match.moved(state.match, { uci, san, now })) : state;
+    }
+    const line = [...played(state), uci], tree = state.tree.grown(line, san, { added: true });
+    return { ...state, tree, moves: state.moves[state.at] === uci ? state.moves : tree.onwards(line), at: line.length };
+  },
+
+  /** A move of the game that does not come from the board: the network's, which it has `thought` about, or one made ahead. */
+  move: (state, { key, ...made }) => inMatch(state, key, (one) => match.moved(one, made)),
+
+  /** What an answer says of the present position of the game. */
+  judged: (state, { key, ...found }) => inMatch(state, key, (one) => match.judged(one, found)),
+
+  /** A move made ahead: `{uci}` of the board or `{text}` that was typed; null takes it away. */
+  premove: (state, { premove, remark = "" }) => (live(state) ? { ...state, match: { ...state.match, premove, remark } } : state),
+
+  flag: (state, { now }) => (live(state) ? withMatch(state, match.flagged(state.match, now)) : state),
+  resign: (state, { now }) => (live(state) ? withMatch(state, match.resigned(state.match, now)) : state),
+  draw: (state, { now }) => (live(state) ? withMatch(state, match.drawOffered(state.match, now)) : state),
+
+  /** Against the network, takes the last move back with its reply; elsewhere a move that the player has added, and else steps back. */
+  undo(state, { now }) {
+    if (playing(state)) return withMatch(state, match.takenBack(state.match, now));
+    if (!state.at) return state;
+    const line = played(state), index = state.tree.at(line), before = line.slice(0, -1);
+    if (!state.tree.nodes[index].added) return { ...state, at: state.at - 1 };
+    const tree = state.tree.pruned(index);
+    return { ...state, tree, moves: tree.onwards(before), at: before.length };
+  },
+
+  /** A new game against the network; a game that went on is given up. */
+  begin(state, { match: one }) {
+    const sides = { [one.you]: match.ratingsOf(one, one.you).self, [match.other(one.you)]: one.level.rating };
+    return withMatch({ ...state, ...sides, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
+  },
+
+  /** Gives up a game that has hardly begun: its moves stay on the board. */
+  abort: (state) => ({ ...state, match: null, game: "", you: "" }),
+
+  /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
+  load(state, { tree, moves = tree.main, at = 0, white = state.white, black = state.black, you = "" }) {
+    return { ...state, view: hasBoard(state.view) ? state.view : "play", game: "", tree, moves, at, white, black, you };
+  },
+
+  /** Back to the game against the network. */
+  return: (state) => (state.match ? withMatch({ ...state, view: "play", game: state.match.id, you: state.match.you }, state.match) : state),
+
+  /** An address: it holds the line, and the game has more. */
+  address(state, { settings, moves, at, game, fen, chess960, headers, you }) {
+    const kept = live(state) ? { ...settings, model: state.model } : settings;
+    if (state.match && game === state.match.id) {
+      const back = following(state) ? state : EVENTS.return(state);
+      const line = !live(state) && back.tree.at(moves) !== undefined ? moves : state.match.moves;
+      return { ...back, ...kept, game, moves: line, at: line.length === moves.length ? at : line.length };
+    }
+    const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
+    const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
+    return { ...state, ...kept, game: "", tree, moves, at, you: same ? state.you : you };
+  },
+
+  /** The names of moves that an address has brought. */
+  named: (state, { tree, moves, sans }) => (state.tree === tree ? { ...state, tree: tree.named(moves, sans) } : state),
+
+  /** The page is left, or frozen, and looked at again. */
+  pause: (state, { now }) => (live(state) ? { ...state, match: match.paused(state.match, now) } : state),
+
+  /** A game against the network is over and in the list of games. */
+  kept: (state, { id }) => (state.match?.id === id ? { ...state, match: { ...state.match, kept: true } } : state),
+};
+
+/** Whether a path is how a line begins. */
+const along = (moves, path) => path.every((uci, index) => uci === moves[index]);
+
+/** A change of the game against the network, unless it comes too late. */
+function inMatch(state, key, change) {
+  return live(state) && match.keyOf(state.match) === key ? withMatch(state, change(state.match)) : state;
+}
+
+/** The state with the game as it is now: a board that shows it goes to its last position when that is new. */
+function withMatch(state, one) {
+  if (one === state.match && following(state) && state.moves === one.moves) return state;
+  const next = { ...state, match: one };
+  if (!following(next)) return next;
+  const same = state.moves === one.moves && one.ending === state.match?.ending;
+  return same ? next : { ...next, tree: match.treeOf(one), moves: one.moves, at: state.moves === one.moves ? state.at : one.moves.length };
+}

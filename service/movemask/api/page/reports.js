@@ -1,0 +1,103 @@
+// What the model thinks of the moves of games, kept by the moves that lead there and by the ratings.
+
+import { SCORES, endingBy, resultOf, whiteScore } from "./answer.js";
+import { remembered } from "./api.js";
+import { elo, named, position } from "./state.js";
+import { evaluationOf, turnAfter } from "./tree.js";
+
+const SETTINGS = 6; // models and ratings whose reports are kept
+
+/** Everything that reports depend on, besides the moves. */
+const settingOf = ({ model, white, black, tree }) => JSON.stringify([model, white, black, tree.fen, tree.chess960, tree.evaluations]);
+
+export class Reports {
+  #known = new Map(); // by setting: Maps of moves, ends and reviews, each by the key of a node
+  #openings = new Map(); // by first position and line
+
+  /** What is known of a move: `{probability, rank, surprise, score}`, with White's score before it; else empty. */
+  of(state, index) {
+    return this.#of(state).moves.get(state.tree.key(index)) ?? {};
+  }
+
+  /** The moves of the line on the board with their reports. */
+  along(state) {
+    const { tree, moves } = state;
+    return tree.along(moves).slice(1).map((index) => ({ uci: tree.nodes[index].uci, san: tree.nodes[index].san, ...this.of(state, index) }));
+  }
+
+  /** White's expected scores along the line: before each move, and after the last; undefined where unknown. */
+  scores(state) {
+    return [...this.along(state).map(({ score }) => score), this.#end(state, state.moves)?.score];
+  }
+
+  /** The result of the main line, if it has one on the board. */
+  result(state) {
+    return this.#end(state, state.tree.main)?.result;
+  }
+
+  /** What a reading of the main line found: `{moments, moves, end}`; undefined before it. */
+  review(state) {
+    return this.#of(state).reviews.get(keyOf(state.tree, state.tree.main));
+  }
+
+  /** The opening of the main line; undefined if it is not known. */
+  opening(state) {
+    return this.#openings.get(state.tree.fen + keyOf(state.tree, state.tree.main)) ?? undefined;
+  }
+
+  /** Notes what an answer says of the position after a line, and of the move that comes next in the tree. */
+  note(state, line, answer) {
+    const known = this.#of(state), { tree } = state, index = tree.at(line), score = whiteScore(answer);
+    const result = resultOf(answer);
+    known.ends.set(tree.key(index), { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : score });
+    for (const child of tree.children(index)) {
+      const rank = answer.moves.findIndex(({ uci }) => uci === tree.nodes[child].uci);
+      if (rank < 0) continue;
+      const { probability } = answer.moves[rank];
+      known.moves.set(tree.key(child), { probability, rank: rank + 1, surprise: -Math.log(probability), score });
+    }
+  }
+
+  /** Whether all is known of the line on the board. */
+  complete(state) {
+    return this.along(state).every(({ rank }) => rank) && (!state.moves.length || Boolean(this.#end(state, state.moves)));
+  }
+
+  /** Asks for the reports on a line: of every move, the end, and what stands out. Returns the names of the moves. */
+  async ask(state, line) {
+    const { tree, white, black } = state, known = this.#of(state), key = keyOf(tree, line);
+    const side = turnAfter(tree.fen, line.length);
+    const end = remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, side), include: ["san", "forecast"] });
+    end.catch(() => {}); // told below
+    const headers = { WhiteElo: Math.round(white), BlackElo: Math.round(black) };
+    if (tree.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: tree.fen });
+    if (tree.chess960) headers.Variant = "Chess960";
+    const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
+    const indices = tree.along(line);
+    const words = indices.map((index) => tree.nodes[index]).map((node) => `${node.uci ?? ""} {${evaluationOf(node)}}`);
+    const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: ["forecast"] })).games;
+    if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+    const answer = await end, result = resultOf(answer);
+    known.ends.set(key, { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : whiteScore(answer) });
+    found.moves.forEach((move, ply) => {
+      const { probability, rank, surprise, lost } = move;
+      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, score: whiteScore(move) });
+    });
+    known.reviews.set(key, { moments: found.moments });
+    this.#openings.set(tree.fen + key, found.opening);
+    return found.moves.map(({ san }) => san);
+  }
+
+  #end(state, line) {
+    return this.#of(state).ends.get(keyOf(state.tree, line));
+  }
+
+  #of(state) {
+    const setting = settingOf(state);
+    if (!this.#known.has(setting)) this.#known.set(setting, { moves: new Map(), ends: new Map(), reviews: new Map() });
+    if (this.#known.size > SETTINGS) this.#known.delete(this.#known.keys().next().value);
+    return this.#known.get(setting);
+  }
+}
+
+const keyOf = (tree, line) => tree.key(tree.at(line));

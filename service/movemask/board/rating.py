@@ -1,0 +1,4 @@
+"""The range of ratings that are accepted. Needs no numpy, so the command line can check its arguments at once."""
+
+#: Highest rating, in Elo points; the lowest is 0.
+MAX_RATING = 5000

@@ -1,0 +1,184 @@
+"""Two audits beside each other: how the figures of each network differ, and whether chance could explain it.
+
+The figures are those of `summary.json`. Where both audits still have their tables, the positions that are in both are
+compared one by one: a difference of means then is not one of files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from movemask.bulk.run import POSITIONS, SUMMARY
+from movemask.errors import BulkError
+from movemask.leakage.kinds import KINDS, RAW
+
+#: A mean difference of more standard errors than this is called clear.
+CLEAR = 5.0
+_SHOWN = 5  # positions that changed most
+_STATISTICS = ("mean", "p50", "p99", "max", "flips")
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Raw leakage at the positions of both audits; each counts once, with the mover's and the opponent's rating.
+
+    difference, error : mean of B minus A, and its standard error
+    flipped : positions where the best legal move differs
+    most : the positions that changed most: FEN, and leakage in A and in B
+    """
+
+    positions: int
+    difference: float
+    error: float
+    flipped: int
+    most: tuple[tuple[str, float, float], ...]
+
+    @property
+    def z(self) -> float | None:
+        """The mean difference in standard errors; None if nothing varies."""
+        return self.difference / self.error if self.error else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One network in two audits, or two networks.
+
+    figures : kind, statistic, and its value in A and in B
+    causes : cause, and its share of the raw mass in A and in B
+    """
+
+    first: str
+    second: str
+    digests: tuple[str, str]
+    positions: tuple[int, int]
+    trained_with_mask: bool
+    figures: tuple[tuple[str, str, float | None, float | None], ...]
+    causes: tuple[tuple[str, float, float], ...]
+    paired: Paired | None
+
+    @property
+    def words(self) -> str:
+        """The difference of mean raw leakage in a sentence."""
+        name = self.first if self.first == self.second else f"{self.first} → {self.second}"
+        before, after = next(((a, b) for kind, at, a, b in self.figures if (kind, at) == (RAW, "mean")), (None, None))
+        if self.trained_with_mask:
+            return f"{name}: trained with the mask, so raw leakage means nothing"
+        if before is None or after is None:
+            return f"{name}: raw leakage was not measured in both"
+        change = f"mean raw leakage {'rises' if after > before else 'falls'} from {before:.3g} to {after:.3g}"
+        if before == after:
+            change = f"mean raw leakage is {before:.3g} in both"
+        if self.paired is None:
+            return f"{name}: {change}; without both tables it is not known whether the positions are the same"
+        if not self.paired.positions:
+            return f"{name}: {change}; no position is in both, so the files may explain it"
+        if self.paired.z is None or not self.paired.difference:
+            return f"{name}: the same at all {self.paired.positions:,} positions that are in both"
+        sure = "clearly" if abs(self.paired.z) >= CLEAR else "not clearly"
+        found = f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
+        return f"{name}: {change}; at {self.paired.positions:,} positions that are in both, {sure}: {found}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`."""
+        return {"words": self.words, **asdict(self), "z": None if self.paired is None else self.paired.z}
+
+
+def compared(first: Path, second: Path) -> list[Comparison]:
+    """The networks of two audits: those of the same name, or if there are none, the only one of each. `first` and
+    `second` are their folders or their `summary.json`. Raises BulkError."""
+    a, b = _models(first), _models(second)
+    pairs = [(name, name) for name in a if name in b]
+    if not pairs and len(a) == len(b) == 1:
+        pairs = [(next(iter(a)), next(iter(b)))]
+    if not pairs:
+        raise BulkError(
+            f"no network is in both audits: {first} has {', '.join(a)}, and {second} has {', '.join(b)}; audit one "
+            "network each to compare two"
+        )
+    return [_comparison(one, a[one], _table(first), other, b[other], _table(second)) for one, other in pairs]
+
+
+def _models(where: Path) -> dict[str, Any]:
+    file = where / SUMMARY if where.is_dir() else where
+    try:
+        models = json.loads(file.read_bytes())["models"]
+    except FileNotFoundError:
+        what = "no finished audit in it" if where.is_dir() else "no such file or folder"
+        raise BulkError(f"{where}: {what}; give the folder that `movemask audit --out` wrote") from None
+    except (ValueError, KeyError, TypeError):
+        raise BulkError(f"{file}: not the summary of an audit") from None
+    if not isinstance(models, dict) or not models:
+        raise BulkError(f"{file}: not the summary of an audit")
+    return models
+
+
+def _table(where: Path) -> Path | None:
+    table = (where if where.is_dir() else where.parent) / POSITIONS
+    return table if table.is_file() else None
+
+
+def _comparison(
+    one: str, a: Mapping[str, Any], a_table: Path | None, other: str, b: Mapping[str, Any], b_table: Path | None
+) -> Comparison:
+    kinds = [kind for kind in KINDS if kind in a["kinds"] and kind in b["kinds"]]
+    figures = tuple(
+        (kind, name, a["kinds"][kind][name], b["kinds"][kind][name]) for kind in kinds for name in _STATISTICS
+    )
+    shares = [{name: group["share"] or 0.0 for name, group in side["by"].get("cause", {}).items()} for side in (a, b)]
+    named = sorted({*shares[0], *shares[1]}, key=lambda name: -abs(shares[1].get(name, 0) - shares[0].get(name, 0)))
+    causes = tuple((name, shares[0].get(name, 0.0), shares[1].get(name, 0.0)) for name in named)
+    paired = _paired(one, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
+    positions, masked = (a["positions"], b["positions"]), bool(a["trained_with_mask"] and b["trained_with_mask"])
+    return Comparison(one, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired)
+
+
+def _paired(one: str, a_table: Path, other: str, b_table: Path) -> Paired:
+    import duckdb
+
+    position = "fen, chess960, elo, opponent_elo"
+    side = (
+        f"SELECT {position}, avg(raw) AS raw, any_value(top) AS top FROM read_parquet(?) "
+        "WHERE model = ? AND raw IS NOT NULL GROUP BY ALL"
+    )
+    same = " AND ".join(f"a.{column} IS NOT DISTINCT FROM b.{column}" for column in position.split(", "))
+    both = (
+        "SELECT a.fen, a.raw AS before, b.raw AS after, after - before AS change, a.top <> b.top AS flipped "
+        f"FROM ({side}) a JOIN ({side}) b ON {same}"
+    )
+    counts = "count(*), avg(change), stddev_samp(change), count(*) FILTER (flipped)"
+    values = [str(a_table), one, str(b_table), other]
+    with duckdb.connect() as database:
+        count, mean, spread, flipped = database.execute(f"SELECT {counts} FROM ({both})", values).fetchall()[0]
+        most = database.execute(
+            f"SELECT fen, before, after FROM ({both}) WHERE change <> 0 ORDER BY abs(change) DESC, fen LIMIT {_SHOWN}",
+            values,
+        ).fetchall()
+    error = (spread or 0.0) / count**0.5 if count else 0.0
+    return Paired(count, mean or 0.0, error, flipped, tuple(tuple(row) for row in most))
+
+
+def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """The comparisons for people: a sentence each, then the figures."""
+    for found in comparisons:
+        yield found.words
+        sides = zip("AB", found.digests, found.positions, strict=True)
+        yield "  " + "; ".join(f"{side} {digest[:19]}, {count:,} positions" for side, digest, count in sides)
+        yield f"  {'':<28}{'A':>12}{'B':>12}{'B / A':>9}"
+        for kind, name, before, after in found.figures:
+            if before or after:
+                ratio = f"{after / before:.2f}" if before and after is not None else ""
+                yield f"  {f'{kind} {name}':<28}{_number(before):>12}{_number(after):>12}{ratio:>9}"
+        for cause, before, after in found.causes[:_SHOWN]:
+            yield f"  {f'cause {cause}':<28}{before:>12.1%}{after:>12.1%}"
+        if found.paired is not None and found.paired.positions:
+            yield f"  best legal move differs at {found.paired.flipped:,} of {found.paired.positions:,} positions"
+            for fen, before, after in found.paired.most:
+                yield f"  raw {before:.3g} → {after:.3g}  {fen}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

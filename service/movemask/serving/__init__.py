@@ -1,0 +1,1 @@
+"""The running process of `movemask serve`: listening, workers, the guard of connections, the shared tally, logs."""

@@ -1,0 +1,154 @@
+"""`Port`: the listening sockets of a service; and `Listener`, one of them as a worker uses it.
+
+Each worker has sockets of its own with SO_REUSEPORT, over which Linux spreads new connections by a hash of their
+addresses (docs/performance.md). Where the system does not spread them, all workers accept from one socket.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+import time
+from typing import Any
+
+from movemask.errors import SettingsError
+
+log = logging.getLogger(__name__)
+
+#: Whether the system spreads connections over sockets of the same port.
+SPREADS = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
+
+_BACKLOG = 2048  # connections that wait to be accepted; uvicorn's default
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
+
+#: Errors of `accept` when the process or the system has no descriptors or memory left.
+_NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Port:
+    """The addresses and the port that a service listens on, until closed.
+
+    With one worker, or where connections are not spread, the supervisor holds a socket that listens. Otherwise it only
+    reserves the port, and each worker gets a socket of its own: if a worker dies or drains, new connections go to the
+    others at once, and those that it had not accepted are lost.
+
+    Raises SettingsError if `host` has no address of this machine, or the port is in use.
+    """
+
+    def __init__(self, host: str, port: int, workers: int = 1) -> None:
+        self._spread = SPREADS and workers > 1
+        self._held: list[socket.socket] = []
+        self._first: list[socket.socket] = []  # the first worker's
+        try:
+            addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, _, _, _, address in dict.fromkeys(addresses):
+                bound = self._held[0].getsockname()[1] if self._held else port  # with port 0, the port of the first
+                try:
+                    self._open(family, (address[0], bound, *address[2:]))
+                except OSError as error:
+                    if error.errno not in _NO_ADDRESS:
+                        raise
+        except OSError as error:
+            self.close()
+            name, reason = "MOVEMASK_PORT", os.strerror(error.errno) if error.errno else error.strerror
+            if isinstance(error, socket.gaierror):
+                name, reason = "MOVEMASK_HOST", error.strerror
+            raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}") from None
+        if not self._held:
+            raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Addresses with their port."""
+        return [held.getsockname()[:2] for held in self._held]
+
+    def sockets(self, *, alone: bool) -> list[socket.socket]:
+        """The sockets of a worker that is about to start, one for each address, to be closed by the caller.
+
+        If the worker is alone, they listen already: connections wait until it serves, and a second service on the same
+        port fails. Otherwise they listen when it serves.
+        """
+        if not self._spread:
+            return [held.dup() for held in self._held]
+        first, self._first = self._first, []
+        found = first or [_bound(held.family, held.getsockname(), reuse_port=True) for held in self._held]
+        for listener in found if alone else ():
+            listener.listen(_BACKLOG)
+        return found
+
+    def close(self) -> None:
+        """Closes the sockets that the supervisor holds."""
+        for held in (*self._held, *self._first):
+            held.close()
+
+    def _open(self, family: int, address: tuple[Any, ...]) -> None:
+        if not self._spread:
+            self._held.append(_bound(family, address))
+            self._held[-1].listen(_BACKLOG)
+            return
+        # A port with SO_REUSEPORT would also be given to a second service of the same user. Without it, the system
+        # refuses a port that anybody listens on.
+        with _bound(family, address) as exclusive:
+            exclusive.listen(_BACKLOG)
+            address = (address[0], exclusive.getsockname()[1], *address[2:])
+        self._first.append(_bound(family, address, reuse_port=True))
+        self._first[-1].listen(_BACKLOG)
+        self._held.append(_bound(family, address, reuse_port=True))
+
+
+def _bound(family: int, address: tuple[Any, ...], *, reuse_port: bool = False) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would share the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class Listener(socket.socket):
+    """A listening socket of one of `workers` workers, from its descriptor. asyncio calls `accept` until it finds
+    nothing. If other workers accept from the same socket, one connection is accepted a turn of the event loop, so that
+    each worker gets some of a burst.
+    """
+
+    def __init__(self, descriptor: int, workers: int) -> None:
+        super().__init__(fileno=descriptor)
+        own = SPREADS and self.family != socket.AF_UNIX and self.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+        self._shared, self._accepted = workers > 1 and not own, False
+        self._paused_until = 0.0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Raises OSError once when descriptors run out, at which asyncio waits a second, and then BlockingIOError for
+        the rest of the turn: asyncio would go on, with a log line for each try."""
+        if self._accepted or time.monotonic() < self._paused_until:
+            self._accepted = False
+            raise BlockingIOError
+        try:
+            connection, address = super().accept()
+        except OSError as error:
+            if error.errno in _NO_RESOURCES:
+                self._paused_until = time.monotonic() + 0.1
+            raise
+        self._accepted = self._shared
+        return connection, address
+
+
+def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
+    """An asyncio event loop's exception handler, which logs in one line that nothing can be accepted."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
+        log.warning("no connections are accepted for a second: %s", os.strerror(error.errno).lower())
+    else:
+        loop.default_exception_handler(context)

@@ -1,0 +1,114 @@
+"""`run_service`: what `movemask serve` does. It checks the settings, opens the port and supervises the workers.
+
+This is the supervisor, which stays small: what a worker needs (`movemask.serving.worker`) is imported once, by the
+process that the workers are forked from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from contextlib import closing, nullcontext, suppress
+from functools import partial
+
+from movemask.api.keys import Keys
+from movemask.errors import SettingsError
+from movemask.serving import logs
+from movemask.serving.listening import Port
+from movemask.serving.shared_metrics import SharedMetrics
+from movemask.serving.signals import exit_at_once, stop_signals
+from movemask.serving.supervisor import FORKS, Place, Workers
+from movemask.serving.tally import new_table
+from movemask.settings import Settings
+
+log = logging.getLogger(__name__)
+
+#: A worker whose event loop or network is stuck for this long is killed and replaced.
+STUCK_SECONDS = 30.0
+#: Time that a worker gets after `drain_seconds` to write its audit records and close.
+_CLOSING_SECONDS = 5
+
+
+def run_service(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start."""
+    exit_at_once()
+    logs.configure(settings.log_level, settings.log_format)
+    settings.model_folders.files(settings.default_model)
+    keys = Keys.of(settings)
+    _check_tls(settings)
+    _allow_descriptors()
+    workers = settings.worker_processes if FORKS else 1
+    with closing(Port(settings.host, settings.port, workers)) as port:
+        _say_where(settings, port, keyed=keys is not None)
+        if FORKS:
+            _supervise(settings, workers, port)
+        else:  # Windows: one process
+            from movemask.serving import worker
+
+            asyncio.run(worker.serve_app(settings, port.sockets(alone=True)))
+
+
+def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "https" if settings.tls_cert else "http"
+    log.info("listening on %s://%s:%d", scheme, shown, port.addresses[0][1])
+    addresses = [ipaddress.ip_address(address.partition("%")[0]) for address, _ in port.addresses]
+    if not keyed and not all(address.is_loopback for address in addresses):
+        log.warning(
+            "NO API KEYS ARE SET: anyone who can reach this address may use the service, read the positions that "
+            "others ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
+        )
+
+
+def _allow_descriptors() -> None:
+    """Raises the limit of open files as far as the system lets this process: each connection takes one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65_536, hard))
+
+
+def _check_tls(settings: Settings) -> None:
+    """Raises SettingsError if the certificate or its key cannot be used."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise SettingsError("MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT")
+        return
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except OSError as error:  # ssl's errors are OSErrors
+        fault = f"{settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
+        raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None
+
+
+def _supervise(settings: Settings, count: int, port: Port) -> None:
+    grace = settings.drain_seconds + _CLOSING_SECONDS
+    with (
+        stop_signals() as stop,
+        closing(SharedMetrics(count)) if count > 1 else nullcontext() as metrics,
+        new_table(count) as table,
+    ):
+        workers = Workers(
+            "movemask.serving.worker",
+            partial(_run_worker, settings, count, grace),
+            count,
+            table,
+            port,
+            prepare=metrics.prepare if metrics is not None else lambda worker: None,
+            stuck_seconds=STUCK_SECONDS,
+            stop_seconds=grace,
+        )
+        workers.supervise(stop)
+
+
+def _run_worker(settings: Settings, count: int, grace: float, place: Place) -> None:
+    from movemask.serving import worker  # here, so that the supervisor stays small
+
+    worker.run_worker(settings, count, grace, place)

@@ -1,0 +1,131 @@
+"""`Tally`: numbers that the worker processes of a service share, so that a limit holds for all of them together.
+
+Each process writes its own column of a table in shared memory and reads all. There is no lock, because a process that
+is killed would never release it. Reads are not atomic: a limit may be exceeded by whatever other processes added during
+the read. The supervisor clears the column of a process that died.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import mmap
+import os
+import tempfile
+import threading
+from functools import lru_cache
+from typing import BinaryIO, cast
+
+#: Rows of the service: bytes in flight; positions waiting for a network; audit records to be written; when the oldest
+#: of those was answered, in seconds since 1970, or 0; batches that networks are running; open connections; and when the
+#: process last said that it serves, by time.monotonic.
+HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE = range(7)
+_FIRST_CLIENT = 8
+
+#: Rows of a client: positions asked for since the start; what its bucket held, and when, as the process that looked
+#: last found it; positions in flight; bytes in flight; open connections.
+SPENT, TOKENS, AT, IN_FLIGHT, CLIENT_HELD, CLIENT_CONNECTIONS = range(6)
+_OF_A_CLIENT = 6
+
+#: Number of hash buckets for clients: two clients share their limits with probability 1/65,536.
+_CLIENTS = 1 << 16
+
+_CELLS = _FIRST_CLIENT + _OF_A_CLIENT * _CLIENTS
+_KEY = 16  # bytes before the cells: the key of the hash
+
+
+@lru_cache(maxsize=1024)
+def client_address(address: str) -> str:
+    """The address by which a client is counted: an IPv4 address, or the /64 network of an IPv6 address, all of which
+    one client has. `::ffff:192.0.2.1`, as a socket for both families has it, is `192.0.2.1`."""
+    if ":" not in address:
+        return address
+    found = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+class Tally:
+    """One process's view of the table.
+
+    Parameters
+    ----------
+    table : the file of the table, from `new_table`; None for the only process of a service
+    processes : number of columns
+    column : the column that this process writes
+    """
+
+    def __init__(self, table: BinaryIO | int | None = None, processes: int = 1, column: int = 0) -> None:
+        size = _KEY + 8 * _CELLS * processes
+        descriptor = -1 if table is None else table if isinstance(table, int) else table.fileno()
+        memory = mmap.mmap(descriptor, size)
+        self._key = bytes(memory[:_KEY])
+        self.name = self._key.hex() if table is not None else ""  # of the service, the same in all its processes
+        self._cells = memoryview(memory)[_KEY:].cast("d")
+        self.processes, self._column, self._lock = processes, column, threading.Lock()
+
+    def client(self, name: str) -> int:
+        """The first row of a client."""
+        digest = hashlib.blake2b(name.encode(), key=self._key, digest_size=4).digest()
+        return _FIRST_CLIENT + _OF_A_CLIENT * (int.from_bytes(digest, "little") % _CLIENTS)
+
+    def total(self, row: int) -> float:
+        """The sum of a row over all processes."""
+        start = row * self.processes
+        return sum(self._cells[start : start + self.processes])
+
+    def own(self, row: int) -> float:
+        """This process's number."""
+        return self.of(self._column, row)
+
+    def of(self, column: int, row: int) -> float:
+        """The number of another process."""
+        return self._cells[row * self.processes + column]
+
+    def earliest(self, row: int) -> float | None:
+        """The least number of a row that is not 0; None if all are."""
+        start = row * self.processes
+        return min(filter(None, self._cells[start : start + self.processes]), default=None)
+
+    def latest(self, client: int) -> tuple[float, float] | None:
+        """What a client's bucket held and when, by the process that looked at it last; None if none has."""
+        start = (client + AT) * self.processes
+        times = self._cells[start : start + self.processes].tolist()
+        at = max(times)
+        return (self._cells[(client + TOKENS) * self.processes + times.index(at)], at) if at else None
+
+    def add(self, row: int, amount: float) -> None:
+        """Adds to this process's number, from any thread."""
+        with self._lock:
+            self._cells[row * self.processes + self._column] += amount
+
+    def put(self, row: int, value: float) -> None:
+        """Sets this process's number."""
+        self._cells[row * self.processes + self._column] = value
+
+    def clear(self, column: int) -> None:
+        """Takes out what a process that died had in flight. What its clients have spent stays spent."""
+        rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE]
+        for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
+            rows += (client + IN_FLIGHT, client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
+        for row in rows:
+            if self._cells[row * self.processes + column]:
+                self._cells[row * self.processes + column] = 0.0
+
+
+def new_table(processes: int) -> BinaryIO:
+    """A table with a column for each process, in memory.
+
+    Linux gives anonymous memory, which no full /dev/shm can take away. Elsewhere it is a temporary file, whose room is
+    taken at once: raises OSError if there is none.
+    """
+    size = _KEY + 8 * _CELLS * processes
+    if hasattr(os, "memfd_create"):
+        table = cast(BinaryIO, os.fdopen(os.memfd_create("movemask-tally"), "r+b"))
+        table.truncate(size)
+    else:
+        table = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
+        table.write(bytes(size))
+        table.seek(0)
+    table.write(os.urandom(_KEY))
+    table.flush()
+    return table

@@ -1,0 +1,116 @@
+"""`run_worker`: the main function of a worker process, which answers the connections of its listening sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import Message
+
+from movemask.api import telemetry
+from movemask.api.app import create_app
+from movemask.api.state import Services
+from movemask.api.telemetry import Metrics
+from movemask.errors import MovemaskError
+from movemask.serving import logs, shared_metrics
+from movemask.serving.guard import GuardedApp, Guards
+from movemask.serving.listening import Listener, on_loop_error
+from movemask.serving.parent import end_with_parent
+from movemask.serving.signals import exit_at_once, on_stop
+from movemask.serving.supervisor import Place
+from movemask.serving.tally import ALIVE, Tally
+from movemask.settings import Settings
+
+#: Most sockets that a worker listens on.
+_MOST_SOCKETS = 64
+
+
+def run_worker(settings: Settings, workers: int, grace: float, place: Place) -> None:
+    """Serves until SIGTERM, as one of `workers` processes; ends `grace` seconds after its parent."""
+    exit_at_once()
+    end_with_parent(grace)
+    _, (table, *sockets), _, _ = socket.recv_fds(place.channel, 1, 1 + _MOST_SOCKETS)
+    tally = Tally(table, workers, place.number)
+    os.close(table)
+    listeners = [Listener(descriptor, workers) for descriptor in sockets]
+    try:
+        asyncio.run(serve_app(settings, listeners, tally, place.number))
+    except MovemaskError as error:
+        place.channel.sendall(str(error).encode())
+        sys.exit(1)
+
+
+async def serve_app(
+    settings: Settings, listeners: Sequence[socket.socket], tally: Tally | None = None, number: int = 0
+) -> None:
+    """Serves the app on the listeners until a stop signal; then finishes requests and writes audit records.
+
+    `tally` is None for the only process of a service. A signal before the app serves ends the process at once.
+    """
+    logs.configure(settings.log_level, settings.log_format)  # first: a library that finds no handler installs its own
+    asyncio.get_running_loop().set_exception_handler(on_loop_error)
+    tally = Tally() if tally is None else tally
+    shared = shared_metrics.FOLDER in os.environ
+    if shared:
+        telemetry.share_metrics(number)
+    app = create_app(settings, tally=tally)
+    metrics: Metrics = app.state.metrics
+    logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
+
+    def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
+        metrics.connections.set(connections)
+        services: Services = app.state.services
+        if not services.models.faults():
+            tally.put(ALIVE, time.monotonic())
+        if shared:
+            shared_metrics.take_room(number)
+
+    guards = Guards(settings, tally, looked, lambda: server.should_exit)
+    config = uvicorn.Config(
+        GuardedApp(app),
+        lifespan="off",  # run below, where its errors can be caught; uvicorn would log a traceback
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=settings.drain_seconds,
+        server_header=False,
+        proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
+        timeout_keep_alive=86_400,  # the guard ends idle connections
+        ws="none",
+        http=cast(Any, guards.protocol),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+    server = uvicorn.Server(config)
+
+    async def lifespan() -> AsyncGenerator[Message]:
+        yield {"type": "lifespan.startup"}
+        # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand small
+        # objects, none of them in a cycle.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        # GIL switch interval 0.5 ms (default 5): a request crosses threads four times.
+        sys.setswitchinterval(0.0005)
+        on_stop(lambda: setattr(server, "should_exit", True))  # uvicorn handles signals itself, and raises them again
+        watching = asyncio.create_task(guards.watch())
+        await server.serve(list(listeners))
+        watching.cancel()
+        guards.close()
+        yield {"type": "lifespan.shutdown"}
+
+    async def ignore(message: Message) -> None:
+        pass
+
+    try:
+        # As ASGI has it: FastAPI configures OpenTelemetry's exporter, and flushes it, at these messages alone.
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, lifespan().__anext__, ignore)
+    finally:
+        logging.shutdown()  # multiprocessing ends a process without it

@@ -1,0 +1,87 @@
+"""Syzygy endgame tables: which moves keep the result of a position with few pieces. python-chess reads the files.
+
+Source: Ronald de Man, github.com/syzygy1/tb; the rules of choice follow its 50-move rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import chess
+import chess.syzygy
+
+#: Half-moves without a capture or pawn move after which a draw can be claimed.
+_FIFTY_MOVES = 100
+
+#: Results of a table, for the side to move: a win, a win or loss that the 50-move rule makes a draw, a draw, a loss.
+WIN, DRAW, LOSS = 2, 0, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the tables say of a position.
+
+    results : of each legal move, from LOSS to WIN, for the player who makes it
+    best : moves that keep the best result; if that is a win, only the moves that shorten the way to it
+    """
+
+    results: dict[chess.Move, int]
+    best: tuple[chess.Move, ...]
+
+
+def folders_of(path: str) -> list[Path]:
+    """The folders of a `SyzygyPath`, which are separated as in the system's PATH."""
+    return [Path(folder) for folder in path.split(os.pathsep) if folder]
+
+
+def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None = None) -> Verdict | None:
+    """The verdict of the tables of a `SyzygyPath`; None if they lack the position or a move's.
+
+    among : the moves to choose from; all legal moves if None
+    """
+    tables, pieces = _opened(path)
+    if board.castling_rights or chess.popcount(board.occupied) > pieces:
+        return None
+    try:
+        ranked = {move: _ranked(tables, board, move) for move in board.legal_moves}
+    except KeyError:  # a table that is missing
+        return None
+    allowed = [move for move in ranked if among is None or move in among]
+    if not allowed:
+        return None
+    result = max(ranked[move][0] for move in allowed)
+    kept = [move for move in allowed if ranked[move][0] == result]
+    if result == WIN:
+        shortest = min(ranked[move][1] for move in kept)
+        kept = [move for move in kept if ranked[move][1] == shortest]
+    return Verdict({move: ranked[move][0] for move in ranked}, tuple(kept))
+
+
+def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) -> tuple[int, int]:
+    """The result of a move for its player, and the half-moves to the next capture or pawn move of a win."""
+    after = board.copy(stack=False)
+    after.push(move)
+    if after.is_checkmate():
+        return WIN, 0
+    if after.is_stalemate() or after.is_insufficient_material():
+        return DRAW, 0
+    if after.halfmove_clock == 0:
+        return -tables.probe_wdl(after), 1
+    distance = -tables.probe_dtz(after)  # of the opponent, who loses if it is positive here
+    half_moves = abs(distance) + 1
+    if distance and half_moves + board.halfmove_clock > _FIFTY_MOVES:
+        return (1 if distance > 0 else -1), half_moves
+    return (WIN if distance > 0 else LOSS if distance < 0 else DRAW), half_moves
+
+
+@cache
+def _opened(path: str) -> tuple[chess.syzygy.Tablebase, int]:
+    """The tables of a `SyzygyPath`, and the pieces of the largest."""
+    tables = chess.syzygy.Tablebase()
+    for folder in folders_of(path):
+        tables.add_directory(str(folder))
+    return tables, max((len(name) - 1 for name in tables.wdl), default=0)

@@ -1,0 +1,51 @@
+"""What a user who brings a network would lose: which move each of its logits stands for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from tests.conftest import ROOT, Serve
+from tests.networks import write_fake
+from tests.processes import run
+
+
+def test_every_vocabulary_says_the_same_over_http_and_on_the_command_line(client: TestClient) -> None:
+    for name in vocabulary_names():
+        found = client.get(f"/v1/vocabularies/{name}").json()
+        assert found == json.loads(run("models", "vocabulary", name, "--json").output)
+        assert [move or "" for move in found["moves"]] == list(vocabulary(name).names())
+        lines = run("models", "vocabulary", name).output.splitlines()
+        assert lines == [f"{slot}\t{move or '-'}" for slot, move in enumerate(found["moves"])]
+    assert found["slots"] == 1968
+    assert (found["castling"], found["bare_promotion"], found["black"]) == ("king_two_squares", None, "none")
+
+
+def test_maia2s_slots_are_those_that_its_package_prints(client: TestClient) -> None:
+    printed = (ROOT / "tests" / "data" / "maia2_moves.txt").read_text().split()
+    assert client.get("/v1/vocabularies/maia2-1880").json()["moves"] == printed
+
+
+def test_a_models_slots_are_those_of_its_contract_with_its_variations(serve: Serve, tmp_path: Path) -> None:
+    file = write_fake(tmp_path, "own")
+    file.write_text(file.read_text().replace("[contract]", '[contract]\nvariations = ["promotion_order"]'))
+    found = serve(tmp_path).get("/v1/vocabularies/own").json()
+    assert (found["name"], found["vocabulary"], found["slots"]) == ("own", "movemask-1880", 1880)
+    plain = vocabulary("movemask-1880").names()
+    assert found["moves"][:1792] == list(plain[:1792])
+    assert found["moves"][1792:1796] == list(plain[1795:1791:-1])
+    assert run("models", "vocabulary", "own", "--models-dir", tmp_path).output.splitlines()[1792] == "1792\ta7a8n"
+
+
+def test_an_unknown_name_lists_what_there_is(client: TestClient, tmp_path: Path) -> None:
+    problem = client.get("/v1/vocabularies/nothing")
+    assert problem.status_code == 404
+    assert problem.json()["type"] == "urn:movemask:problem:unknown-model"
+    write_fake(tmp_path, "own")
+    told = run("models", "vocabulary", "nothing", "--models-dir", tmp_path)
+    assert told.exit_code == 1
+    assert "no vocabulary and no model 'nothing'; vocabularies: alphazero-4672, lc0-1858, " in told.output
+    assert "models: own" in told.output

@@ -1,0 +1,93 @@
+"""What people in the field would lose: FENs as they copy them, read as meant, or refused by the field at fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import chess
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.board.position import Position
+from movemask.bulk.read import Choice, Skipped, read, samples
+from movemask.errors import MovemaskError
+from tests.api.asking import asked
+from tests.ground_truth import DATA, perft
+
+
+@cache
+def cases() -> tuple[dict[str, Any], ...]:
+    """`fen` is the right reading and `error` a part of the message; `line` is the reading as a line of a list."""
+    return tuple(json.loads(line) for line in (DATA / "field" / "fen-cases.jsonl").read_text().splitlines())
+
+
+def names() -> list[str]:
+    return [case["case"] for case in cases()]
+
+
+@pytest.mark.parametrize("case", cases(), ids=names())
+def test_a_fen_of_the_field_is_read_or_its_fault_named(case: dict[str, Any], client: TestClient) -> None:
+    asked_960 = case.get("chess960", False)
+    body = {"fen": case["text"], "chess960": asked_960}
+    if "error" in case:
+        with pytest.raises(MovemaskError, match=re.escape(case["error"])):
+            Position.read(case["text"], chess960=asked_960)
+        answer = client.post("/v1/policy", json=body)
+        assert answer.status_code == 422
+        assert case["error"] in answer.json()["detail"]
+        return
+    position = Position.read(case["text"], chess960=asked_960)
+    assert position.fen == case["fen"]
+    assert position.chess960 == (asked_960 or case.get("is960", False))
+    assert set(case.get("offers", ())) <= {move.uci() for move in position.board.legal_moves}
+    assert asked(client, **body)["fen"] == case["fen"]
+
+
+def test_a_list_of_them_is_audited_and_the_others_are_counted_with_their_line(tmp_path: Path) -> None:
+    standard = [case for case in cases() if not case.get("chess960")]
+    file = tmp_path / "positions.txt"
+    file.write_text("".join(case["text"] + "\n" for case in standard), encoding="utf-8")
+    skipped = Skipped()
+    audited = [sample for chunk in read(0, str(file), "fen") for sample in samples(chunk, Choice(), skipped)]
+    found = {sample.item: sample.position.fen for sample in audited}
+    expected = {number: case.get("line", case.get("fen")) for number, case in enumerate(standard, 1)}
+    assert found == {number: fen for number, fen in expected.items() if fen is not None}
+    faulty = [f"{file}: line {number}: " for number, fen in expected.items() if fen is None]
+    assert skipped.reasons["line that is no position"] == len(faulty)
+    assert all(example.startswith(line) for line, example in zip(faulty, skipped.examples, strict=False))
+
+
+#: Ways in which a FEN comes along; each keeps the position.
+WRAPPED = {
+    "quotation marks": '"{}"',
+    "backticks": "`{}`",
+    "a number": "7. {}",
+    "a bullet": "• {}",
+    "a label": "fen = {}",
+    "a semicolon": "{} ;",
+    "an address": "https://lichess.org/analysis/standard/{}?color=black#3",
+    "a parameter": "https://example.org/board?a=1&fen={}&b=2",
+    "blanks": " \t{}\r\n",
+    "a remark": "{} ; White to play",
+    "a tag": '[FEN "{}"]',
+}
+
+
+@given(
+    st.sampled_from([row.fen for row in perft("standard") if chess.Board(row.fen).is_valid()]),
+    st.sampled_from(sorted(WRAPPED)),
+    st.sampled_from([" ", "  ", "_", "%20", "+"]),
+)
+def test_whatever_a_fen_is_wrapped_in_it_stays_the_same_position(fen: str, wrapped: str, blank: str) -> None:
+    if blank == "+" and wrapped == "an address":
+        blank = "%20"  # in a path a plus is a plus
+    text = WRAPPED[wrapped].format(fen.replace(" ", blank))
+    expected = Position.read(fen)
+    assert Position.read(text).board == expected.board
+    assert Position.read_line(text).board == expected.board

@@ -1,0 +1,106 @@
+"""What a reader of games would lose to a wrong cut: a game's players, or its moves, or a part of the file."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import chess
+import chess.pgn
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.board.pgn import Game, rating_of, read_games
+from movemask.board.split import GameText, escaped, split
+from movemask.errors import LimitExceeded
+from tests.field import CASES
+
+TEXTS = [case.text for case in CASES]
+
+
+def parts(text: str) -> list[GameText]:
+    return list(split(io.StringIO(text)))
+
+
+def in_lf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def random_game(seed: int) -> chess.pgn.Game:
+    """A game with tags, comments and variations, from a random number."""
+    chance = random.Random(seed)
+    game = chess.pgn.Game()
+    for name in ("White", "Black", "WhiteElo", "Annotator"):
+        game.headers[name] = escaped("".join(chance.choices('Ann "\\[]{};%1-0é', k=chance.randrange(12))))
+    node: chess.pgn.GameNode = game
+    for _ in range(chance.randrange(1, 30)):
+        moves = list(node.board().legal_moves)
+        if not moves:
+            break
+        other, move = chance.choice(moves), chance.choice(moves)
+        parent, node = node, node.add_main_variation(move)
+        if other != move and chance.random() < 0.2:
+            parent.add_variation(other, comment=chance.choice(["", "1-0", '[White "x"]']))
+        if chance.random() < 0.3:
+            node.comment = chance.choice(['[%clk 0:01] [Event "x"]', "(", ";", "* 1. e4", '\n\n[White "no"]\n'])
+    game.headers["Result"] = chance.choice(["1-0", "0-1", "1/2-1/2", "*"])
+    return game
+
+
+@pytest.mark.parametrize("between", ["\n\n", "\n", " ", "\r\n\r\n", "\n\n\n\n", '\n\n% 1. e4 [A "b"]\n', "\n---\n"])
+def test_games_are_what_python_chess_reads_of_each_however_they_follow_each_other(between: str) -> None:
+    games = [random_game(seed) for seed in range(40)]
+    found = parts(between.join(str(game) for game in games))
+    texts = [part for part in found if part.kind == "game"]
+    assert len(texts) == len(games)
+    for text, game in zip(texts, games, strict=True):
+        assert {name: escaped(value) for name, value in text.tags.items()} == dict(game.headers)
+        (read,) = read_games(text.text)
+        assert isinstance(read, Game)
+        assert [ply.played for ply in read.plies] == list(game.mainline_moves())
+
+
+@given(st.text(alphabet='e4N1-0*$.[]{}();%" \n\r\\>`[AW"', max_size=80))
+def test_no_character_of_a_text_is_lost(text: str) -> None:
+    found = parts(text)
+    assert "".join(part.text for part in found) in (in_lf(text), "")
+    assert all(part.kind == "game" for part in found if part.tags)
+    assert [part.kind for part in found].count("trailing") <= 1
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
+    """The page sends games one by one."""
+    for part in parts(text):
+        if part.kind == "game":
+            (again,) = parts(part.text)
+            assert (again.tags, again.movetext.split()) == (part.tags, part.movetext.strip("\n\ufeff\0").split())
+
+
+@given(st.text(alphabet='ab"\\[]{}1. ', max_size=20))
+def test_a_tag_value_that_is_written_is_read_again(value: str) -> None:
+    (part,) = parts(f'[White "{escaped(value)}"] [Black "x"]\n\n1. e4 *')
+    assert part.tags == {"White": value, "Black": "x"}
+
+
+@given(st.text(max_size=8), st.sampled_from(["99", "100", "2882", "4000", "4001"]))
+def test_a_rating_that_no_player_can_have_is_not_known(text: str, number: str) -> None:
+    for value in (text, number, f"{number}?", f"-{number}"):
+        known = value.isascii() and value.isdigit() and 100 <= int(value) <= 4000
+        assert rating_of(value) == (float(value) if known and len(value) < 5 else None)
+
+
+def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
+    text = '\n\n[White "Ann"]\n\n; x\n1. e4\nSf6 *\n\n\n\nRound 2\n[White\n"Cid"]\n\n\n1. d4 d5\n'
+    first, between, second = parts(text)
+    assert (first.line, first.movetext_line, first.movetext) == (3, 5, "; x\n1. e4\nSf6 *")
+    assert (between.kind, between.line, between.unread) == ("outside", 11, (11, "Round"))
+    assert (second.line, second.tags, second.movetext_line) == (12, {"White": "Cid"}, 16)
+
+
+def test_a_game_that_fills_the_memory_is_refused() -> None:
+    games = iter(['[White "x"]\n', "\n", "1. e4 {\n", *["x" * 99 + "\n"] * 100])
+    with pytest.raises(LimitExceeded, match="a game of more than 0 MiB"):
+        list(split(games, 5_000))
+    assert len(list(games)) > 40  # no more was read than it took

@@ -1,0 +1,52 @@
+"""What a reader would lose: in words, whether a network is read rightly, and not only figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from movemask.bulk.summary import ModelSummary
+from movemask.bulk.verdict import verdict
+from movemask.store.cells import ALL, CAUSE, Cell, CellKey
+
+
+def summary(mean: float, count: int = 1000, *, masked: bool = False, castling: float = 0.0) -> ModelSummary:
+    model = ModelSummary("mine", "sha256:0", masked, count)
+    model.cells[CellKey("raw", ALL, "")] = Cell(count, flips=7, sum=mean * count)
+    model.cells[CellKey("raw", CAUSE, "castling_path")] = Cell(count, sum=castling * mean * count)
+    return model
+
+
+def opening(model: ModelSummary, mean: float, count: int = 100) -> ModelSummary:
+    model.cells[CellKey("raw", "phase", "opening")] = Cell(count, sum=mean * count)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "words"),
+    [
+        (summary(0.006), "usual", "mine: 0.6 % of the probability is on illegal moves, 1.0 times what networks"),
+        (summary(0.006, 50), "usual", "Only 50 positions were measured."),
+        (summary(0.015), "high", "mine: more than expected: 1.5 % of the probability is on illegal moves, 2 times"),
+        (summary(0.0269), "wrong", "mine: PROBABLY READ WRONGLY: 2.7 % of the probability"),
+        (
+            summary(0.0269, castling=0.8),
+            "wrong",
+            "put there, 80% of it castling_path; an illegal move comes first in 7",
+        ),
+        (
+            opening(summary(0.010), 0.05),
+            "wrong",
+            "PROBABLY READ WRONGLY: 1 % of the probability is on illegal moves, in an",
+        ),
+        (opening(summary(0.010), 0.05, 10), "usual", "Mistakes in few moves, such as castling and promotions, need"),
+        (summary(0.98), "wrong", "mine: READ WRONGLY, or untrained: 98 % of the probability is on illegal moves, 162"),
+        (summary(0.98, masked=True), "unknown", "mine: trained with the mask, so leakage does not say how it is read"),
+        (ModelSummary("mine", "sha256:0", False), "unknown", "mine: raw leakage was not measured"),
+    ],
+)
+def test_the_verdict_is_in_words(model: ModelSummary, level: str, words: str) -> None:
+    found = verdict(model)
+    assert found.level == level
+    assert words in found.words
+    if model.of("raw").mean:
+        assert "`movemask models check mine --diagnose`" in found.words

@@ -1,0 +1,51 @@
+"""What people who annotate files of other programs would lose: anything that was in the file."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterator
+from contextlib import closing
+
+import chess.pgn
+import pytest
+
+from movemask.board.pgn import Game, read_games
+from movemask.board.split import escaped
+from movemask.errors import MovemaskError
+from movemask.games.annotation import Annotated, annotated
+from movemask.games.reports import GameReport
+from movemask.pipeline import Pipeline
+from tests.field import CASES, NAMES, Case, outline
+from tests.networks import fake_model, pipeline
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Pipeline]:
+    with closing(pipeline(fake_model())) as made:
+        yield made
+
+
+async def written(own: Pipeline, text: str) -> list[Annotated]:
+    return [game async for game in annotated(own, text)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_an_annotated_file_has_all_that_was_in_it(case: Case, own: Pipeline) -> None:
+    found = asyncio.run(written(own, case.text))
+    text = "".join(f"{game}\n\n" for game in found)
+    assert "\N{REPLACEMENT CHARACTER}" not in text
+    assert [part for part in case.kept if part not in " ".join(text.split())] == []
+    judged = [game for game in found if game.report is not None]
+    assert [isinstance(game.report, MovemaskError) for game in judged] == ["error" in game for game in case.games]
+    again = [game for game in read_games(text) if isinstance(game, Game)]
+    assert [outline(game, expected) for game, expected in zip(again, case.good, strict=True)] == case.good
+    once_more = "".join(f"{game}\n\n" for game in asyncio.run(written(own, text)))
+    assert once_more == text
+    for game in judged:
+        if isinstance(game.report, GameReport):
+            by_python_chess = chess.pgn.read_game(io.StringIO(str(game)))
+            assert by_python_chess is not None
+            assert list(by_python_chess.mainline_moves()) == [ply.played for ply in game.report.game.plies]
+            for name, value in by_python_chess.headers.items():
+                assert value == escaped(game.report.game.headers.get(name, value)), name

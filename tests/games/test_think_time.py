@@ -1,0 +1,89 @@
+"""What a bot's opponents would lose: moves that take as long as a human's, and never the whole clock."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+
+import chess
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.board.position import Position
+from movemask.client.local import Network
+from movemask.games.think_time import Clock, think_time
+from movemask.settings import shipped_models
+from movemask.uci.engine import Engine
+from movemask.uci.options import Options
+from tests.api.asking import asked
+from tests.conftest import Serve
+
+MIDDLEGAME = "r1bq1rk1/2p1bppp/p1np1n2/1p2p3/4P3/1BP2N1P/PP1P1PP1/RNBQR1K1 b - - 0 9"
+
+
+def seconds(network: Network, clock: Clock, fen: str = MIDDLEGAME, *moves: str, play: str | None = None) -> float:
+    board = chess.Board(fen)
+    for san in moves:
+        board.push_san(san)
+    policy = network.policy(board)
+    move = policy.best if play is None else board.parse_san(play)
+    assert move is not None
+    return think_time(Position(board), move, policy.probabilities.values(), clock)
+
+
+@given(st.floats(0, 7200), st.floats(0, 60), st.lists(st.floats(0, 1), min_size=1, max_size=218))
+def test_a_fifth_of_the_clock_at_most(remaining: float, increment: float, weights: list[float]) -> None:
+    total = sum(weights) or 1.0
+    position = Position(chess.Board(MIDDLEGAME))
+    move = next(iter(position.board.legal_moves))
+    thought = think_time(position, move, [weight / total for weight in weights], Clock(remaining, increment))
+    assert 0 <= thought <= max(0, 0.2 * (remaining - 1))
+
+
+def test_recaptures_only_moves_openings_and_a_short_clock_take_less(network: Network) -> None:
+    clock = Clock(180, 2)
+    usual = seconds(network, clock)
+    assert 2 < usual < 15
+    assert seconds(network, Clock(30, 2)) < usual / 2
+    assert seconds(network, clock, chess.STARTING_FEN) < usual
+    taken = ("Nd4", "Nxd4")
+    elsewhere = seconds(network, clock, MIDDLEGAME, *taken, play="Bb7")
+    assert seconds(network, clock, MIDDLEGAME, *taken, play="exd4") < elsewhere / 2
+    assert seconds(network, clock, "7k/8/8/8/8/8/1q6/K7 w - - 0 40") < usual / 4
+
+
+def test_the_engine_waits_so_long_and_not_when_it_is_told_to_stop(network: Network) -> None:
+    def took(*commands: str) -> float:
+        out = io.StringIO()
+        told: list[float] = []
+
+        def lines() -> Iterator[str]:
+            yield from ("setoption name Think Time value true", f"position fen {MIDDLEGAME}", "isready")
+            while "readyok" not in out.getvalue():
+                time.sleep(0.001)
+            told.append(time.monotonic())
+            yield from commands
+            while "bestmove" not in out.getvalue():
+                time.sleep(0.001)
+            told.append(time.monotonic())
+
+        Engine(lambda *_: network, Options(), out).run(lines())
+        return told[1] - told[0]
+
+    expected = seconds(network, Clock(20))
+    assert took("go btime 20000 wtime 1000") >= expected > 0.3
+    assert took("go btime 2000000", "stop") < expected
+    assert took("go depth 5") < expected
+    assert took("go ponder btime 20000", "ponderhit") >= expected
+
+
+def test_a_move_tells_its_seconds_when_the_clock_is_given(serve: Serve) -> None:
+    client = serve(shipped_models())
+    clock = {"remaining": 180, "increment": 2}
+    answer = asked(client, "/v1/move", fen=MIDDLEGAME, clock=clock)
+    assert 2 < answer["seconds"] < 15
+    assert asked(client, "/v1/move", fen=MIDDLEGAME, clock=clock, temperature=0.1)["seconds"] == answer["seconds"]
+    assert "seconds" not in asked(client, "/v1/move", fen=MIDDLEGAME)
+    refused = client.post("/v1/move", json={"fen": MIDDLEGAME, "clock": {"remaining": -1}})
+    assert refused.json()["errors"][0]["field"] == "clock.remaining"

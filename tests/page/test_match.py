@@ -1,0 +1,318 @@
+"""What a player would lose: a game against the network, its clocks, and its end, whatever else the page shows."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import chess
+import chess.pgn
+import pytest
+from playwright.sync_api import Route, expect
+
+from tests.page.test_play import address
+from tests.page.visits import Visit
+
+#: Events as the page's reducer gets them, in any number of games; `key: true` stands for the position of the game.
+RUN = """async (games) => {
+    const from = (name) => import(document.querySelector("script[src]").src.replace("main.js", name));
+    const [{ reduce }, { START }, match, { readHash }, { Tree }] =
+        await Promise.all(["reducer.js", "state.js", "match.js", "address.js", "tree.js"].map(from));
+    const whole = (event, state) => ({ ...event, ...(event.key ? { key: match.keyOf(state.match) } : {}),
+        ...(event.hash ? readHash(event.hash) : {}), ...(event.match ? { match: match.newMatch(event.match) } : {}),
+        ...(event.pgn ? { tree: new Tree().grown(event.pgn) } : {}) });
+    return games.map((events) => events.reduce((state, event) => reduce(state, whole(event, state)), START).match);
+}"""
+
+
+def begin(visit: Visit, side: str, *, rating: int = 1500, clock: str = "None", onto: bool = False) -> None:
+    """Begins a game against the network; `onto` the position on the board."""
+    name = "Play from this position" if onto else "Play against the network"
+    panel = visit.page.get_by_role("dialog", name=name)
+    visit.page.get_by_role("button", name="Play from here" if onto else "New game").first.click()
+    panel.get_by_label(side, exact=True).check()
+    panel.get_by_label("Human-like").check()
+    panel.get_by_role("slider", name="Rating").fill(str(rating))
+    panel.get_by_label(clock, exact=True).check()
+    panel.get_by_role("button", name="Start").click()
+    expect(panel).to_be_hidden()
+    visit.settles()
+
+
+def time_passes(visit: Visit, until: Callable[[], bool]) -> None:
+    """Lets the browser's clock run until something has come; the service answers meanwhile, in its own time."""
+    for _ in range(2000):
+        if until():
+            return
+        visit.page.clock.run_for(500)
+    raise AssertionError("it has not come in a thousand seconds of the browser's clock")
+
+
+def agree(visit: Visit, button: str, yes: str) -> None:
+    """Presses a button that ends the game, and confirms it."""
+    visit.page.get_by_role("button", name=button, exact=True).click()
+    visit.page.locator("#ask").get_by_role("button", name=yes).click()
+
+
+def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "Black", rating=1700)
+    expect(page.locator("#line button")).to_have_count(1)
+    visit.settles()
+    assert visit.square("h8").bounding_box()["y"] > visit.square("h1").bounding_box()["y"]  # type: ignore[index]
+    visit.sees("Your turn.")
+    for hidden in (".arrow", ".move:visible", "#value span", "#graph .score", "#line [title]", ".value:visible"):
+        expect(page.locator(hidden)).to_have_count(0)
+    page.get_by_role("button", name="Show hints").click()
+    expect(page.get_by_role("button", name="Hide hints")).to_be_visible()
+    expect(page.locator(".arrow").first).to_be_visible()
+    page.locator(".move").first.click()
+    expect(page.locator("#line button")).to_have_count(3)
+    visit.settles()
+    moves = re.findall(r"moves=([\w.]+)", page.url)[0].split(".")
+    board = chess.Board()
+    for uci in moves:
+        board.push_uci(uci)  # raises for a move that is not legal
+    page.keyboard.press("u")
+    expect(page.locator("#line button")).to_have_count(1)
+    page.get_by_role("button", name="Abort").click()
+    visit.sees("Likeliest")
+    visit.open(address("8/8/4k3/8/8/4K3/8/8 w - - 0 1"))
+    visit.sees("Draw by insufficient material, ½-½.")
+
+
+def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(visit: Visit) -> None:
+    page = visit.open(address("k7/8/1K6/8/8/8/8/7R w - - 0 1", flip="1"))
+    begin(visit, "White", onto=True)
+    page.locator("#board .movable").first.wait_for()
+    visit.click("h1", "h8")
+    expect(page.locator("#result")).to_contain_text("You won")
+    expect(page.locator("#result")).to_contain_text("1-0 · White won by checkmate")
+    page.reload()
+    visit.settles()
+    expect(page.locator("#result")).to_be_visible()
+    page.locator("#result").get_by_role("button", name="Copy PGN").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    played = chess.pgn.read_game(io.StringIO(page.evaluate("navigator.clipboard.readText()")))
+    assert played
+    headers = played.headers
+    assert headers["Result"] == "1-0"
+    assert (headers["White"], headers["BlackElo"], headers["Termination"]) == ("You", "1500", "White won by checkmate")
+    assert re.fullmatch(r"movemask-\d+", headers["Black"])
+    assert re.fullmatch(r"\d{4}\.\d\d\.\d\d", headers["Date"])
+    assert played.end().board().is_checkmate()
+    expect(page.locator("#value b")).to_have_text("100")
+    expect(page.locator("#above .player")).to_have_text(re.compile("movemask-.*1500"))
+    expect(page.locator("#below .player")).to_contain_text("You")
+    begin(visit, "White")
+    visit.click("e2", "e4")
+    expect(page.locator("#line button")).to_have_count(2)
+    agree(visit, "Resign", "Resign")
+    expect(page.locator("#result")).to_contain_text("You lost")
+    page.get_by_role("button", name="Rematch").click()  # with the sides changed
+    expect(page.locator("#line button")).to_have_count(1)
+    visit.sees("Your turn.")
+
+
+def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))  # the network thinks for as long as the test wants
+    visit.click("e2", "e4")
+    visit.sees("You play e4.")
+    visit.drag("d2", "d4")
+    assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["d2", "d4"]
+    visit.answers(held, "e5")
+    visit.line("e4", "e5", "d4")
+    visit.sees("You play d4.")
+    visit.click("b1", "c3")
+    visit.click("a5")  # an empty square takes it back
+    expect(page.locator(".premove")).to_have_count(0)
+    visit.click("d4", "c5")  # only if there is something to take
+    visit.answers(held, "exd4")
+    visit.sees("The move that you made ahead is not legal here.")
+    visit.line("e4", "e5", "d4", "exd4")
+    expect(page.locator("#above .material")).to_have_text("+1")
+    page.unroute("**/v1/move")
+
+
+def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(visit: Visit) -> None:
+    page = visit.open()
+    page.clock.install()
+    begin(visit, "White", clock="3+2")
+    yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
+    expect(yours).to_have_text("3:00")
+    visit.click("e2", "e4")
+    time_passes(visit, lambda: page.locator("#line button").count() == 2)
+    expect(its).to_have_text("3:00")  # the first move of each side is free
+    visit.sees("Your turn.")
+    visit.settles()
+    page.clock.run_for(61_000)
+    expect(yours).to_have_text(re.compile(r"1:5\d"))
+    page.reload()
+    visit.settles()
+    expect(yours).to_have_text(re.compile(r"1:5\d"))
+    page.clock.run_for(120_000)
+    expect(page.locator("#result")).to_contain_text("0-1 · Black won on time")
+    expect(yours).to_have_text("0:00.0")
+
+
+def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))
+    agree(visit, "Offer draw", "Offer draw")
+    visit.sees("The network declines: it is too early for a draw.")
+    for own, reply in (("g1f3", "Nf6"), ("f3g1", "Ng8")) * 2:
+        visit.click(own[:2], own[2:])
+        visit.answers(held, reply)
+        visit.sees("Your turn.")
+    agree(visit, "Claim draw", "Claim draw")
+    expect(page.locator("#result")).to_contain_text("½-½ · Draw by threefold repetition")
+    page.unroute("**/v1/move")
+
+
+def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measured_ones(visit: Visit) -> None:
+    page = visit.open("#play?model=zz-1900")
+    page.get_by_role("button", name="New game").click()
+    expect(page.get_by_label("By strength")).to_be_hidden()  # of this network nobody has measured it
+    visit.open("#play?model=zz-integers")
+    page.get_by_role("button", name="New game").click()
+    page.get_by_label("By strength").check()
+    expect(page.get_by_role("slider", name="Strength")).to_have_attribute("max", "1400")
+    page.get_by_role("slider", name="Strength").fill("1300")
+    page.get_by_label("Your rating").fill("1350")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#above .player")).to_contain_text("1300")
+    with page.expect_request("**/v1/move") as asked:
+        visit.click("e2", "e4")
+    sent: Any = asked.value.post_data_json
+    assert (sent["elo"], sent["temperature"]) == ({"self": 1400, "opponent": 1400}, 0.75)
+
+
+def clocked(chance: random.Random, you: str) -> list[dict[str, Any]]:
+    """The events of a game of 3+2 that is 20 moves long; the network may be slow to answer."""
+    now, events = 1000.0, []
+    setting = {"id": "a", "you": you, "control": "3+2", "rating": 1500, "level": {"strength": 0, "rating": 1500}}
+    events.append({"type": "begin", "match": setting, "now": now})
+    for ply in range(40):
+        events.append({"type": "judged", "key": True, "fen": chess.STARTING_FEN, "now": (now := now + 50)})
+        thought = chance.uniform(0, 9000)
+        waited = thought if (ply % 2 == 0) == (you == "white") else max(thought, chance.uniform(0, 60_000))
+        made = {
+            "type": "move",
+            "key": True,
+            "uci": f"a{ply}",
+            "san": "a",
+            "thought": thought,
+            "now": (now := now + waited),
+        }
+        events.append(made)
+    return events
+
+
+def elsewhere(chance: random.Random, now: float) -> dict[str, Any]:
+    """Something that a player does beside the game."""
+    addresses = ("#play?moves=a0&game=a", "#ratings?game=a&moves=a0.a1&at=1", "#lens?fen=x")
+    choices: list[dict[str, Any]] = [
+        *({"type": "view", "view": view} for view in ("play", "ratings", "lens", "leakage", "games")),
+        *({"type": "step", "at": at} for at in (0, 3, 99)),
+        *({"type": "address", "hash": text} for text in addresses),
+        {"type": "set", "name": "flip", "value": True},
+        {"type": "set", "name": "model", "value": "another"},
+        {"type": "set", "name": "white", "value": 800},
+        {"type": "load", "pgn": ["d2d4", "d7d5"]},
+        {"type": "play", "uci": "e2e4", "san": "e4", "after": "never"},
+        {"type": "return"},
+        {"type": "flag"},
+    ]
+    return {**chance.choice(choices), "now": now}
+
+
+@pytest.mark.parametrize("you", ["white", "black"])
+def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit, you: str) -> None:
+    chance = random.Random(49)
+    page = visit.open()
+    for _ in range(20):
+        events = clocked(chance, you)
+        mixed: list[dict[str, Any]] = []
+        for event in events:
+            last = mixed[-1]["now"] if mixed else 0.0
+            if mixed:
+                mixed += [elsewhere(chance, chance.uniform(last, event["now"])) for _ in range(chance.randrange(3))]
+            mixed.append(event)
+        plain, other = page.evaluate(RUN, [events, mixed])
+        assert plain == {**other, "model": plain["model"]}
+        mover = {"white": 0, "black": 1}
+        for side, place in mover.items():
+            moves = [event for event in events if event["type"] == "move"][2:]  # each side's first is free
+            spent = 0.0
+            for event in moves[place::2]:
+                judged = events[events.index(event) - 1]
+                spent += event["now"] - judged["now"] if side == you else event["thought"]
+            assert plain["left"][side] == pytest.approx(180_000 + 2000 * len(moves[place::2]) - spent)
+
+
+def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(visit: Visit) -> None:
+    page = visit.open()
+    page.clock.install()
+    begin(visit, "White", clock="3+2")
+    moves, replies = page.locator("#line button"), page.get_by_role("timer", name="Black's clock")
+
+    visit.click("e2", "e4")
+    time_passes(visit, lambda: moves.count() == 2)
+    visit.settles()
+    visit.click("g1", "f3")
+    page.keyboard.press("ArrowLeft")
+    visit.sees("You are looking back. The game is 1 move further on.")
+    time_passes(visit, lambda: moves.count() == 4)  # the network replied all the same, and the board shows it
+    visit.sees("Your turn.")
+    assert page.title().startswith("Your turn")
+    visit.settles()
+    visit.click("b1", "c3")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("link", name="Leakage").click()
+    going = page.get_by_role("region", name="Your game")
+    time_passes(visit, lambda: "It is your turn." in going.inner_text())
+    expect(going.get_by_role("timer")).to_have_text(re.compile(r"3:0\d|2:5\d"))
+    going.get_by_role("button", name="Back to the game").click()
+    expect(moves).to_have_count(6)
+    expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
+
+
+def test_another_view_gives_no_time_back(visit: Visit) -> None:
+    page = visit.open()
+    page.clock.install()
+    begin(visit, "White", clock="3+2")
+    visit.click("e2", "e4")
+    time_passes(visit, lambda: page.locator("#line button").count() == 2)
+    visit.sees("Your turn.")
+    visit.settles()
+    page.clock.run_for(20_000)
+    yours = page.get_by_role("timer", name="White's clock")
+    for view in ("Ratings", "Play"):
+        page.get_by_role("link", name=view).click()
+        visit.settles()
+        page.clock.run_for(1000)
+        expect(yours).to_have_text(re.compile(r"2:[23]\d"))
+
+
+def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))
+    for own, reply in (("e2e4", "e5"), ("g1f3", "d6"), ("f1c4", "h6")):
+        visit.click(own[:2], own[2:])
+        visit.answers(held, reply)
+        visit.sees("Your turn.")
+    agree(visit, "Resign", "Resign")
+    expect(page.locator("#opening")).to_have_text("C41 Philidor Defense")
+    expect(page.locator("#moments")).to_be_visible()
+    expect(page.locator("#graph .surprise")).to_have_count(6)
+    page.unroute("**/v1/move")

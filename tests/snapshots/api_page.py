@@ -1,0 +1,150 @@
+"""The tables of docs/api.md, made from the OpenAPI document: each endpoint, then each object on the wire."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+Json = dict[str, Any]
+
+#: Endpoints whose examples need more than an address or a body.
+ADDRESSES = {
+    "/v1/leakage": "/v1/leakage?by=phase",
+    "/v1/leakage/worst": "/v1/leakage/worst?kind=raw&limit=1",
+    "/v1/leakage/positions": "/v1/leakage/positions?limit=1",
+    "/v1/models/{name}": "/v1/models/movemask-5",
+    "/v1/vocabularies/{name}": "/v1/vocabularies/movemask-5",
+}
+#: Answers that the page does not show: they are pages, lists for a machine, or longer than a screen.
+LONGEST = 1500
+EVERYWHERE = {"401", "403", "422", "429"}
+
+
+def api_page(document: Json) -> str:
+    """Markdown of all endpoints and schemas of an OpenAPI document, in its order."""
+    parts = list(_endpoints(document))
+    parts.append("## Objects\n\nNames in brackets are the endpoints and objects that use them.\n")
+    schemas = document["components"]["schemas"]
+    parts += [_schema(name, schema) for name, schema in sorted(schemas.items())]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _endpoints(document: Json) -> Iterator[str]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"## {method.upper()} {path}\n"
+            yield f"{operation.get('description') or operation['summary'] + '.'}\n"
+            if parameters := operation.get("parameters"):
+                rows = [
+                    _row(p["name"], p["schema"], p.get("description", ""), required=p.get("required", False))
+                    for p in parameters
+                ]
+                yield _table("parameter", rows)
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if content:
+                yield f"Body: {_type(content['schema'])}.\n"
+            yield from _responses(operation["responses"])
+            yield from _example(document, method, path, content.get("schema"), operation["responses"])
+
+
+def _responses(responses: Json) -> Iterator[str]:
+    for status, response in responses.items():
+        if status.startswith("2"):
+            kinds = [
+                f"`{media}`" + (f" ({_type(kind['schema'])})" if "$ref" in kind.get("schema", {}) else "")
+                for media, kind in response.get("content", {}).items()
+            ]
+            headers = [f"`{name}`" for name in response.get("headers", {})]
+            yield f"Response: {', '.join(kinds)}." + (f" Headers: {', '.join(headers)}." if headers else "") + "\n"
+    errors = [status for status in sorted(responses) if status[0] in "45" and status not in EVERYWHERE]
+    if errors:
+        yield f"Errors of its own: {', '.join(errors)}.\n"
+
+
+def _example(document: Json, method: str, path: str, body: Json | None, responses: Json) -> Iterator[str]:
+    url = ADDRESSES.get(path, path)
+    command = f"curl -s {shlex.quote('localhost:8000' + url) if '?' in url else 'localhost:8000' + url}"
+    if body is not None:
+        given = _examples(document, body)
+        if not given:
+            return
+        command += " -H 'Content-Type: application/json' \\\n  -d " + shlex.quote(json.dumps(given[0]))
+    elif method != "get":
+        return
+    yield f"```sh\n{command}\n```\n"
+    content = responses.get("200", {}).get("content", {}).get("application/json", {})
+    shown = _examples(document, content.get("schema", {}))
+    if shown and body is None and len(text := json.dumps(shown[0], indent=1, ensure_ascii=False)) <= LONGEST:
+        yield f"```json\n{text}\n```\n"
+
+
+def _examples(document: Json, schema: Json) -> list[Any]:
+    if "$ref" not in schema:
+        return list(schema.get("examples", []))
+    found = document["components"]["schemas"][schema["$ref"].split("/")[-1]].get("examples", [])
+    return list(found)
+
+
+def _schema(name: str, schema: Json) -> str:
+    required = set(schema.get("required", []))
+    about = " ".join(schema.get("description", "").split())
+    rows = [
+        _row(field, part, part.get("description", ""), required=field in required)
+        for field, part in schema.get("properties", {}).items()
+    ]
+    return f"### {name}\n\n" + (f"{about}\n\n" if about else "") + (_table("field", rows) if rows else "")
+
+
+def _row(name: str, schema: Json, about: str, *, required: bool) -> tuple[str, str, str]:
+    text = " ".join(about.split())
+    if default := _default(schema):
+        text += f" Default: `{default}`."
+    elif required:
+        text += " Required." if text else "Required."
+    return f"`{name}`", _type(schema), text.strip()
+
+
+def _default(schema: Json) -> str:
+    value = schema.get("default")
+    return "" if value is None or value == [] else json.dumps(value)
+
+
+def _type(schema: Json) -> str:
+    """A type in words, with its limits."""
+    if "$ref" in schema:
+        name = schema["$ref"].split("/")[-1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        nullable = " or null" if any(part.get("type") == "null" for part in schema["anyOf"]) else ""
+        return " or ".join(dict.fromkeys(kinds)) + nullable
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        limit = f", at most {schema['maxItems']:,}" if "maxItems" in schema else ""
+        return f"list of {_type(schema.get('items', {}))}{limit}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {_type(schema['additionalProperties'])}"
+    return kind + _limits(schema)
+
+
+def _limits(schema: Json) -> str:
+    words = {
+        "minimum": "≥ {:g}",
+        "exclusiveMinimum": "> {:g}",
+        "maximum": "≤ {:g}",
+        "exclusiveMaximum": "< {:g}",
+        "maxLength": "at most {:,} characters",
+    }
+    return "".join(f", {form.format(schema[key])}" for key, form in words.items() if key in schema)
+
+
+def _table(head: str, rows: list[tuple[str, str, str]]) -> str:
+    lines = [f"| {head} | type | meaning |", "|---|---|---|"]
+    lines += [f"| {name} | {kind} | {about.replace('|', chr(92) + '|')} |" for name, kind, about in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,47 @@
+"""What a reader of the study would lose: three ways to mask that agree, and where two of them fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.numeric import softmax
+from movemask.study import dense, masking
+from tests.numeric.batches import Ragged, ragged
+
+
+@given(batch=ragged(-300, 300), seed=st.integers(0, 99))
+def test_they_agree_where_nothing_underflows(batch: Ragged, seed: int) -> None:
+    legal = np.random.default_rng(seed).random(len(batch.values)) < 0.6
+    kept = Ragged(tuple(row[own] for row, own in zip(batch.rows, batch.split(legal), strict=True)))
+    expected = np.zeros(len(batch.values))
+    expected[legal] = softmax.softmax(kept.values, kept.indptr)
+    ways = (
+        masking.ragged_log_mask_softmax(batch.values, batch.indptr, legal),
+        masking.ragged_softmax_then_mask(batch.values, batch.indptr, legal),
+    )
+    np.testing.assert_allclose(ways[0], expected, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(ways[1], expected, rtol=1e-6, atol=1e-250)
+
+
+def test_where_each_fails_and_gather_does_not() -> None:
+    mask = np.array([[True, True, False]])
+    underflowing = np.array([[0.0, 1.0, 800.0]])
+    assert np.isnan(masking.softmax_then_mask(underflowing, mask)).any()
+    poisoned = np.array([[0.0, 1.0, np.inf]])
+    assert np.isnan(masking.log_mask_softmax(poisoned, mask)).any()
+    expected = scipy.special.softmax([0.0, 1.0])
+    for z in (underflowing, poisoned):
+        np.testing.assert_allclose(dense.masked_softmax(z, mask)[0, :2], expected)
+
+
+def test_what_cannot_be_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="weights: must be at least 0, got -1"):
+        masking.log_mask_softmax(np.zeros((1, 2)), np.array([[1.0, -1.0]]))
+    with pytest.raises(ValueError, match="weights: expected bool or floats of shape"):
+        masking.log_mask_softmax(np.zeros((1, 2)), np.ones((1, 3)))
+    with pytest.raises(ValueError, match="legal: expected bool of shape"):
+        masking.ragged_softmax_then_mask(np.zeros(2), [0, 2], np.ones(2))
