@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 
 import movemask
 from movemask.api import keys, prefix, routes
-from movemask.api.schemas.requests import MAX_PGN
+from movemask.api.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
 from movemask.errors import InvalidParameter

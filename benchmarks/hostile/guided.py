@@ -24,7 +24,7 @@ _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
     *("movemask.network.contract", "movemask.api.routes"),
-    *("movemask.api.schemas.requests",),
+    *("movemask.api.requests",),
 )
 
 

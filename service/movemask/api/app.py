@@ -40,7 +40,7 @@ that an unmasked or wrongly masked softmax would have given to illegal ones. Err
 """
 
 #: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
-EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
 
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = (

@@ -34,7 +34,7 @@ from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.prefix import whole_path
 from movemask.api.problems import ProblemError, shown
-from movemask.api.schemas.requests import MAX_PGN, MAX_SLOTS
+from movemask.api.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.state import Services
 from movemask.errors import InvalidParameter, LimitExceeded
 from movemask.settings import Settings
