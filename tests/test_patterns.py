@@ -18,7 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.api import keys
+from movemask.api import keys, prefix
 from movemask.api.http import bodies
 from movemask.api.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
@@ -160,6 +160,10 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "api/http/bodies.py _TOKEN": (
         lambda text: sum(1 for _ in bodies._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
+    ),
+    "api/prefix.py _FORWARDED": (
+        lambda text: prefix._FORWARDED.fullmatch(text.encode()),
+        [full("/"), full("/a"), "/" + full("a") + '"'],
     ),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),

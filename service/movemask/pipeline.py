@@ -444,7 +444,7 @@ class Pipeline:
         audited = AuditBatch(
             model=model,
             times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
-            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
+            elos=[None if elo is None else elo.self for elo in elos],
             batch=joined,
             measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
             heavy=unmasked.heavy(self._plan.least),

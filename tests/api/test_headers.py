@@ -116,7 +116,9 @@ def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
 @pytest.mark.parametrize(("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), (None, None)])
 def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | None, allowed: str | None) -> None:
     client = serve(cors_origins=origins)
-    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == (200 if allowed else 405)
+    preflight = client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT})
+    assert preflight.status_code == (200 if allowed else 204)
+    assert preflight.headers.get("Access-Control-Allow-Origin") == allowed
     for body, status in (({"moves": []}, 200), ({"fen": "x"}, 422)):  # a page can read problems too
         answer = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
         assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (status, allowed)

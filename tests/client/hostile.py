@@ -91,8 +91,9 @@ def misbehaving(behaviour: Behaviour, tls: tuple[Path, Path] | None = None, *, r
 
 
 def whole(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
-    """The bytes of a whole response."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers]
+    """The bytes of a whole response, which announces that the connection closes after it."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close"]
+    lines += headers
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 

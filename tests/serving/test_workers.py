@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from movemask import __version__
 from movemask.serving.tally import IN_FLIGHT, SPENT, Tally, new_table
 from tests.processes import call, running, served, serving, stopped, until, workers
 
@@ -102,8 +103,29 @@ def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> No
 
 
 def open_connections(port: int) -> int:
+    return int(metric(port, "movemask_connections"))
+
+
+def metric(port: int, name: str) -> float:
     lines = call(port, "/metrics").splitlines()
-    return int(float(next(line for line in lines if line.startswith("movemask_connections ")).split()[1]))
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+def test_the_metrics_of_processes_are_those_of_all_workers_and_cpu_time_never_falls(models: Path) -> None:
+    def resident(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with served(models, "--workers", "2") as (process, port):
+        pids = serving(models, 2, process.pid)
+        expected = sum(map(resident, pids))
+        until(lambda: metric(port, "process_resident_memory_bytes") > 0.9 * expected, "both workers have told")
+        assert metric(port, "process_open_fds") > 20
+        assert f'movemask_build_info{{version="{__version__}"}} 1.0' in call(port, "/metrics")
+        used = metric(port, "process_cpu_seconds_total")
+        os.kill(min(pids), signal.SIGKILL)
+        serving(models, 3, process.pid)
+        assert until(lambda: metric(port, "process_cpu_seconds_total"), "it is told") >= used
+        assert stopped(process) == 0
 
 
 def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path) -> None:

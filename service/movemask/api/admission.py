@@ -206,6 +206,11 @@ class BytesInFlight:
             return
         raise Overloaded(fault, retry_after=1)
 
+    def take(self, context: RequestContext, size: int) -> None:
+        """Makes room for more bytes of a request, and counts them; raises Overloaded."""
+        self.make_room(context, size)
+        self.hold(context, size)
+
     def hold(self, context: RequestContext, size: int) -> None:
         """Counts `size` more bytes of a request, from the first few thousand on; fewer if it is negative. Of one
         client's, at most half of the limit counts, divided equally among processes: answers that it does not read keep
@@ -292,12 +297,12 @@ class AdmissionControl:
         context, path = context_of(scope), scope["path"]
         security = security_headers(path, scope["scheme"])
         limited = False
+        context.hold = partial(self._in_flight.take, context)
 
         async def counted() -> Message:
             message = await receive()
             if body := message.get("body"):
-                self._in_flight.make_room(context, len(body))
-                self._in_flight.hold(context, len(body))
+                context.hold(len(body))
             return message
 
         async def send_in_pieces(message: Message) -> None:

@@ -25,6 +25,7 @@ from movemask.api.http.parameters import known_parameters
 from movemask.api.http.routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.api.keys import Keys
 from movemask.api.origins import OwnOrigin
+from movemask.api.prefix import RootPath
 from movemask.api.routers import games, judge, leakage, operations, page, policy
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
@@ -72,7 +73,7 @@ def create_app(
     settings = Settings.read() if settings is None else settings
     tally = Tally() if tally is None else tally
     keys = Keys.of(settings)
-    metrics = Metrics()
+    metrics = Metrics(settings.max_wait_seconds)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -86,6 +87,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        redirect_slashes=False,  # a POST that is redirected may lose its body
         responses=problems.documented(422),
         dependencies=[Depends(known_parameters)],
         generate_unique_id_function=operation_id,
@@ -118,7 +120,7 @@ def create_app(
         the others through FastAPI's."""
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
         inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
-        outer: ASGIApp = RequestLog(inner, metrics=metrics, tracer=tracer)
+        outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
         if not settings.cors_origins:
             return outer
         return CORSMiddleware(

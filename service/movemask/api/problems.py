@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -155,7 +155,7 @@ def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> P
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each."""
 
-    async def expected(http: Request, error: Exception) -> JSONResponse:
+    async def expected(http: Request, error: Exception) -> Response:
         request = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
@@ -163,6 +163,10 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
             status, own = HTTPStatus(error.status_code), dict(error.headers or {})
             if own.get("Allow") == "GET":  # `RequestLog` passes HEAD on as GET
                 own["Allow"] = "GET, HEAD"
+            if "Allow" in own:
+                own["Allow"] += ", OPTIONS"
+                if http.method == "OPTIONS":
+                    return Response(status_code=HTTPStatus.NO_CONTENT, headers=own)
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{request}: {status.phrase}", own, status=status)
         as_problem = response_to(error, count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Sequence
 from functools import partial
@@ -16,9 +17,19 @@ from http import HTTPStatus
 
 import numpy as np
 from opentelemetry import trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+    multiprocess,
+    values,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
 from movemask.leakage.causes import CAUSES
@@ -31,7 +42,8 @@ from movemask.serving import logs
 #: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+#: Upper bounds of times, as far as the longest wait needs them.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
@@ -44,17 +56,21 @@ def share_metrics(worker: int) -> None:
 
 
 class Metrics:
-    """The metrics of one app, in their own registry."""
+    """The metrics of one app, in their own registry.
 
-    def __init__(self) -> None:
+    `longest_wait` is how many seconds a request may wait: the buckets of times reach so far.
+    """
+
+    def __init__(self, longest_wait: float = 10) -> None:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
         self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
-        seconds = partial(histogram, buckets=_SECONDS)
+        seconds = partial(histogram, buckets=_SECONDS[: bisect_left(_SECONDS, longest_wait) + 1])
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
         self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
         self.request_seconds = seconds("movemask_request_seconds", "Time to answer.", ["route"])
@@ -90,9 +106,27 @@ class Metrics:
         self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
-        self.model_served = gauge(
-            "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
-        )
+        self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
+        self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
+        self.build_info.labels(__version__).set(1)
+        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of the workers, in seconds.")
+        self.process_resident_memory_bytes = gauge("process_resident_memory_bytes", "Resident memory of the workers.")
+        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of the workers.")
+        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of the workers.")
+        self.process_max_fds = least("process_max_fds", "Most file descriptors that a worker may open.")
+        self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
+        self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
+
+    def looked(self, connections: int) -> None:
+        """Keeps the number of open connections, and what this process uses; called now and then."""
+        self.connections.set(connections)
+        for family in self._process.collect():  # nothing where the system is not Linux
+            for name, _, value, *_ in family.samples:
+                if name == "process_cpu_seconds_total":
+                    self.process_cpu_seconds.inc(value - self._cpu_seconds)
+                    self._cpu_seconds = value
+                else:
+                    getattr(self, name).set(value)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts a request by its route's template, and observes its duration."""

@@ -341,6 +341,11 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
+def _players(probability: float) -> str:
+    """Who would play a move, in words: `41.0 %`, or `hardly anyone` below one in a thousand."""
+    return percent(probability) if probability >= 0.001 else "hardly anyone"
+
+
 def _rare(move: MoveReport) -> bool:
     return move.chances is None and move.legal > 1 and move.probability <= FEW_FIND
 
@@ -354,7 +359,7 @@ def _moment(move: MoveReport, following: MoveReport | None) -> Moment | None:
         return None
     effect = "loses" if move.chances else "raises the forecast by" if change > 0 else "lowers the forecast by"
     effect = "holds" if label == "gem" else f"{effect} {abs(100 * change):.0f} points"
-    board, best, others = move.position.board, None, f"{percent(move.probability)} would play it"
+    board, best, others = move.position.board, None, f"{_players(move.probability)} would play it"
     if label == "mistake" and move.best_probability >= MOST_PLAY:
         label, best = "missed", move.best.uci()
         others = f"{percent(move.best_probability)} would play {move.position.sans([move.best])[0]}"

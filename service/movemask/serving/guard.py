@@ -42,6 +42,9 @@ _SWEEP_SECONDS = 0.5
 #: Seconds that a connection without a request stays open when the service stops, for a request that is on its way.
 _ON_ITS_WAY = 0.2
 
+#: Seconds that a client whose body is complete is listened to after the last answer.
+_LISTENING = 5.0
+
 #: Bytes a second that a client must read of an answer to count as reading.
 _READING = 1024
 
@@ -55,7 +58,7 @@ class _Refused(Exception):
 
 
 class Guard(asyncio.BufferedProtocol):
-    """Bounds heads, trailers and pipelining, and the time for heads, bodies, reading and idling, of one connection.
+    """Bounds one connection: its heads, trailers and pipelined requests, and the time for heads, bodies and reading.
 
     Parameters
     ----------
@@ -104,8 +107,10 @@ class Guard(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.guards.leave(self)
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        # Timers that were cancelled may keep this object a while: it keeps nothing large.
+        inner, self._inner, self._buffer, self._accepted = self._inner, None, memoryview(b""), []
+        if inner is not None:
+            inner.connection_lost(None)  # after an error uvicorn would not cancel its timer of an idle connection
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
@@ -211,8 +216,7 @@ class Guard(asyncio.BufferedProtocol):
             return
         if self._chunked:
             self._accepted.append(b"0\r\n\r\n")
-        self._in_body, self._pending = False, 0
-        self._idle()
+        self._in_body, self._pending, self.until = False, 0, None
 
     def _head(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         version = self._parser.get_http_version().encode()
@@ -231,8 +235,6 @@ class Guard(asyncio.BufferedProtocol):
         self._unanswered -= 1
         if self._last and not self._unanswered and not self._in_head:
             self.end()
-        elif not self._in_body:
-            self._idle()
 
     def write(self, data: bytes) -> None:
         """Writes a part of an answer: its head together with its body, if that is there, as one packet."""
@@ -250,8 +252,8 @@ class Guard(asyncio.BufferedProtocol):
             self._held = b""
 
     def close(self) -> None:
-        """What uvicorn's `transport.close()` does: after the last answer ends the connection, between answers waits for
-        a request that is on its way."""
+        """What uvicorn's `transport.close()` does: after the last answer ends the connection; between answers, when it
+        has been idle or the service stops, waits for a request that is on its way."""
         if self._inner is None:
             return
         if self._unanswered:
@@ -265,8 +267,8 @@ class Guard(asyncio.BufferedProtocol):
         return self._ended or self.transport.is_closing()
 
     def end(self) -> None:
-        """Ends the connection. A client that is still sending is listened to until its time for the body is over: a
-        reset would take the answer from it."""
+        """Ends the connection. A client that may still be sending is listened to for a while, at most until its time
+        for the body is over: a reset would take the answer from it."""
         self._flush()
         self._ended = True
         if self.transport.is_closing():
@@ -275,7 +277,7 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.close()
             return
         if self.until is None:
-            self._wait(self.guards.settings.body_seconds)
+            self._wait(_LISTENING)
         self._deaf = True
         self.transport.resume_reading()
         if self.transport.can_write_eof():
@@ -304,13 +306,6 @@ class Guard(asyncio.BufferedProtocol):
         if self._discarded > _DISCARDED and not self.transport.is_closing():
             self.transport.close()
 
-    def _idle(self) -> None:
-        """Begins the time for the next request, unless an answer is under way or a request has begun."""
-        if not self._deaf and not self._in_head:
-            self.until = None
-            if not self._unanswered:
-                self._wait(self.guards.settings.keep_alive_seconds)
-
     def _wait(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds
 
@@ -325,7 +320,7 @@ class Guard(asyncio.BufferedProtocol):
         if self._unanswered and not self._in_body:
             self._last = True
             return
-        if self._unanswered <= 1 and not (self._unanswered and self._started):
+        if not self._in_body or (self._unanswered == 1 and not self._started):
             if self._inner is not None:  # the app waits for the body: to it, the client has gone
                 inner, self._inner = self._inner, None
                 inner.connection_lost(None)
@@ -449,7 +444,10 @@ class Guards:
         """Ends connections whose time is over, until cancelled."""
         while True:
             now = time.monotonic()
-            self._looked(len(self._open))
+            try:
+                self._looked(len(self._open))
+            except Exception:  # a bug, or no descriptors are left; the connections are looked at
+                log.exception("the process cannot be looked at")
             if self.invalid:
                 log.warning("invalid HTTP requests refused: %d", self.invalid)
                 self.invalid = 0

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from movemask.errors import SettingsError
@@ -21,6 +22,10 @@ log = logging.getLogger(__name__)
 #: Whether the system spreads connections over sockets of the same port.
 SPREADS = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 
+#: How a host that is the file of a Unix socket begins.
+UNIX = "unix:"
+AF_UNIX = getattr(socket, "AF_UNIX", None)
+
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's default
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
 
@@ -29,19 +34,25 @@ _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Port:
-    """The addresses and the port that a service listens on, until closed.
+    """What a service listens on, until closed: the addresses of `host` with a port, or the file of `unix:FILE`.
 
-    With one worker, or where connections are not spread, the supervisor holds a socket that listens. Otherwise it only
-    reserves the port, and each worker gets a socket of its own: if a worker dies or drains, new connections go to the
-    others at once, and those that it had not accepted are lost.
+    `::` takes IPv4 connections too. With one worker, or where connections are not spread, the supervisor holds a socket
+    that listens. Otherwise it only reserves the port, and each worker gets a socket of its own: if a worker dies or
+    drains, new connections go to the others at once, and those that it had not accepted are lost.
 
-    Raises SettingsError if `host` has no address of this machine, or the port is in use.
+    Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
     """
 
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
         self._spread = SPREADS and workers > 1
         self._held: list[socket.socket] = []
         self._first: list[socket.socket] = []  # the first worker's
+        self._both = host == "::"  # whether a socket takes IPv4 connections too
+        self.file = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) else None
+        if self.file is not None:
+            self._spread = False
+            self._held.append(_file_socket(self.file))
+            return
         try:
             addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, _, _, _, address in dict.fromkeys(addresses):
@@ -62,8 +73,8 @@ class Port:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Addresses with their port."""
-        return [held.getsockname()[:2] for held in self._held]
+        """Addresses with their port; none of a file."""
+        return [held.getsockname()[:2] for held in self._held if held.family != AF_UNIX]
 
     def sockets(self, *, alone: bool) -> list[socket.socket]:
         """The sockets of a worker that is about to start, one for each address, to be closed by the caller.
@@ -74,47 +85,71 @@ class Port:
         if not self._spread:
             return [held.dup() for held in self._held]
         first, self._first = self._first, []
-        found = first or [_bound(held.family, held.getsockname(), reuse_port=True) for held in self._held]
+        found = first or [self._bound(held.family, held.getsockname(), reuse_port=True) for held in self._held]
         for listener in found if alone else ():
             listener.listen(_BACKLOG)
         return found
 
     def close(self) -> None:
-        """Closes the sockets that the supervisor holds."""
+        """Closes the sockets that the supervisor holds, and deletes the file."""
         for held in (*self._held, *self._first):
             held.close()
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+            self.file = None
 
     def _open(self, family: int, address: tuple[Any, ...]) -> None:
         if not self._spread:
-            self._held.append(_bound(family, address))
+            self._held.append(self._bound(family, address))
             self._held[-1].listen(_BACKLOG)
             return
         # A port with SO_REUSEPORT would also be given to a second service of the same user. Without it, the system
         # refuses a port that anybody listens on.
-        with _bound(family, address) as exclusive:
+        with self._bound(family, address) as exclusive:
             exclusive.listen(_BACKLOG)
             address = (address[0], exclusive.getsockname()[1], *address[2:])
-        self._first.append(_bound(family, address, reuse_port=True))
+        self._first.append(self._bound(family, address, reuse_port=True))
         self._first[-1].listen(_BACKLOG)
-        self._held.append(_bound(family, address, reuse_port=True))
+        self._held.append(self._bound(family, address, reuse_port=True))
+
+    def _bound(self, family: int, address: tuple[Any, ...], *, reuse_port: bool = False) -> socket.socket:
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if sys.platform != "win32":  # there it would share the port
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._both)
+            # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            bound.bind(address)
+        except BaseException:
+            bound.close()
+            raise
+        return bound
 
 
-def _bound(family: int, address: tuple[Any, ...], *, reuse_port: bool = False) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
+def _file_socket(file: Path) -> socket.socket:
+    """A socket that listens at a file. Whoever may enter the file's folder may connect, as with uvicorn. A file that a
+    service has left behind is replaced; raises SettingsError if it is in use, or is no socket."""
+    if AF_UNIX is None:
+        raise SettingsError(f"MOVEMASK_HOST: {UNIX}{file}: this system has no Unix sockets")
+    listener = socket.socket(AF_UNIX, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # there it would share the port
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound.bind(address)
-    except BaseException:
-        bound.close()
-        raise
-    return bound
+        if file.is_socket():
+            with socket.socket(AF_UNIX, socket.SOCK_STREAM) as other:
+                if other.connect_ex(str(file)) != errno.ECONNREFUSED:
+                    raise OSError(errno.EADDRINUSE, "")
+            file.unlink()
+        listener.bind(str(file))
+        file.chmod(0o666)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)  # such as a path that is too long
+        raise SettingsError(f"MOVEMASK_HOST: cannot listen on {UNIX}{file}: {reason.lower()}") from None
+    return listener
 
 
 class Listener(socket.socket):
@@ -125,7 +160,7 @@ class Listener(socket.socket):
 
     def __init__(self, descriptor: int, workers: int) -> None:
         super().__init__(fileno=descriptor)
-        own = SPREADS and self.family != socket.AF_UNIX and self.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+        own = SPREADS and self.family != AF_UNIX and self.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
         self._shared, self._accepted = workers > 1 and not own, False
         self._paused_until = 0.0
 

@@ -51,9 +51,12 @@ def run_service(settings: Settings) -> None:
 
 
 def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    scheme = "https" if settings.tls_cert else "http"
-    log.info("listening on %s://%s:%d", scheme, shown, port.addresses[0][1])
+    if port.file is not None:
+        log.info("listening on %s", settings.host)
+    else:
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        scheme = "https" if settings.tls_cert else "http"
+        log.info("listening on %s://%s:%d", scheme, shown, port.addresses[0][1])
     addresses = [ipaddress.ip_address(address.partition("%")[0]) for address, _ in port.addresses]
     if not keyed and not all(address.is_loopback for address in addresses):
         log.warning(
@@ -96,7 +99,7 @@ def _supervise(settings: Settings, count: int, port: Port) -> None:
         new_table(count) as table,
     ):
         workers = Workers(
-            "movemask.serving.worker",
+            ["movemask.serving.forkserver", "movemask.serving.worker"],
             partial(_run_worker, settings, count, grace),
             count,
             table,

@@ -72,12 +72,12 @@ def take_room(worker: int) -> None:
     """Takes the room of the worker's files that have grown, as they do when metrics get new labels."""
     for kind in FILES:
         file = Path(os.environ[FOLDER]) / f"{kind}_{worker}.db"
+        if not file.exists():
+            continue
         state = file.stat()
         if state.st_blocks * 512 < state.st_size and hasattr(os, "posix_fallocate"):
-            descriptor = os.open(file, os.O_RDWR)
             try:
-                os.posix_fallocate(descriptor, 0, state.st_size)
+                with file.open("r+b") as grown:
+                    os.posix_fallocate(grown.fileno(), 0, state.st_size)
             except OSError as error:
                 log.error("no room for metrics in %s: %s", file.parent, os.strerror(error.errno or 0).lower())
-            finally:
-                os.close(descriptor)

@@ -11,6 +11,12 @@ from multiprocessing.connection import Connection, Pipe
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
+def block() -> None:
+    """Keeps SIGTERM and Ctrl-C from this process, and from those that it forks, until they let them through."""
+    if hasattr(signal, "pthread_sigmask"):  # Windows has none, and forks nothing
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+
+
 def exit_at_once() -> None:
     """Makes SIGTERM and Ctrl-C end this process with exit code 0, until something else handles them.
 
@@ -18,6 +24,8 @@ def exit_at_once() -> None:
     at that moment, as another error, or be lost in a callback of the garbage collector.
     """
     on_stop(lambda: os._exit(0))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
 def on_stop(stop: Callable[[], object]) -> None:

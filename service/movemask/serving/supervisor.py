@@ -82,7 +82,7 @@ class Workers:
 
     Parameters
     ----------
-    module : imported once by the process that workers are forked from
+    modules : imported once by the process that workers are forked from
     target : what each runs
     count : number of workers
     table : of the tally, with a column for each worker
@@ -94,7 +94,7 @@ class Workers:
 
     def __init__(
         self,
-        module: str,
+        modules: list[str],
         target: Target,
         count: int,
         table: BinaryIO,
@@ -109,7 +109,7 @@ class Workers:
         self._stuck_seconds, self._stop_seconds = stuck_seconds, stop_seconds
         self._workers: list[Worker] = []
         if FORKS:
-            _FORKS.set_forkserver_preload([module])
+            _FORKS.set_forkserver_preload(modules)
 
     def supervise(self, stop: Connection) -> None:
         """Keeps `count` workers running until `stop` is readable; returns when all have exited.

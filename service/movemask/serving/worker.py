@@ -23,6 +23,7 @@ from movemask.errors import MovemaskError
 from movemask.serving import logs, shared_metrics
 from movemask.serving.guard import GuardedApp, Guards
 from movemask.serving.listening import Listener, on_loop_error
+from movemask.serving.memory import Returned
 from movemask.serving.parent import end_with_parent
 from movemask.serving.signals import exit_at_once, on_stop
 from movemask.serving.supervisor import Place
@@ -65,11 +66,14 @@ async def serve_app(
     metrics: Metrics = app.state.metrics
     logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
 
+    returned = Returned()
+
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
-        metrics.connections.set(connections)
         services: Services = app.state.services
         if not services.models.faults():
             tally.put(ALIVE, time.monotonic())
+        metrics.looked(connections)
+        returned.looked(connections)
         if shared:
             shared_metrics.take_room(number)
 
@@ -82,7 +86,7 @@ async def serve_app(
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
         proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
-        timeout_keep_alive=86_400,  # the guard ends idle connections
+        timeout_keep_alive=cast(int, settings.keep_alive_seconds),
         ws="none",
         http=cast(Any, guards.protocol),
         ssl_certfile=settings.tls_cert,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
+from movemask.api.context import context_of
 from movemask.api.problems import ProblemError, shown
 from movemask.api.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.state import Services
@@ -35,6 +38,8 @@ _FIELDS = 4_096  # bytes of all fields except lists, with room to spare
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
 _NAME = 256  # bytes of a model's name, or of a rating
+_GZIP = 31  # zlib's name for gzip with the largest window
+_UNPACKED = 65_536  # bytes of a gzipped body that are unpacked at once
 _ESCAPED = 6  # bytes of a character as \uXXXX
 _VALUES = 64  # values, containers and fields of one request or position, with room to spare
 
@@ -108,9 +113,10 @@ async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> by
     """The body. Raises ProblemError: 415 if it is not sent as JSON, 413 as soon as the limit is passed."""
     limit = min(limits.size, settings.max_body_bytes)
     media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if (coding := http.headers.get("content-encoding", "identity").strip().lower()) != "identity":
-        fault = f"Content-Encoding is {shown(coding)!r}; send the body as it is"
-        raise ProblemError("unsupported-media-type", fault)
+    coding = http.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        fault = f"Content-Encoding is {shown(coding)!r}; send the body with gzip, or as it is"
+        raise ProblemError("unsupported-media-type", fault, {"Accept-Encoding": "gzip"})
     length = http.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(f"{length} bytes", limit, settings)
@@ -119,13 +125,41 @@ async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> by
         fault = f"is {media_type!r}" if media_type else "is missing"
         fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
         raise ProblemError("unsupported-media-type", fault)
-    parts, size = [], 0
-    async for part in http.stream():
-        parts.append(part)
+    parts = [part async for part in _within(http.stream(), limit, settings)]
+    if coding == "gzip":
+        parts = [part async for part in _within(_unpacked(http, parts), limit, settings)]
+    return b"".join(parts)
+
+
+async def _within(stream: AsyncIterator[bytes], limit: int, settings: Settings) -> AsyncIterator[bytes]:
+    """The parts of a body; raises ProblemError as soon as they exceed the limit."""
+    size = 0
+    async for part in stream:
         size += len(part)
         if size > limit:
             raise _too_large(f"over {limit} bytes", limit, settings)
-    return b"".join(parts)
+        yield part
+
+
+async def _unpacked(http: Request, packed: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a gzipped body, unpacked. They count as bytes in flight. They are small, so that a body that is too
+    large is refused early. Raises ProblemError if the data are not gzip, and Overloaded."""
+    unpacking = zlib.decompressobj(wbits=_GZIP)
+    try:
+        for rest in packed:
+            while True:
+                part = unpacking.decompress(rest, _UNPACKED)
+                context_of(http.scope).hold(len(part))
+                yield part
+                await asyncio.sleep(0)  # others take their turn
+                rest = unpacking.unconsumed_tail
+                if not rest and len(part) < _UNPACKED:
+                    break
+    except zlib.error:
+        raise ProblemError("malformed-json", "body: is not gzip, as Content-Encoding says") from None
+    if not unpacking.eof or unpacking.unused_data:
+        fault = "is followed by other data" if unpacking.eof else "is cut off"
+        raise ProblemError("malformed-json", f"body: the gzip data {fault}")
 
 
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:

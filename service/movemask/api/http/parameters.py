@@ -16,9 +16,10 @@ async def known_parameters(http: Request) -> None:
 
     POST routes have none. The page at `/` accepts any: sites that show a link to it may add their own.
     """
-    if not http.query_params or http.url.path == "/":
+    route = http.scope["route"]
+    if not http.query_params or route.path == "/":
         return
-    fields = get_flat_params(http.scope["route"].dependant)
+    fields = get_flat_params(route.dependant)
     known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
     names = [name for name, _ in http.query_params.multi_items()]
     for name in names:

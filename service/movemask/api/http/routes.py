@@ -21,6 +21,7 @@ from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.http.bodies import SMALL_BODY, BodyLimits, parsed, read_body
 from movemask.api.http.parameters import known_parameters
+from movemask.api.prefix import whole_path
 from movemask.api.state import Services
 from movemask.settings import Settings
 
@@ -123,7 +124,8 @@ class Posts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._posts.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         if route is None:
-            await self._others(scope, receive, send)
+            with whole_path(scope):
+                await self._others(scope, receive, send)
             return
         scope["route"] = route
         response: ASGIApp

@@ -40,7 +40,7 @@ from movemask.schemas.reports import (
 )
 from movemask.schemas.shapes import Out, as_json
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
+from movemask.store.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
 from movemask.times import FORMS, rfc3339, time_of
 
 _LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
@@ -109,7 +109,7 @@ async def figures(
     dimension = None if by == "model" else by
 
     def read(freshness: FreshnessOut) -> LeakageFiguresOut:
-        models = services.figures.models(*which, dimension)
+        models = services.reader.summaries(*which, dimension)
         return _LeakageFigures(
             models={model.name: model_figures_out(model, dimension) for model in models}, freshness=freshness
         )
@@ -128,7 +128,7 @@ async def history(
     `seconds`."""
 
     def read(freshness: FreshnessOut) -> HistoryOut:
-        histories = services.figures.history(*which, _BUCKETS[bucket])
+        histories = services.reader.history(*which, _BUCKETS[bucket])
         return _History(
             models={model.name: _history_out(model, buckets) for model, buckets in histories}, freshness=freshness
         )
@@ -150,7 +150,7 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read(freshness: FreshnessOut) -> WorstOut:
-        worst = services.figures.worst(kind, limit, *which)
+        worst = services.reader.worst(kind, limit, *which)
         return _Worst(positions=[_position_out(position) for position in worst], freshness=freshness)
 
     return await _respond(services, read)
@@ -190,7 +190,7 @@ async def positions(
         wanted = limit or 100
 
         def read(freshness: FreshnessOut) -> PositionsOut:
-            page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
+            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             positions = [_position_out(position) for position in page[:wanted]]
             return _Positions(positions=positions, next=more, freshness=freshness)
@@ -199,7 +199,7 @@ async def positions(
     fresh = services.recorder.freshness()
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
-        return services.figures.positions(size, before=before, model=model, span=span)
+        return services.reader.positions(size, before=before, model=model, span=span)
 
     if chosen == "csv":
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
@@ -230,7 +230,7 @@ def freshness_out(services: Services) -> FreshnessOut:
     return _Freshness(as_of=fresh.as_of, waiting=fresh.waiting, as_of_utc=rfc3339(fresh.as_of))
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
+def model_figures_out(model: AuditSummary, by: str | None = None) -> ModelLeakageOut:
     """The figures of one model."""
     out = _ModelLeakage(
         digest=model.digest,
@@ -247,7 +247,7 @@ def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakag
     return out
 
 
-def _history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
+def _history_out(model: AuditSummary, buckets: list[Bucket]) -> ModelHistoryOut:
     return _ModelHistory(
         digest=model.digest,
         trained_with_mask=model.trained_with_mask,
@@ -264,7 +264,7 @@ def _history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
     )
 
 
-def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
+def _group_out(kinds: CellsByKind, by: str, total: float) -> GroupOut:
     if by != CAUSE:
         return _Group(positions=positions_of(kinds), kinds=_kinds_out(kinds))
     figures = {name: _Kind(**cell.mass_figures()) for name, cell in kinds.items()}
@@ -272,7 +272,7 @@ def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
     return _Group(positions=positions_of(kinds), share=share, kinds=figures)
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
+def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
     return {name: _Kind(**cell.figures()) for name, cell in kinds.items()}
 
 

@@ -112,7 +112,7 @@ async def model(
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
         out.freshness = freshness_out(services)
-        for figures in await services.read(lambda: services.figures.models(entry.name)):
+        for figures in await services.read(lambda: services.reader.summaries(entry.name)):
             out.leakage = model_figures_out(figures)
     return _response(out)
 
