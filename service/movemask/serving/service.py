@@ -16,7 +16,7 @@ from functools import partial
 from movemask.api.keys import Keys
 from movemask.errors import SettingsError
 from movemask.serving import logs
-from movemask.serving.listening import Port
+from movemask.serving.listening import Listener, Port
 from movemask.serving.shared_metrics import SharedMetrics
 from movemask.serving.signals import exit_at_once, stop_signals
 from movemask.serving.supervisor import FORKS, Place, Workers
@@ -47,7 +47,8 @@ def run_service(settings: Settings) -> None:
         else:  # Windows: one process
             from movemask.serving import worker
 
-            asyncio.run(worker.serve_app(settings, port.sockets(alone=True)))
+            listeners = [Listener(found.detach()) for found in port.sockets(alone=True)]
+            asyncio.run(worker.serve_app(settings, listeners))
 
 
 def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:

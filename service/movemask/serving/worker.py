@@ -22,7 +22,7 @@ from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError
 from movemask.serving import logs, shared_metrics
 from movemask.serving.guard import GuardedApp, Guards
-from movemask.serving.listening import Listener, on_loop_error
+from movemask.serving.listening import AT_ONCE, Listener, on_loop_error
 from movemask.serving.memory import Returned
 from movemask.serving.parent import end_with_parent
 from movemask.serving.signals import exit_at_once, on_stop
@@ -41,7 +41,7 @@ def run_worker(settings: Settings, workers: int, grace: float, place: Place) -> 
     _, (table, *sockets), _, _ = socket.recv_fds(place.channel, 1, 1 + _MOST_SOCKETS)
     tally = Tally(table, workers, place.number)
     os.close(table)
-    listeners = [Listener(descriptor, workers) for descriptor in sockets]
+    listeners = [Listener(descriptor) for descriptor in sockets]
     try:
         asyncio.run(serve_app(settings, listeners, tally, place.number))
     except MovemaskError as error:
@@ -59,8 +59,7 @@ async def serve_app(
     logs.configure(settings.log_level, settings.log_format)  # first: a library that finds no handler installs its own
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
     tally = Tally() if tally is None else tally
-    shared = shared_metrics.FOLDER in os.environ
-    if shared:
+    if shared_metrics.FOLDER in os.environ:
         telemetry.share_metrics(number)
     app = create_app(settings, tally=tally)
     metrics: Metrics = app.state.metrics
@@ -74,8 +73,6 @@ async def serve_app(
             tally.put(ALIVE, time.monotonic())
         metrics.looked(connections)
         returned.looked(connections)
-        if shared:
-            shared_metrics.take_room(number)
 
     guards = Guards(settings, tally, looked, lambda: server.should_exit)
     config = uvicorn.Config(
@@ -83,6 +80,7 @@ async def serve_app(
         lifespan="off",  # run below, where its errors can be caught; uvicorn would log a traceback
         log_config=None,
         access_log=False,
+        backlog=AT_ONCE,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
         proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
