@@ -9,8 +9,8 @@ from movemask.api.keys import Keys, KeyScope
 from movemask.api.problems import ProblemError, shown
 from movemask.serving.tally import client_address
 
-#: Scopes, any of which allows a path, by the beginning of the path; the first match counts. A test compares this and
-#: OPEN with the routes.
+#: Scopes by the beginning of the path; the first match counts, and any one of its scopes suffices. A test compares
+#: this and OPEN with the routes.
 SCOPES: tuple[tuple[str, frozenset[KeyScope]], ...] = (
     ("/v1/leakage/positions", frozenset({KeyScope.POSITIONS})),
     ("/v1/leakage/worst", frozenset({KeyScope.POSITIONS})),

@@ -1,4 +1,4 @@
-"""What one client may take of the service: `RateLimit` for positions, `BytesInFlight` for bytes.
+"""Limits for each client of the service: `RateLimit` for positions, `BytesInFlight` for bytes.
 
 Both count in the tally, so a limit holds for all worker processes together.
 """
@@ -101,8 +101,8 @@ class BytesInFlight:
     def make_room(self, context: RequestContext, size: int = 0) -> None:
         """Raises Overloaded if `size` more bytes would exceed the limit of all clients or of this one.
 
-        A request that is alone is admitted. Clients with at most 1 MiB may use a reserve of a quarter of `most`, which
-        two greedy clients cannot take.
+        A request is admitted if there is no other. Clients with at most 1 MiB may use a reserve, a quarter of `most`,
+        that greedy clients cannot take.
         """
         total = int(self._tally.total(HELD))
         if total + size <= self._most // 2:

@@ -81,7 +81,8 @@ class Port:
     def sockets(self, *, alone: bool) -> list[socket.socket]:
         """The sockets of a worker that is about to start, one for each address; the caller closes them.
 
-        Those of a worker that is alone listen already: connections wait until it serves. Others listen when it serves.
+        If no other worker serves (`alone`), they listen already, and connections wait. Otherwise the worker makes them
+        listen when it serves.
         """
         if not self._spread:
             return [held.dup() for held in self._held]
