@@ -1,8 +1,7 @@
 """`Guard`: a protocol between a connection's transport and uvicorn's protocol, with limits for the client.
 
-The guard parses requests with httptools and writes each accepted request anew for uvicorn, without trailers, without
-upgrades, and without anything that follows a fault. `GuardedApp` tells the guard when an answer begins and ends. Of
-uvicorn the guard needs only asyncio's documented interface of protocols and transports.
+`RequestReader` says what uvicorn gets of the client's bytes, and `GuardedApp` tells the guard when an answer begins and
+ends. Of uvicorn the guard needs only asyncio's documented interface of protocols and transports.
 """
 
 from __future__ import annotations
@@ -14,19 +13,15 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, cast
 
-import httptools
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from movemask.api.context import DISCONNECTION, Disconnection
+from movemask.serving.request_reader import INVALID, RequestReader
 from movemask.serving.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
-
-#: Most bytes of a request's line and headers, or of its trailers, and most headers.
-MAX_HEAD = 65_536
-MAX_HEADERS = 100
 
 #: Most unanswered requests of a connection. One more ends the connection.
 MAX_PIPELINED = 8
@@ -53,10 +48,6 @@ _READING = 1024
 _GUARD: ContextVar[Guard] = ContextVar("guard")
 
 
-class _Refused(Exception):
-    """Ends the parsing of a connection's bytes."""
-
-
 class Guard(asyncio.BufferedProtocol):
     """Limits one connection: sizes of heads and trailers, pipelined requests, and times for heads, bodies and reading.
 
@@ -69,20 +60,11 @@ class Guard(asyncio.BufferedProtocol):
     def __init__(self, make_inner: Callable[[], asyncio.Protocol], guards: Guards) -> None:
         self._make_inner, self.guards = make_inner, guards
         self._inner: asyncio.Protocol | None = None  # uvicorn's protocol; None when the guard answers itself
-        self._parser = httptools.HttpRequestParser(self)
+        self._requests = RequestReader()
         self._buffer = memoryview(b"")
         self.client = ""  # under which the connection is counted; empty: not counted
         self.disconnection = Disconnection()
-
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._without_upgrade = b""  # the head of a request for another protocol, without that header
-        self._in_head = self._in_body = self._chunked = False
         self._until: float | None = None  # deadline of the head or body, by time.monotonic
-        self._pending = 0  # bytes since the last complete head or piece of a body
-        self._accepted: list[bytes] = []  # of the bytes that are being parsed, for uvicorn
-        self._refusal: tuple[str, str] | None = None  # status and reason
-
         self._unanswered = 0  # requests passed on whose answer is not complete
         self._started = False  # whether the answer to the latest of them has begun
         self._last = False  # whether the connection ends when all are answered
@@ -108,7 +90,7 @@ class Guard(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.guards.leave(self)
         # Cancelled timers may keep this object for a while, so it keeps nothing large.
-        inner, self._inner, self._buffer, self._accepted = self._inner, None, memoryview(b""), []
+        inner, self._inner, self._buffer = self._inner, None, memoryview(b"")
         if inner is not None:
             inner.connection_lost(None)  # with an error, uvicorn would not cancel its timer of an idle connection
         self.disconnection.happen()
@@ -127,113 +109,50 @@ class Guard(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data, self._buffer = self._buffer[:nbytes], memoryview(b"")
-        if self._deaf:
+        requests = self._requests
+        if self._deaf or (requests.in_body and not self._unanswered):  # already answered: nobody reads the body
             self._discard(nbytes)
+        if self._deaf:
             return
-        self._pending += nbytes
-        try:
-            self._parse(data)
-        except httptools.HttpParserError:
-            if self._refusal is None and not self._deaf:
-                self.guards.invalid += 1
-                self._refusal = "400 Bad Request", "Invalid HTTP request received."
-        if self._pending > MAX_HEAD and self._refusal is None and not self._deaf:
-            self._refuse_head()
-        if self._accepted:
-            accepted, self._accepted = b"".join(self._accepted), []
-            if self._inner is not None and not self._deaf:
-                _GUARD.set(self)
-                self._inner.data_received(accepted)
-        if self._refusal is not None:
-            self._refuse(*self._refusal)
-
-    # Called by the parser
-
-    def _parse(self, data: memoryview | bytes) -> None:
-        while True:
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                # The parser would leave the rest to another protocol. A new one reads the request without `Upgrade`.
-                data = self._without_upgrade + bytes(data[upgrade.args[0] :])
-                self._parser = httptools.HttpRequestParser(self)
-
-    def on_message_begin(self) -> None:
-        if self._unanswered == MAX_PIPELINED:
+        before = requests.begun, requests.accepted, requests.in_body
+        accepted = requests.feed(data, MAX_PIPELINED - self._unanswered)
+        if requests.too_many:
             self._deaf, self._until = True, None
             self.transport.close()
-            raise _Refused
-        self._in_head, self._url, self._headers = True, b"", []
-        self._wait(self.guards.settings.head_seconds)
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # a trailer is no header
             return
-        self._headers.append((name.lower(), value))
-        if len(self._headers) > MAX_HEADERS:
-            self._refuse_head()
-            raise _Refused
+        if before != (requests.begun, requests.accepted, requests.in_body):
+            self._advance(requests.accepted - before[1])
+        if accepted and self._inner is not None:
+            _GUARD.set(self)
+            self._inner.data_received(accepted)
+        if requests.fault is not None:
+            self.guards.invalid += requests.fault is INVALID
+            self._refuse(*requests.fault)
 
-    def on_headers_complete(self) -> None:
-        if self._parser.should_upgrade():
-            kept = [(name, value) for name, value in self._headers if name != b"upgrade"]
-            if len(kept) == len(self._headers):
-                raise httptools.HttpParserError("CONNECT")
-            self._without_upgrade = self._head(kept)
-            return  # `_parse` begins again with it
-        head, version = self._head(self._headers), self._parser.get_http_version()
-        hosts = sum(name == b"host" for name, _ in self._headers)
-        codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]
-        if len(head) > MAX_HEAD:
-            self._refuse_head()
-        elif version not in ("1.0", "1.1"):
-            self._refusal = "505 HTTP Version Not Supported", "The service speaks HTTP/1.1."
-        elif hosts > 1 or (not hosts and version == "1.1"):
-            self._refusal = "400 Bad Request", "The request needs one Host header."
-        elif codings not in ([], [b"chunked"]):  # the parser would not undo another coding
-            self._refusal = "501 Not Implemented", "Transfer-Encoding can only be chunked."
-        if self._refusal is not None:
-            raise _Refused
-        self._accepted.append(head)
-        self._pending, self._discarded = 0, 0
-        self._in_head, self._in_body, self._chunked = False, True, bool(codings)
-        self._unanswered += 1
-        self._started = False
-        self._wait(self.guards.settings.body_seconds)
-
-    def on_body(self, body: bytes) -> None:
-        self._pending = 0
-        self._accepted += [b"%x\r\n" % len(body), body, b"\r\n"] if self._chunked else [body]
-        if not self._unanswered:  # already answered; uvicorn discards the rest
-            self._discard(len(body))
-
-    def on_message_complete(self) -> None:
-        if self._parser.should_upgrade():
-            return
-        if self._chunked:
-            self._accepted.append(b"0\r\n\r\n")
-        self._in_body, self._pending, self._until = False, 0, None
-
-    def _head(self, headers: list[tuple[bytes, bytes]]) -> bytes:
-        version = self._parser.get_http_version().encode()
-        first = b"%s %s HTTP/%s\r\n" % (self._parser.get_method(), self._url, version)
-        return first + b"".join([b"%s: %s\r\n" % header for header in headers]) + b"\r\n"
+    def _advance(self, accepted: int) -> None:
+        """Counts newly accepted requests, and sets the deadline of the head or body that has begun."""
+        settings = self.guards.settings
+        if accepted:
+            self._unanswered += accepted
+            self._started, self._discarded = False, 0
+        if self._requests.in_head:
+            self._wait(settings.head_seconds)
+        elif self._requests.in_body:
+            self._wait(settings.body_seconds)
+        else:
+            self._until = None
 
     # Called by GuardedApp and by uvicorn's protocol
 
     def answer_begins(self) -> bool:
         """Notes that an answer begins; whether it is the connection's last."""
         self._hold_next, self._started = True, self._unanswered == 1
-        return self._last and self._unanswered == 1 and not self._in_head
+        return self._last and self._unanswered == 1 and not self._requests.in_head
 
     def answer_ends(self) -> None:
         """Notes that an answer is complete, or that there will be none."""
         self._unanswered -= 1
-        if self._last and not self._unanswered and not self._in_head:
+        if self._last and not self._unanswered and not self._requests.in_head:
             self.end()
 
     def write(self, data: bytes) -> None:
@@ -273,7 +192,7 @@ class Guard(asyncio.BufferedProtocol):
         self._ended = True
         if self.transport.is_closing():
             return
-        if not (self._in_body or self._deaf):
+        if not (self._requests.in_body or self._deaf):
             self.transport.close()
             return
         if self._until is None:
@@ -290,7 +209,7 @@ class Guard(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(_ON_ITS_WAY, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
-        if not (self._unanswered or self._in_head):
+        if not (self._unanswered or self._requests.in_head):
             self.end()
 
     # Called twice a second
@@ -313,8 +232,8 @@ class Guard(asyncio.BufferedProtocol):
 
     def _too_slow(self) -> None:
         """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
-        self._until = None
-        if not self._deaf and (self._in_head or (self._in_body and self._unanswered and not self._started)):
+        requests, self._until = self._requests, None
+        if not self._deaf and (requests.in_head or (requests.in_body and self._unanswered and not self._started)):
             self._refuse("408 Request Timeout", "The request did not arrive in time.")
         elif not self.transport.is_closing():
             self.transport.close()
@@ -327,18 +246,14 @@ class Guard(asyncio.BufferedProtocol):
     def _wait(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
-    def _refuse_head(self) -> None:
-        limit = f"{MAX_HEAD} bytes or {MAX_HEADERS} headers"
-        self._refusal = "431 Request Header Fields Too Large", f"The request has more than {limit} beside its body."
-
     def _refuse(self, status: str, reason: str, *headers: str) -> None:
         """Answers without the app, and closes. If an earlier request is being answered, that answer is the last. If the
         answer to this request has begun, it is cut off."""
-        self._deaf, self._in_head, self._until = True, False, None
-        if self._unanswered and not self._in_body:
+        self._deaf, self._requests.in_head, self._until = True, False, None
+        if self._unanswered and not self._requests.in_body:
             self._last = True
             return
-        if not self._in_body or (self._unanswered == 1 and not self._started):
+        if not self._requests.in_body or (self._unanswered == 1 and not self._started):
             if self._inner is not None:  # the app waits for the body: it is told that the client has gone
                 inner, self._inner = self._inner, None
                 inner.connection_lost(None)
