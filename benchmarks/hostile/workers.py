@@ -18,7 +18,7 @@ _CLIENTS = 16
 
 
 def _workers(tried: Service) -> list[int]:
-    """Process ids of the workers that serve or have served."""
+    """Process ids of the workers that have begun to serve."""
     log = (tried.folder / "log.txt").read_text()
     started = processes.workers(tried.process.pid)
     return sorted(pid for pid in started if f"Started server process [{pid}]" in log)
@@ -32,17 +32,17 @@ def workers(seconds: float) -> Iterator[Trial]:
             times, struck = Times(), 0
 
             async def trial(tried: Service, times: Times, number: signal.Signals, pause: float) -> int:
-                end, struck = time.monotonic() + max(seconds, 3 * pause), 0
+                end, struck = time.monotonic() + max(seconds, 3 * pause), list[int]()
                 asking = [asyncio.create_task(repeat(tried.port, SINGLE, end, times)) for _ in range(_CLIENTS)]
                 while time.monotonic() < end - pause - 5:
                     await asyncio.sleep(1)
                     found = _workers(tried)
-                    if len(found) == 2:
-                        os.kill(found[struck % 2], number)
-                        struck += 1
+                    if len(found) == 2 and not {*found} & {*struck}:  # one that ends is no longer one of two
+                        struck.append(found[len(struck) % 2])
+                        os.kill(struck[-1], number)
                         await asyncio.sleep(pause)
                 await asyncio.gather(*asking)
-                return struck
+                return len(struck)
 
             struck = asyncio.run(trial(tried, times, number, pause))
             left, after = len(_workers(tried)), Times()

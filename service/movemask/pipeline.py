@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -172,7 +172,7 @@ class Answer:
     waited: float = 0.0  # seconds in the queue
 
     @property
-    def status(self) -> str:
+    def status(self) -> Literal["ongoing", "checkmate", "stalemate"]:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
 
@@ -444,7 +444,7 @@ class Pipeline:
         audited = AuditBatch(
             model=model,
             times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
-            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
+            elos=[None if elo is None else elo.self for elo in elos],
             batch=joined,
             measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
             heavy=unmasked.heavy(self._plan.least),

@@ -3,11 +3,12 @@ to one request of rubbish."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.api.http import routes
+from movemask.api.http.bodies import parsed
 from movemask.board.position import Position
 from movemask.network.model import Array, Model
+from movemask.serving.tally import HELD
 from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
@@ -78,8 +82,9 @@ def test_a_wrong_content_type_says_which_to_send(client: TestClient, content_typ
 
 
 def test_a_compressed_body_is_refused_by_its_header(client: TestClient) -> None:
-    answer = client.post("/v1/policy", content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
-    refused(answer, 415, "unsupported-media-type", "Content-Encoding is 'gzip'")
+    answer = client.post("/v1/policy", content=b"{}", headers={**JSON, "Content-Encoding": "br"})
+    refused(answer, 415, "unsupported-media-type", "Content-Encoding is 'br'; send the body with gzip")
+    assert answer.headers["Accept-Encoding"] == "gzip"
 
 
 def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestClient) -> None:
@@ -122,9 +127,13 @@ def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
     ("method", "path", "status", "allowed"),
     [
         ("POST", "/v1/nothing", 404, None),
-        ("DELETE", "/readyz", 405, "GET, HEAD"),
-        ("POST", "/", 405, "GET, HEAD"),
-        ("GET", "/v1/policy", 405, "POST"),
+        ("DELETE", "/readyz", 405, "GET, HEAD, OPTIONS"),
+        ("POST", "/", 405, "GET, HEAD, OPTIONS"),
+        ("GET", "/v1/policy", 405, "POST, OPTIONS"),
+        ("GET", "/v1/models/", 404, None),
+        ("POST", "/v1/policy/", 404, None),
+        ("GET", "/livez/", 404, None),
+        ("GET", "/docs/", 404, None),
     ],
 )
 def test_what_no_route_takes_is_told_before_what_a_body_lacks(
@@ -135,8 +144,81 @@ def test_what_no_route_takes_is_told_before_what_a_body_lacks(
     assert answer.headers.get("Allow") == allowed
 
 
-def test_a_path_with_a_slash_is_sent_on_and_names_that_are_not_there_are_told(client: TestClient) -> None:
-    assert client.post("/v1/policy/", json={"moves": []}).status_code == 200
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/models", "/v1/policy", "/"])
+def test_the_methods_of_a_path_can_be_asked_for(client: TestClient, path: str) -> None:
+    answer = client.options(path)
+    assert (answer.status_code, answer.content) == (204, b"")
+    methods = answer.headers["Allow"]
+    assert methods == ("POST, OPTIONS" if path == "/v1/policy" else "GET, HEAD, OPTIONS")
+    refused(client.options("/nothing"), 404, "not-found")
+
+
+def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
+    return gzip.compress(body), {**JSON, "Content-Encoding": "gzip"}
+
+
+def test_a_body_may_be_sent_with_gzip(client: TestClient) -> None:
+    for body in ({"moves": ["e2e4"]}, {"moves": ["e2e4", "e7e5"] + ["g1f3", "g8f6", "f3g1", "f6g8"] * 200}):
+        content, headers = packed(json.dumps(body).encode())
+        answer = client.post("/v1/policy", content=content, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["moves"] == asked(client, moves=body["moves"])["moves"]
+    large = json.dumps({"positions": [{"fen": "startpos"}] * 500}).encode() + b" " * 500_000
+    content, headers = packed(large)
+    for sent in (content, (content[at : at + 100] for at in range(0, len(content), 100))):
+        answer = client.post("/v1/policy/batch", content=sent, headers=headers)
+        assert len(answer.json()["results"]) == 500
+
+
+def test_what_gzip_unpacks_to_is_bounded_like_what_is_sent(serve: Serve) -> None:
+    client = serve(max_body_bytes=1 << 20)
+    bomb, headers = packed(b"{" + b" " * (64 << 20))
+    assert len(bomb) < 100_000
+    tracemalloc.start()
+    try:
+        refused(client.post("/v1/policy/batch", content=bomb, headers=headers), 413, "body-too-large", "over 1048576")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    endless = (gzip.compress(b"", mtime=0) for _ in range(100_000))
+    refused(client.post("/v1/policy/batch", content=endless, headers=headers), 413, "body-too-large", "over 1048576")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda body: body[:-4], "cut off"),
+        (lambda body: body[: len(body) // 2], "cut off"),
+        (lambda body: b"", "cut off"),
+        (lambda body: b"{}", "is not gzip"),
+        (lambda body: body[:-8] + b"12345678", "is not gzip"),
+        (lambda body: body + b"more", "followed by other data"),
+        (lambda body: body + body, "followed by other data"),
+    ],
+)
+def test_gzip_that_is_damaged_is_told(client: TestClient, spoil: Callable[[bytes], bytes], words: str) -> None:
+    content, headers = packed(b'{"moves": []}')
+    refused(client.post("/v1/policy", content=spoil(content), headers=headers), 400, "malformed-json", words)
+
+
+def test_what_gzip_unpacks_to_counts_as_bytes_in_flight(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("movemask.api.admission._MOST_BYTES", 1 << 20)
+    client = serve()
+    held: list[int] = []
+    tally = client.app.state.services.tally  # type: ignore[attr-defined]
+
+    def noted(*arguments: Any) -> Any:
+        held.append(int(tally.total(HELD)))
+        return parsed(*arguments)
+
+    monkeypatch.setattr(routes, "parsed", noted)
+    content, headers = packed(json.dumps({"positions": [{"fen": "startpos"}]}).encode() + b" " * 300_000)
+    assert client.post("/v1/policy/batch", content=content, headers=headers).status_code == 200
+    assert held[0] >= 300_000
+    assert tally.total(HELD) == 0
+
+
+def test_names_that_are_not_there_are_told(client: TestClient) -> None:
     refused(client.get("/v1/models/x"), 404, "unknown-model", "'x'; available: fake")
     refused(client.get("/v1/leakage/worst", params={"kind": "served"}), 422, "unknown-kind", "'served'")
     refused(client.get("/v1/leakage/worst", params={"limit": 0}), 422, "invalid-request", "limit")

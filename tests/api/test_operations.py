@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from tests.api.asking import refused, sample
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -46,7 +46,7 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreError("the audit store cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
 
-    monkeypatch.setattr(Figures, "models", broken)
+    monkeypatch.setattr(AuditReader, "summaries", broken)
     answer = client.get("/v1/leakage")
     refused(answer, 503, "audit-unavailable")
     assert "db.internal" not in answer.text
@@ -103,3 +103,15 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]
     assert "HTTPValidationError" not in schema["components"]["schemas"]
     assert item == {"$ref": "#/components/schemas/PositionIn"}
+
+
+@pytest.mark.parametrize(("longest", "bound"), [(0.2, 0.25), (10, 10), (30, 50)])
+def test_the_buckets_of_times_reach_as_far_as_a_request_may_wait(serve: Serve, longest: float, bound: float) -> None:
+    client = serve(max_wait_seconds=longest)
+    for path in ("/v1/models", "/livez", "/"):
+        client.get(path)
+    metrics = client.get("/metrics").text
+    bounds = re.findall(r'movemask_request_seconds_bucket\{le="([\d.]+)",route="/v1/models"', metrics)
+    assert max(map(float, bounds)) == bound
+    timed = re.findall(r'movemask_request_seconds_count\{route="(.*?)"', metrics)
+    assert timed == ["/v1/models"]  # no probes, no files of the page

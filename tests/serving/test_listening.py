@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import sys
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from signal import SIGTERM
+from subprocess import PIPE, STDOUT
 
 import pytest
 
 from movemask.errors import SettingsError
 from movemask.serving import listening
-from movemask.serving.listening import Listener, Port
-from tests.processes import call, served, stopped, until
+from movemask.serving.listening import AT_ONCE, Listener, Port
+from tests.processes import call, served, started, stopped, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted as Linux does")
 
@@ -34,21 +39,41 @@ def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
     Port("127.0.0.1", number, second).close()
 
 
-def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS: a worker that accepted all that waits would leave nothing to the others."""
+@pytest.mark.anyio
+async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS: a worker that accepted the whole queue would leave nothing to the others."""
     monkeypatch.setattr(listening, "SPREADS", False)
-    port = Port("127.0.0.1", 0, 2)
+    accepted: Counter[int] = Counter()
+
+    def accept(worker: int) -> asyncio.Protocol:
+        accepted[worker] += 1
+        return asyncio.Protocol()
+
+    loop, port = asyncio.get_running_loop(), Port("127.0.0.1", 0, 2)
     with ExitStack() as stack:
-        listeners = [stack.enter_context(Listener(port.sockets(alone=True)[0].detach(), 2)) for _ in range(2)]
-        for listener in listeners:
-            listener.setblocking(False)
         for _ in range(10):
             stack.enter_context(socket.create_connection(port.addresses[0]))
-        for listener in [*listeners] * 5:
-            stack.enter_context(listener.accept()[0])
-            with pytest.raises(BlockingIOError):
-                listener.accept()
+        for worker in range(2):
+            (shared,) = port.sockets(alone=True)
+            server = await loop.create_server(
+                partial(accept, worker), sock=Listener(shared.detach()), backlog=AT_ONCE, start_serving=False
+            )
+            stack.callback(server.close)
+            loop.call_soon(asyncio.ensure_future, server.start_serving())
+        while accepted.total() < 10:
+            await asyncio.sleep(0)
+        assert min(accepted.values()) >= 4
     port.close()
+
+
+def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_for() -> None:
+    """A queue of one connection would refuse the others of a burst."""
+    with closing(Port("127.0.0.1", 0)) as port:
+        (listener,) = port.sockets(alone=True)
+    with Listener(listener.detach()) as queue, ExitStack() as stack:
+        queue.listen(AT_ONCE)
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(queue.getsockname(), 5))
 
 
 def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_served(models: Path) -> None:
@@ -68,3 +93,47 @@ def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_
         until(lambda: call(port, "/livez")["status"] == "alive", "the service answers again")
         assert stopped(process) == 0
         assert "Traceback" not in log.read_text()
+
+
+def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_its_address(models: Path) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with served(models, "--host", "::", "--workers", "2", "--max-connections-per-address", "1") as (process, port):
+        with socket.create_connection(("::1", port), 30), socket.create_connection(("127.0.0.1", port), 30) as four:
+            four.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")  # not in the other's network
+            assert four.recv(12) == b"HTTP/1.1 200"
+        assert stopped(process) == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, workers: str) -> None:
+    file = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(file))
+    command = [sys.executable, "-m", "movemask", "serve", "--host", f"unix:{file}", "--models-dir", str(models)]
+    with started([*command, "--workers", workers], cwd=models, stderr=STDOUT, stdout=PIPE) as process:
+
+        def answer() -> bytes:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(file))
+                client.sendall(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                return client.recv(65_536)
+
+        assert until(answer, "it answers").startswith(b"HTTP/1.1 200 ")
+        with pytest.raises(SettingsError, match=f"cannot listen on unix:{file}: address already in use"):
+            Port(f"unix:{file}", 0)
+        process.send_signal(SIGTERM)
+        output = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 0, output
+    assert f"listening on unix:{file}\n" in output
+    assert "NO API KEYS" not in output
+    assert not file.exists()
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for host, words in ((f"unix:{file}", "address already in use"), (f"unix:{tmp_path / ('x' * 200)}", "too long")):
+        with pytest.raises(SettingsError, match=f"MOVEMASK_HOST: cannot listen on {host}: .*{words}"):
+            Port(host, 0)
+    assert file.read_text() == "mine"

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from movemask.serving.tally import IN_FLIGHT, SPENT, Tally, new_table
+from movemask import __version__
+from movemask.serving.tally import FULL_AT, IN_FLIGHT, Tally, new_table
 from tests.processes import call, running, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -102,8 +103,29 @@ def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> No
 
 
 def open_connections(port: int) -> int:
+    return int(metric(port, "movemask_connections"))
+
+
+def metric(port: int, name: str) -> float:
     lines = call(port, "/metrics").splitlines()
-    return int(float(next(line for line in lines if line.startswith("movemask_connections ")).split()[1]))
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+def test_the_metrics_of_processes_are_those_of_all_workers_and_cpu_time_never_falls(models: Path) -> None:
+    def resident(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with served(models, "--workers", "2") as (process, port):
+        pids = serving(models, 2, process.pid)
+        expected = sum(map(resident, pids))
+        until(lambda: metric(port, "process_resident_memory_bytes") > 0.9 * expected, "both workers have told")
+        assert metric(port, "process_open_fds") > 20
+        assert f'movemask_build_info{{version="{__version__}"}} 1.0' in call(port, "/metrics")
+        used = metric(port, "process_cpu_seconds_total")
+        os.kill(min(pids), signal.SIGKILL)
+        serving(models, 3, process.pid)
+        assert until(lambda: metric(port, "process_cpu_seconds_total"), "it is told") >= used
+        assert stopped(process) == 0
 
 
 def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path) -> None:
@@ -155,14 +177,15 @@ def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:
         clients = [views[0].client(f"client {number}") for number in range(50)]
         expected: Counter[int] = Counter()
         lost: Counter[int] = Counter()
-        for _ in range(1000):
+        for number in range(1000):
             column, row, amount = draw.randrange(3), draw.choice(clients) + IN_FLIGHT, draw.randrange(-5, 9)
             views[column].add(row, amount)
-            views[column].add(row - IN_FLIGHT + SPENT, 1)
+            views[column].put(row - IN_FLIGHT + FULL_AT, number)
             expected[row] += amount
             lost[row] += amount if column == 2 else 0
         assert all(view.total(row) == expected[row] for view in views for row in expected)
-        spent = [views[0].total(client + SPENT) for client in clients]
+        full_at = [views[0].latest(client + FULL_AT) for client in clients]
+        assert max(full_at) == number
         views[0].clear(2)
         assert all(views[1].total(row) == expected[row] - lost[row] for row in expected)
-        assert [views[1].total(client + SPENT) for client in clients] == spent
+        assert [views[1].latest(client + FULL_AT) for client in clients] == full_at

@@ -20,10 +20,13 @@ from starlette.types import ASGIApp
 
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
+from movemask.api.http.bodies import Bounded, mcp_limits
+from movemask.api.http.parameters import known_parameters
+from movemask.api.http.routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.api.keys import Keys
 from movemask.api.origins import OwnOrigin
+from movemask.api.prefix import RootPath
 from movemask.api.routers import games, judge, leakage, operations, page, policy
-from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
@@ -39,7 +42,7 @@ that an unmasked or wrongly masked softmax would have given to illegal ones. Err
 """
 
 #: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
-EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
 
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = (
@@ -63,14 +66,14 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    tally : what the processes of the service add up; None for a process that is alone
-    tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
+    tally : of the service; None for its only process
+    tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
     tally = Tally() if tally is None else tally
     keys = Keys.of(settings)
-    metrics = Metrics()
+    metrics = Metrics(settings.max_wait_seconds)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -84,6 +87,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        redirect_slashes=False,  # a POST that is redirected may lose its body
         responses=problems.documented(422),
         dependencies=[Depends(known_parameters)],
         generate_unique_id_function=operation_id,
@@ -116,7 +120,7 @@ def create_app(
         the others through FastAPI's."""
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
         inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
-        outer: ASGIApp = RequestLog(inner, metrics=metrics, tracer=tracer)
+        outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
         if not settings.cors_origins:
             return outer
         return CORSMiddleware(

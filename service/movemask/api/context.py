@@ -29,10 +29,11 @@ DISCONNECTION = "movemask.disconnection"
 class RequestContext(Caller):
     """The state of one request, in its scope.
 
-    key, scopes : the name of its API key, and what the key allows
+    key, scopes : the name and the scopes of its API key
     charged : positions counted against the client's rate so far
     charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
     held, counted : its bytes in flight, and how many of them the service's counter includes
+    hold : `hold(n)` adds n to its bytes in flight; raises Overloaded
     head : whether only the head of the response is wanted
     answers : positions answered, without errors
     runs : its runs for spans; None unless the request is traced
@@ -44,6 +45,7 @@ class RequestContext(Caller):
     charged: int = 0
     charge: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
+    hold: Callable[[int], None] = field(default=lambda size: None)
     counted: int = 0
     head: bool = False
     answers: int = 0

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import orjson
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from movemask.api.schemas.answers import TYPE_PREFIX, Problem
 from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
+from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
+from movemask.schemas.shapes import as_json
 from movemask.serving.logs import request_id
 
 log = logging.getLogger(__name__)
+
+_Error, _Problem = as_json(ErrorOut), as_json(Problem)
 
 CONTENT_TYPE = "application/problem+json"
 SERVED_LEAKAGE = "served-leakage"
@@ -135,9 +137,10 @@ def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespo
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
 
 
-def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> bytes:
-    """The JSON of an `ErrorOut`, which takes the place of a failed item; calls `count` with its problem."""
-    return orjson.dumps({"error": counted_problem(error, count).model_dump(mode="json", exclude_unset=True)})
+def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> ErrorOut:
+    """Takes the place of a failed item; calls `count` with its problem."""
+    fields: dict[str, Any] = counted_problem(error, count).model_dump(mode="json", exclude_unset=True)
+    return _Error(error=_Problem(**fields))
 
 
 def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:
@@ -152,7 +155,7 @@ def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> P
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each."""
 
-    async def expected(http: Request, error: Exception) -> JSONResponse:
+    async def expected(http: Request, error: Exception) -> Response:
         request = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
@@ -160,6 +163,10 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
             status, own = HTTPStatus(error.status_code), dict(error.headers or {})
             if own.get("Allow") == "GET":  # `RequestLog` passes HEAD on as GET
                 own["Allow"] = "GET, HEAD"
+            if "Allow" in own:
+                own["Allow"] += ", OPTIONS"
+                if http.method == "OPTIONS":
+                    return Response(status_code=HTTPStatus.NO_CONTENT, headers=own)
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{request}: {status.phrase}", own, status=status)
         as_problem = response_to(error, count)

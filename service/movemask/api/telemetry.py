@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Sequence
 from functools import partial
@@ -16,24 +17,38 @@ from http import HTTPStatus
 
 import numpy as np
 from opentelemetry import trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+    multiprocess,
+    values,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
-from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.network.registry import Registry
 from movemask.pipeline import DoneBatch, Run
 from movemask.records import AuditTable
+from movemask.schemas.answers import Problem
 from movemask.serving import logs
 
 #: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+#: Upper bounds of times, as far as the longest wait needs them.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
+
+#: How a route begins whose duration has a histogram: those of probes and of the page's files tell nothing.
+_TIMED = ("/v1", "/mcp")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
@@ -44,20 +59,24 @@ def share_metrics(worker: int) -> None:
 
 
 class Metrics:
-    """The metrics of one app, in their own registry."""
+    """The metrics of one app, in their own registry.
 
-    def __init__(self) -> None:
+    `longest_wait` is how many seconds a request may wait: the buckets of times reach so far.
+    """
+
+    def __init__(self, longest_wait: float = 10) -> None:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
-        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
-        seconds = partial(histogram, buckets=_SECONDS)
+        seconds = partial(histogram, buckets=_SECONDS[: bisect_left(_SECONDS, longest_wait) + 1])
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
         self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
-        self.request_seconds = seconds("movemask_request_seconds", "Time to answer.", ["route"])
+        self.request_seconds = seconds("movemask_request_seconds", "Time to answer, of /v1 and /mcp.", ["route"])
         self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
         self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
@@ -90,19 +109,42 @@ class Metrics:
         self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
-        self.model_served = gauge(
-            "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
-        )
+        self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
+        self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
+        self.build_info.labels(__version__).set(1)
+        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of the workers, in seconds.")
+        self.process_resident_memory_bytes = gauge("process_resident_memory_bytes", "Resident memory of the workers.")
+        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of the workers.")
+        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of the workers.")
+        self.process_max_fds = least("process_max_fds", "Most file descriptors that a worker may open.")
+        self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
+        self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
+
+    def looked(self, connections: int) -> None:
+        """Keeps the number of open connections, and what this process uses; called now and then."""
+        self.connections.set(connections)
+        for family in self._process.collect():  # nothing where the system is not Linux
+            for name, _, value, *_ in family.samples:
+                if name == "process_cpu_seconds_total":
+                    self.process_cpu_seconds.inc(value - self._cpu_seconds)
+                    self._cpu_seconds = value
+                else:
+                    getattr(self, name).set(value)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts a request by its route's template, and observes its duration."""
+        """Counts a request by its route's template, and observes the duration if the route is timed."""
         metrics = self._of_requests.get((route, method, status))
         if metrics is None:  # cached: looking up the labels costs more than observing
-            metrics = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
+            timed = route.startswith(_TIMED)
+            metrics = (
+                self.requests.labels(route, method, str(status)),
+                self.request_seconds.labels(route) if timed else None,
+            )
             self._of_requests[route, method, status] = metrics
         requests, request_seconds = metrics
         requests.inc()
-        request_seconds.observe(seconds)
+        if request_seconds is not None:
+            request_seconds.observe(seconds)
 
     def models(self, registry: Registry) -> None:
         """Sets which models are served. A model that is gone becomes NaN: several processes cannot drop a label."""

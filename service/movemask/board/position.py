@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import chess
 
@@ -301,11 +301,11 @@ class Position:
         return 1 if self.game is None else self.game.occurrences(self._ply, same)
 
     @property
-    def turn(self) -> str:
+    def turn(self) -> Literal["white", "black"]:
         """`white` or `black`."""
         return "black" if self.black else "white"
 
-    def status(self, *, has_legal_moves: bool) -> str:
+    def status(self, *, has_legal_moves: bool) -> Literal["ongoing", "checkmate", "stalemate"]:
         """`ongoing`, `checkmate` or `stalemate`, given whether a legal move exists."""
         if has_legal_moves:
             return "ongoing"

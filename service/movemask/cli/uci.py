@@ -21,9 +21,9 @@ from movemask.uci.options import MAX_THREADS, Options, Strengths
 if TYPE_CHECKING:
     import chess
 
-    from movemask.api.schemas.answers import ErrorOut, PolicyOut
     from movemask.client.distribution import Policy
     from movemask.client.http import Client
+    from movemask.schemas.answers import ErrorOut, PolicyOut
     from movemask.uci.search import Source
 
 
@@ -134,9 +134,9 @@ class RemoteSource:
 
 
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
-    from movemask.api.schemas.answers import ErrorOut
     from movemask.client.distribution import Policy, Value
     from movemask.client.responses import error_of_problem
+    from movemask.schemas.answers import ErrorOut
 
     if isinstance(answer, ErrorOut):
         raise error_of_problem(answer.error)
