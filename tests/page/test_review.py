@@ -69,6 +69,7 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     assert not game.errors
     assert [node.san() for node in game.mainline()] == ["e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6"]
     assert game.headers["TimeControl"] == "300+3"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", game.headers["UTCTime"])  # so that the same moves on one day are two games
     assert all(node.clock() is not None for node in game.mainline())
     page.get_by_role("button", name=players).click()
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
