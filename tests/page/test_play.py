@@ -82,6 +82,24 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_a_dragged_piece_shows_where_it_would_go(visit: Visit) -> None:
+    page = visit.open()
+
+    def over(name: str) -> list[str]:
+        box = visit.square(name).bounding_box()
+        assert box
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
+        shown: list[str] = page.locator(".over").evaluate_all("all => all.map(one => one.dataset.square)")
+        return shown
+
+    assert over("e2") == []
+    page.mouse.down()
+    assert [over(name) for name in ("e3", "e5", "e4")] == [["e3"], [], ["e4"]]
+    page.mouse.up()
+    visit.line("e4")
+    expect(page.locator(".over")).to_have_count(0)
+
+
 def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit) -> None:
     page = visit.open()
     for flip, name, piece in (("0", "white rook", "wr"), ("1", "white queen", "wq")):

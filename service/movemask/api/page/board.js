@@ -253,6 +253,14 @@ export class Board {
     const piece = this.#squares.get(press.name).firstElementChild;
     piece?.classList.add("dragged");
     if (piece) piece.style.transform = `translate(${x}px, ${y}px)`;
+    this.#hover(this.#at(event));
+  }
+
+  /** Frames the square that a dragged piece would go to. */
+  #hover(name) {
+    const over = this.#targets().has(name) ? this.#squares.get(name) : null;
+    for (const square of this.#root.querySelectorAll(".over")) if (square !== over) square.classList.remove("over");
+    over?.classList.add("over");
   }
 
   #released(event) {
@@ -269,6 +277,7 @@ export class Board {
     const piece = this.#press && this.#squares.get(this.#press.name).firstElementChild;
     piece?.classList.remove("dragged");
     piece?.style.removeProperty("transform");
+    this.#hover(null);
     this.#press = null;
   }
 
