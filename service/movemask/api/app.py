@@ -20,11 +20,13 @@ from starlette.types import ASGIApp
 
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
+from movemask.api.http.bodies import Bounded, mcp_limits
+from movemask.api.http.parameters import known_parameters
+from movemask.api.http.routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.api.keys import Keys
 from movemask.api.origins import OwnOrigin
 from movemask.api.prefix import RootPath
 from movemask.api.routers import games, judge, leakage, operations, page, policy
-from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
@@ -64,8 +66,8 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    tally : what the processes of the service add up; None for a process that is alone
-    tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
+    tally : of the service; None for its only process
+    tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings

@@ -74,7 +74,7 @@ Moves = Annotated[
 
 
 class In(BaseModel):
-    """Base class of what is sent: unknown fields are refused, and nothing is converted."""
+    """Base class of requests and their parts. Unknown fields are refused, and no value is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

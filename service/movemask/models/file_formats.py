@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from movemask.errors import ContractError
-from movemask.network.files import LARGEST
+from movemask.network.files import MAX_NETWORK_BYTES
 
 #: lc0's files begin with field 1 of their message, a 32-bit number: 0x1c0.
 LC0_START = b"\x0d\xc0\x01\x00\x00"
@@ -122,11 +122,11 @@ def unpacked(file: Path, raw: bytes) -> bytes:
         return raw
     try:
         reader = zlib.decompressobj(31)
-        network = reader.decompress(raw, LARGEST + 1)
+        network = reader.decompress(raw, MAX_NETWORK_BYTES + 1)
     except zlib.error as error:
         raise ContractError(f"{file.name}: damaged gzip: {error}; download it again") from None
-    if len(network) > LARGEST:
-        raise ContractError(f"{file.name}: unpacks to more than {LARGEST} bytes")
+    if len(network) > MAX_NETWORK_BYTES:
+        raise ContractError(f"{file.name}: unpacks to more than {MAX_NETWORK_BYTES} bytes")
     if not reader.eof:
         raise ContractError(f"{file.name}: cut off: the gzip stream has no end; download it again")
     return network

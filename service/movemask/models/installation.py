@@ -34,7 +34,7 @@ from movemask.models.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.models.rewriting import rewrite
 from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
-from movemask.network.files import LARGEST, read_onnx, read_regular, refuse_external
+from movemask.network.files import MAX_NETWORK_BYTES, read_onnx, read_regular, refuse_external
 from movemask.network.fitting import Change, fitted
 from movemask.network.guess import guess, settled
 from movemask.network.model import Model
@@ -234,10 +234,12 @@ def _taken_in(file: Path, model: onnx.ModelProto) -> int:
             place = _beside(file, at.location)
             offset, length = int(at.offset or 0), int(at.length or place.stat().st_size - int(at.offset or 0))
             total += length
-            if total > LARGEST:
-                raise ContractError(f"{file.name}: its weights have {total} bytes; at most {LARGEST} are allowed")
+            if total > MAX_NETWORK_BYTES:
+                raise ContractError(
+                    f"{file.name}: its weights have {total} bytes; at most {MAX_NETWORK_BYTES} are allowed"
+                )
             if place not in contents:
-                contents[place] = read_regular(place, LARGEST)
+                contents[place] = read_regular(place, MAX_NETWORK_BYTES)
             values = contents[place][offset : offset + length]
             if offset < 0 or len(values) < length:
                 raise ValueError(

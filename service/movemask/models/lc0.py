@@ -178,7 +178,7 @@ def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
 
 
 MAGIC = 0x1C0
-LARGEST = 1 << 30  # bytes after decompression; lc0's largest published networks are well below
+MAX_UNPACKED_BYTES = 1 << 30  # bytes after decompression; lc0's largest published networks are well below
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def read_network(file: Path) -> Lc0Network:
     """The network in a `.pb.gz` or `.pb`. Raises WeightsError that names the file and the fault."""
     where = file.name
     try:
-        start = read_regular(file, LARGEST)
+        start = read_regular(file, MAX_UNPACKED_BYTES)
     except OSError as error:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
     if not start:
@@ -231,15 +231,15 @@ def _unpacked(file: Path, where: str) -> bytes:
         with open(file, "rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            network = (gzip.GzipFile(fileobj=raw) if zipped else raw).read(LARGEST + 1)
+            network = (gzip.GzipFile(fileobj=raw) if zipped else raw).read(MAX_UNPACKED_BYTES + 1)
     except EOFError:
         raise WeightsError(f"{where}: cut off: the gzip stream has no end; download it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise WeightsError(f"{where}: damaged: {error}") from None
     except OSError as error:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
-    if len(network) > LARGEST:
-        raise WeightsError(f"{where}: unpacks to more than {LARGEST >> 20} MiB; no lc0 network is so large")
+    if len(network) > MAX_UNPACKED_BYTES:
+        raise WeightsError(f"{where}: unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB; no lc0 network is so large")
     return network
 
 

@@ -9,8 +9,9 @@ import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from movemask.api.http.bodies import audit_limits
+from movemask.api.http.routes import Router
 from movemask.api.requests import AuditIn
-from movemask.api.routes import Router, audit_limits
 from movemask.api.state import AppServices
 from movemask.api.writing import causes_out, figures_out
 from movemask.board.moves import legal_moves

@@ -19,7 +19,7 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
-from movemask.api.routes import Router
+from movemask.api.http.routes import Router
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import figures_out
 from movemask.errors import InvalidParameter, UnknownKind

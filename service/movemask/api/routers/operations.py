@@ -11,9 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.http.routes import Router
 from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
-from movemask.api.routes import Router
 from movemask.api.state import AppServices, Services
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names

@@ -13,9 +13,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api.context import RequestContext, context_of, while_connected
+from movemask.api.http.bodies import MAX_PLIES, batch_limits, position_limits, sweep_limits
+from movemask.api.http.routes import Router
 from movemask.api.problems import item_error
 from movemask.api.requests import BatchIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
-from movemask.api.routes import MAX_PLIES, Router, batch_limits, position_limits, sweep_limits
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import move_out, point_out, policy_out, sweep_out, value_out
 from movemask.board.position import Position
