@@ -24,7 +24,7 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
 from movemask.models import calibration, diagnosis
-from movemask.models.diagnosis import Diagnosis, Finding, KindFigures, QuickLook
+from movemask.models.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network.contract import read_contract
 from movemask.network.families import FAMILIES
 from movemask.network.files import ModelFolders
@@ -126,7 +126,9 @@ def import_model(
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--contract", "kind", type=click.Choice(list(FAMILIES)), help="Kind of network; otherwise guessed.")
+@click.option(
+    "--contract", "family", type=click.Choice(list(FAMILIES)), help="Family of the network; guessed if left out."
+)
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option(
     "--trained-with-mask", is_flag=True, default=None, help="The network's logits for illegal moves mean nothing."
@@ -136,7 +138,7 @@ def import_model(
 @models_dir_option
 def add_model(
     file: Path,
-    kind: str | None,
+    family: str | None,
     name: str | None,
     trained_with_mask: bool | None,
     replace: bool,
@@ -155,7 +157,7 @@ def add_model(
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
     with _default_kept(place, settings):
         card, judge = _card(licence, source), _judge(place[1], force=force)
-        added = installation.add_onnx(file, *place, kind, trained_with_mask, card, settings.trial_seconds, judge)
+        added = installation.add_onnx(file, *place, family, trained_with_mask, card, settings.trial_seconds, judge)
     _show_installed(added.entry, settings)
 
 
@@ -464,7 +466,7 @@ def quick_table(look: QuickLook) -> str:
     ]
     if look.verdict == "right":
         return f"{lines[0]}: nothing is wrong, as far as this shows"
-    lines += _kind_rows(look.kinds)
+    lines += _tag_rows(look.by_tag)
     lines += [f"  NO BETTER THAN CHANCE: {why}" for why in look.chance]
     lines += [f"  SUSPICIOUS: {why}" for why in look.leaks if not look.chance]
     if not look.chance:
@@ -472,12 +474,12 @@ def quick_table(look: QuickLook) -> str:
     return "\n".join(lines)
 
 
-def _kind_rows(kinds: Sequence[KindFigures]) -> Iterator[str]:
+def _tag_rows(by_tag: Sequence[TagFigures]) -> Iterator[str]:
     heads = f"{'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10} {'at random':>9}"
     yield f"  {'as declared':<12} {heads}"
-    for kind in kinds:
-        own, random = (f"{p:.2f}" if p else "" for p in (kind.perplexity, kind.at_random))
-        yield f"  {kind.name:<12} {kind.positions:>9} {kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {own:>10} {random:>9}"
+    for row in by_tag:
+        own, random = (f"{p:.2f}" if p else "" for p in (row.perplexity, row.at_random))
+        yield f"  {row.name:<12} {row.positions:>9} {row.raw_mean:>9.2g} {row.raw_max:>9.2g} {own:>10} {random:>9}"
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> str:
@@ -485,8 +487,8 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
     lines: list[str] = []
     if diagnosis.unreadable:
         lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
-    if diagnosis.kinds:
-        lines += ["", *_kind_rows(diagnosis.kinds)]
+    if diagnosis.by_tag:
+        lines += ["", *_tag_rows(diagnosis.by_tag)]
     lines += ["", f"  {'read otherwise':<40} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
     lines += [_finding_row(finding) for finding in diagnosis.findings]
     what = (
