@@ -12,7 +12,6 @@ from movemask.store.cells import CAUSE
 
 #: Mean `raw` leakage of networks that are read rightly, on positions of lichess games with their history: README's
 #: table. Maia-1 stands for the nearest of seven networks to the mover's rating.
-
 KNOWN = {"movemask-5": 0.00604, "Maia-1": 0.00562}
 
 #: Mean `raw` leakage by phase, the highest of movemask-5 and Maia-1 1100, 1500 and 1900. Measured on 15,600 positions:
