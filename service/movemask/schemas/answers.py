@@ -22,6 +22,8 @@ TrainedWithMask = Annotated[
 ]
 
 FORECAST = "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
+INDEX = "Number of the position in the request, from 0."
+ID = "The `id` of the position, if it has one."
 
 TYPE_PREFIX = "urn:movemask:problem:"
 
@@ -61,6 +63,9 @@ class EloOut(Out):
 
     own: float = Field(alias="self", description="Rating of the side to move, in Elo points.")
     opponent: float = Field(description="Rating of its opponent, in Elo points.")
+    clamped: bool | None = Field(
+        None, description="True if a rating of the request was outside the network's range; left out otherwise."
+    )
 
 
 class MoveOut(Out):
@@ -175,10 +180,24 @@ class MoveChosenOut(PointOut, Where):
     )
 
 
+class ResultOut(PolicyOut):
+    """The answer to a position of a batch."""
+
+    index: int = Field(description=INDEX)
+    id: str | None = Field(None, description=ID)
+
+
+class FailureOut(ErrorOut):
+    """A position of a batch that failed."""
+
+    index: int = Field(description=INDEX)
+    id: str | None = Field(None, description=ID)
+
+
 class BatchOut(Out):
     """The answers to a batch."""
 
-    results: Items[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
+    results: Items[ResultOut | FailureOut] = Field(description="One for each position, in order.")
 
 
 class SweptOut(Out):
@@ -270,6 +289,9 @@ class GameOut(Out):
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     elo: ByName[float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
+    clamped: bool | None = Field(
+        None, description="True if a rating in the tags was outside the network's range; left out otherwise."
+    )
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
     opening: Opening | None = Field(
