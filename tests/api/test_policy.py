@@ -103,7 +103,7 @@ def test_moves_lead_to_the_position(client: TestClient) -> None:
         board.push_uci(uci)
     answer = asked(client, moves=["e2e4", "c7c5"])
     check(answer, board)
-    assert answer["fen"] == board.fen(en_passant="fen")
+    assert answer["fen"] == board.fen()
     assert answer["ignored"] == ["history"]
     later = asked(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", moves=["a7a8q", "e8e7"])
     assert later["fen"].startswith("Q7/4k3")
@@ -218,6 +218,17 @@ def test_each_result_has_its_place_and_the_name_that_its_position_has(client: Te
     assert [result["index"] for result in results] == list(range(len(bad) + 100))
     assert [result.get("id") for result in results] == ["typo", "field", None, None, None, None, *names * 20]
     assert ["error" in result for result in results] == [True] * len(bad) + [False] * 100
+
+
+@pytest.mark.parametrize("moves", [["e4"], ["e4", "a6", "e5", "d5"], ["e4", "a6", "e5", "d5", "a3"]])
+def test_the_fen_is_as_python_chess_writes_it(client: TestClient, moves: list[str]) -> None:
+    board = chess.Board()
+    for san in moves:
+        board.push_san(san)
+    (item,) = asked(client, "/v1/policy/batch", positions=[{"moves": moves}])["results"]
+    judged = asked(client, "/v1/audit", moves=moves, policy={"e2e4": 1})
+    found = [asked(client, path, moves=moves) for path in ("/v1/policy", "/v1/move")]
+    assert {answer["fen"] for answer in (*found, item, judged)} == {board.fen()}
 
 
 RATINGS: list[dict[str, Any]] = [{}, {"elo": 600}, {"elo": 1500}]

@@ -39,7 +39,7 @@ def policy_out(answer: Answer, include: Sequence[Include], *, timing: bool = Tru
     position = answer.position
     out = _Policy(
         model=model_out(answer.model),
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=answer.status,
         moves=_moves(answer, include),
@@ -55,7 +55,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
     position, evaluated = answer.position, answer.evaluated
     out = _MoveChosen(
         model=model_out(answer.model),
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=answer.status,
         move=None,
@@ -98,7 +98,7 @@ def sweep_out(
         for move, name in zip(moves, position.sans(map(chess.Move.from_uci, ranked)), strict=True):
             move.san = name
     out = _Sweep(
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=position.status(has_legal_moves=bool(lines)),
         points=[point for point, _ in points],
@@ -139,6 +139,15 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answer
     if game.tree is not None:
         out.tree = _tree(game.tree)
     return out
+
+
+def fen_out(position: Position) -> str:
+    """The FEN as python-chess writes it by default: an en-passant square only if a capture there is legal.
+
+    `Position.fen` keeps the square after every double push, because some networks read it (Maia-2).
+    """
+    board = position.board
+    return position.fen if board.ep_square is None or board.has_legal_en_passant() else board.fen()
 
 
 def model_out(model: Model) -> answers.ModelOut:

@@ -22,6 +22,7 @@ TrainedWithMask = Annotated[
 ]
 
 FORECAST = "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
+FEN = "The position, after `moves`, with an en-passant square only if a capture there is legal."
 INDEX = "Number of the position in the request, from 0."
 ID = "The `id` of the position, if it has one."
 
@@ -140,7 +141,7 @@ class DrawOut(Out):
 class Where(Out):
     """The position."""
 
-    fen: str = Field(description="The position, after `moves`.")
+    fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
     status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
     notation: Notation | None = Field(None, description="How `moves` were read; left out without `moves`.")
@@ -338,7 +339,7 @@ class PatternOut(Out):
 class VerdictOut(Out):
     """What leaks: how much, to which moves, and why they are illegal."""
 
-    fen: str = Field(description="The position, after `moves`.")
+    fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
     notation: Notation | None = Field(None, description="How `moves` were read; null without `moves`.")
     legal_moves: int = Field(description="Number of legal moves.")

@@ -21,7 +21,8 @@ from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.http.routes import Router
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import figures_out
+from movemask.api.writing import fen_out, figures_out
+from movemask.board.position import Position
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
@@ -278,7 +279,7 @@ def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
 
 def _position_out(position: StoredPosition) -> AuditedOut:
     return _Audited(
-        fen=position["fen"],
+        fen=_fen_out(position),
         chess960=position["chess960"],
         model=position["model"],
         digest=position["digest"],
@@ -297,6 +298,12 @@ def _position_out(position: StoredPosition) -> AuditedOut:
         causes=position["causes"],
         illegal=position["illegal"],
     )
+
+
+def _fen_out(position: StoredPosition) -> str:
+    """The FEN that the answer had. The stored FEN has the square behind every double push."""
+    fen: str = position["fen"]
+    return fen if fen.split()[3] == "-" else fen_out(Position.read(fen, chess960=position["chess960"]))
 
 
 def _parts(
@@ -331,7 +338,8 @@ def _csv(positions: list[StoredPosition]) -> bytes:
     """One line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     lines = []
     for position in positions:
-        plain = [rfc3339(position["time"]) if name == "time_utc" else position[name] for name in _PLAIN]
+        written = {**position, "time_utc": rfc3339(position["time"]), "fen": _fen_out(position)}
+        plain = [written[name] for name in _PLAIN]
         figures, by_cause = position["kinds"], position["causes"]
         leaked = [figures[kind].leaked if kind in figures else None for kind in KINDS]
         causes = [by_cause.get(cause.value) for cause in Cause]
