@@ -76,7 +76,7 @@ class ProblemError(MovemaskError):
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
     """A problem by its name; `status` is needed for names that are not in STATUSES."""
-    title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON")
+    title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON").replace("pgn", "PGN")
     status = status or STATUSES[name].value
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
 
@@ -106,8 +106,8 @@ def invalid_request(
 ) -> ProblemError:
     """pydantic's errors as one problem.
 
-    model : whose errors they are, for the names of its fields
-    skip : how many parts at the beginning of a location are no field names
+    model : the model that raised the errors, for suggestions of its field names
+    skip : number of parts at the beginning of each location that are no field names
     item : the name of an error that concerns no single field
     """
     listed = [
@@ -196,7 +196,7 @@ def _field(location: Sequence[Any]) -> str:
 
 
 def near_or_all(name: str, known: Sequence[str]) -> str:
-    """The known name that a misspelt name is nearest to, as a question; or all known names."""
+    """A suggestion for an unknown name: the nearest known name, or else all known names."""
     near = get_close_matches(name[:_LONGEST_INPUT].lower(), known, 1)
     return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
 
@@ -227,7 +227,7 @@ def shown(text: str) -> str:
 
 
 def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:
-    """The names of the fields of the object at `path` in a body of this model; none if that cannot be told."""
+    """The names of the fields of the object at `path` in a body of this model; empty if the object is no model."""
     for part in path:
         if model is None or not isinstance(part, str):  # the place in a list
             continue

@@ -1,4 +1,4 @@
-"""The JSON of requests. Unknown fields are refused: a misspelt one is not silently ignored."""
+"""The JSON of requests. Unknown fields are refused, so that a misspelt field is never ignored."""
 
 from __future__ import annotations
 

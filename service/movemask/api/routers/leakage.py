@@ -1,6 +1,6 @@
 """`GET /v1/leakage…`: figures of the audit, as of each worker's last write. No request waits for a write.
 
-Threads of their own read the database and write the JSON, never the event loop or FastAPI's shared threads.
+Two threads of `Services.reading` read the database and write the JSON: the event loop and FastAPI's threads stay free.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ async def figures(
 ) -> Response:
     """How much probability would have gone to illegal moves, by model and kind of leakage.
 
-    `raw` is what a plain softmax would have put on illegal moves, `multiplied` what `softmax(logits * mask)` would
-    have put there, and `served` what the answers put there (always 0). The other kinds are measured on a sample of the
-    requests. Use `by` to break the figures down into groups.
+    `raw` is the probability that a plain softmax would have put on illegal moves. For `multiplied` it is
+    `softmax(logits * mask)`, and for `served` the answers themselves (always 0). The other kinds are measured on a
+    sample of the requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
     days, and a day before that. The answer gives the bounds it used. The figures are complete up to `freshness.as_of`;
@@ -211,7 +211,7 @@ async def positions(
         "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
         "Movemask-Waiting": str(fresh.waiting),
     }
-    if context_of(http.scope).head:  # without reading rows, of which there may be millions
+    if context_of(http.scope).head:  # reads no rows: there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
@@ -314,7 +314,7 @@ def _parts(
     head: bytes = b"",
 ) -> Iterator[bytes]:
     """Positions below the id `before` as text, a page at a time. While a client reads, the stream holds the text of one
-    page and no rows, which take ten times as much."""
+    page and no rows, which take ten times the memory."""
     left = math.inf if limit is None else limit
 
     def text() -> bytes:
