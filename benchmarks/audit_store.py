@@ -22,7 +22,7 @@ from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
 from movemask.records import AuditTable
-from movemask.store.reader import Figures, Span
+from movemask.store.reader import AuditReader, Span
 from movemask.store.writer import Store
 
 BATCH = 2000
@@ -42,19 +42,19 @@ def main() -> None:
         url = arguments.url or f"sqlite:///{folder}/audit.db"
         store = Store(url, keep_seconds=1e12, keep_positions=1_000_000)
         first, last = _fill(store, arguments.positions, arguments.share)
-        figures = Figures(store.database)
+        reader = AuditReader(store.database)
         now = time.time()
         questions: dict[str, Callable[[], object]] = {
-            "`GET /v1/leakage`": lambda: figures.models(),
-            "`?by=phase`": lambda: figures.models(by="phase"),
-            "`?by=legal_moves`": lambda: figures.models(by="legal_moves"),
-            "`?by=cause`": lambda: figures.models(by="cause"),
-            "`?since=24h`": lambda: figures.models(span=Span(now - 86_400)),
-            "`?since=30d`": lambda: figures.models(span=Span(now - MONTH)),
-            "`?since=30d&by=phase`": lambda: figures.models(span=Span(now - MONTH), by="phase"),
-            "`/history?bucket=1d`": lambda: figures.history(None, Span(), 86_400),
-            "`/worst`": lambda: figures.worst("raw", 10),
-            "`/positions`, the first page": lambda: figures.positions(100),
+            "`GET /v1/leakage`": lambda: reader.summaries(),
+            "`?by=phase`": lambda: reader.summaries(by="phase"),
+            "`?by=legal_moves`": lambda: reader.summaries(by="legal_moves"),
+            "`?by=cause`": lambda: reader.summaries(by="cause"),
+            "`?since=24h`": lambda: reader.summaries(span=Span(now - 86_400)),
+            "`?since=30d`": lambda: reader.summaries(span=Span(now - MONTH)),
+            "`?since=30d&by=phase`": lambda: reader.summaries(span=Span(now - MONTH), by="phase"),
+            "`/history?bucket=1d`": lambda: reader.history(None, Span(), 86_400),
+            "`/worst`": lambda: reader.worst("raw", 10),
+            "`/positions`, the first page": lambda: reader.positions(100),
         }
         print(f"| {arguments.positions:,} positions, {store.database.dialect} | median ms | slowest of {ASKED} |")
         print("|---|---:|---:|")
@@ -119,7 +119,7 @@ def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, e
         times=at + seconds * np.sort(rng.random(count)),
         fens=[f"{fen} {number}" for number in rng.integers(10**9, size=count).tolist()],
         chess960=np.zeros(count, dtype=np.bool_),
-        elos=rng.integers(800, 2600, count).astype(np.float64),
+        elos=rng.integers(800, 2600, count).astype(np.float64).tolist(),
         measured={kind: Measured(own, own > 0.5, own) for kind, own in zip(kinds, leaked, strict=True)},
         explained=Explained(by_cause, np.arange(count + 1), ["e1g1"] * count, leaked[0], castling),
         phases=np.arange(count) % 3,

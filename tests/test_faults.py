@@ -19,8 +19,8 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.store import database, postgresql
-from movemask.store.reader import Figures
+from movemask.store import postgresql, sqlite
+from movemask.store.reader import AuditReader
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
@@ -156,7 +156,7 @@ def audit(client: TestClient) -> Any:
 def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
     fault: str, faults: SqliteFaults, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (database, postgresql):
+    for module in (sqlite, postgresql):
         monkeypatch.setattr(module, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
@@ -304,7 +304,7 @@ def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: 
             assert stopped(process) == 0
         assert "were not written" not in (models / "log.txt").read_text()
     with opened(database_url) as store:
-        assert sum(model.positions for model in Figures(store.database).models()) == 6
+        assert sum(model.positions for model in AuditReader(store.database).summaries()) == 6
 
 
 def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: 
     words, rng = vocabulary(name), np.random.default_rng(seed)
     logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
     made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
-    elos = np.where(rng.random(len(places)) < 0.3, np.nan, np.round(3000 * rng.random(len(places))))
+    elos = [None if rng.random() < 0.3 else round(3000 * rng.random()) for _ in places]
     return replace(made, model=MODELS[name], times=rng.random(len(places)), elos=elos)
 
 
@@ -56,7 +56,7 @@ def positions(table: AuditTable) -> dict[float, Any]:
     groups, found = table.groups(), {}
     for row, moment in enumerate(table.times.tolist()):
         figures = {kind: one.figure(row) for kind, one in table.measured.items()}
-        own = table.model, table.fens[row], bool(table.chess960[row]), repr(table.elos[row]), groups[:, row].tolist()
+        own = table.model, table.fens[row], bool(table.chess960[row]), table.elos[row], groups[:, row].tolist()
         found[moment] = (*own, figures, table.explained.of(row))
     return found
 
@@ -105,7 +105,7 @@ def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
             "white" if board.turn else "black",
             "true" if board.is_check() else "false",
             band("legal_moves", board.legal_moves.count()),
-            band("elo", float(table.elos[row])),
+            band("elo", table.elos[row]),
         ]
         raw = table.measured["raw"].leaked[row]
         illegal, causes = table.explained.of(row)
@@ -115,9 +115,9 @@ def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
         assert legal.isdisjoint(move.uci for move in illegal if not _castling_slot(move.uci, board))
 
 
-def band(dimension: str, value: float) -> str:
+def band(dimension: str, value: float | None) -> str:
     """The band, such as `10-19` or `60+`, that holds a number."""
-    if math.isnan(value):
+    if value is None:
         return "unknown"
     bands = [one for one in groups(dimension) if one != "unknown"]
     return next(one for one in reversed(bands) if value >= int(re.split("[-+]", one)[0]))

@@ -1,42 +1,42 @@
-"""The errors that this project raises, as a tree. HTTP status codes are in `movemask.api.problems`.
+"""All errors that movemask raises on purpose, as a tree. `movemask.api.problems` has their HTTP status codes.
 
 MovemaskError
-├── RequestError                the request is at fault; the message names the offending input
+├── RequestError                an invalid request; the message names the offending input
 │   ├── InvalidFen              not a FEN
-│   ├── InvalidPosition         a FEN, but no legal chess position
-│   ├── IllegalMove             a move in `moves` that cannot be played
-│   ├── UnsupportedVariant      Chess960 asked of a network that cannot tell its castling moves
-│   ├── InvalidRule             normaliser, alpha and filters that do not go together
-│   ├── NotCalibrated           the calibrated temperature of a model that has none
-│   ├── InvalidPgn              no game in it, or one that cannot be played through
+│   ├── InvalidPosition         a FEN of an illegal position
+│   ├── IllegalMove             a move in `moves` that is illegal or no move
+│   ├── UnsupportedVariant      Chess960 castling, for which the network's vocabulary has no slots
+│   ├── InvalidRule             normaliser and alpha that do not go together
+│   ├── NotCalibrated           the model has no calibrated temperature
+│   ├── InvalidPgn              no game, or a game with an illegal move
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
-│   ├── InvalidParameter        a parameter that cannot be read
-│   ├── InvalidSweep            ratings for a network that takes none, or an empty sweep
-│   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
+│   ├── InvalidParameter        a parameter with an invalid value
+│   ├── InvalidSweep            a sweep over ratings of a network that takes none, or over nothing
+│   ├── InvalidAudit            another program's numbers that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows
-├── CapacityError               the service cannot take it now; retry later
-│   ├── Overloaded              the queue is full
+├── CapacityError               the service is busy; retry later
+│   ├── Overloaded              the queue or another limit of the service is full
 │   ├── RateLimited             the client exceeds its rate
 │   └── ShuttingDown            the service is stopping
 ├── ModelError                  the network or its contract is at fault
 │   ├── ContractError           the TOML file, or an ONNX file that does not match it
 │   ├── WeightsError            a weight file that cannot be converted
 │   ├── MoveOutsideVocabulary   a legal move that has no slot of its own
-│   ├── InvalidLogits           a legal logit that is NaN or +inf, or none that is finite
-│   ├── InferenceFailed         the runtime raised, or returned another shape
-│   └── ModelUnavailable        the model failed its check and is not served
-├── ServedLeakage               movemask's answer has an illegal move or does not sum to 1
-├── StoreError                  the audit store cannot be opened or read
-│   └── StoreUnreachable        the database server does not answer now
-├── SourceError                 a file of games or positions that cannot be read
-├── EngineFailed                a UCI engine that cannot be started, or that stops answering
-├── BulkError                   an audit of files that cannot continue with these arguments
-├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
-├── MissingExtra                a command whose optional dependencies are not installed
-├── ApiError                    a service answered movemask's client with a problem
-├── ServiceUnreachable          a service does not answer movemask's client
-├── InvalidResponse             what answered movemask's client is no movemask, or a broken one
+│   ├── InvalidLogits           a legal logit is NaN or +inf, or all are -inf
+│   ├── InferenceFailed         onnxruntime failed, or returned a wrong shape
+│   └── ModelUnavailable        the model is not served, because it failed its check
+├── ServedLeakage               an answer of movemask has an illegal move, or does not sum to 1
+├── StoreError                  the audit's database cannot be opened, read or written
+│   └── StoreUnreachable        the database server does not answer
+├── SourceError                 a file of games or positions cannot be read
+├── EngineFailed                a UCI engine cannot be started, or stops answering
+├── BulkError                   `movemask audit` cannot continue with these arguments
+├── KeysError                   a file of API keys cannot be read, or a key cannot be made
+├── MissingExtra                optional dependencies of a command are not installed
+├── ApiError                    a service answered the client with a problem
+├── ServiceUnreachable          a service does not answer the client
+├── InvalidResponse             what answered the client is not movemask, or is broken
 └── SettingsError               the service cannot start with its settings
 """
 
@@ -48,7 +48,7 @@ from typing import Any
 
 
 class MovemaskError(Exception):
-    """Base class of every error raised on purpose; `str(error)` can be shown to a user."""
+    """Base class. `str(error)` is a message for users."""
 
 
 class RequestError(MovemaskError): ...
@@ -58,7 +58,7 @@ class InvalidFen(RequestError): ...
 
 
 class InvalidPosition(RequestError):
-    """A FEN of an impossible position; `statuses` are python-chess's names for the reasons."""
+    """`statuses` are python-chess's names of what is wrong with the position."""
 
     def __init__(self, message: str, statuses: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ class LimitExceeded(RequestError): ...
 
 
 class CapacityError(MovemaskError):
-    """The request is valid, but cannot be served now. `retry_after` is in seconds."""
+    """`retry_after` : seconds after which a retry may succeed"""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -161,7 +161,7 @@ class MissingExtra(MovemaskError): ...
 
 
 class ApiError(MovemaskError):
-    """The problem (RFC 9457) that a service answered with: its fields, and in `extra` those of its type."""
+    """A problem (RFC 9457) that a service answered with. `extra` has the fields that only its type has."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class ApiError(MovemaskError):
 
 
 class ServiceUnreachable(MovemaskError):
-    """No whole answer: the connection failed, or the time was over."""
+    """The connection failed or timed out."""
 
 
 class InvalidResponse(MovemaskError):
@@ -197,7 +197,7 @@ class InvalidResponse(MovemaskError):
 class SettingsError(MovemaskError): ...
 
 
-#: The modules of each optional dependency of pyproject.toml, by the names they are imported by.
+#: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.
 EXTRAS = {
     "audit": ("duckdb", "jinja2", "matplotlib", "pyarrow", "tqdm"),
     "client": ("httpx2",),
@@ -208,7 +208,7 @@ EXTRAS = {
 
 
 def require(extra: str, what: str) -> None:
-    """Raises MissingExtra if a module of `extra` is not installed; `what` is the command or file that needs it."""
+    """Raises MissingExtra if a module of `extra` is not installed. `what` is the command or file that needs it."""
     missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
     if missing:
         raise MissingExtra(

@@ -1,5 +1,4 @@
-"""What is written down of an answer: the batches that the audit gets, and the tables with the groups of positions that
-the store keeps."""
+"""`AuditBatch`, which the pipeline hands to the audit, and `AuditTable`, which the store writes."""
 
 from __future__ import annotations
 
@@ -16,16 +15,17 @@ from movemask.leakage.measure import HeavySlots, Measured
 from movemask.network.model import Batch, Model
 from movemask.numeric.ragged import Float, Index
 
-#: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
+#: Dimensions that figures are grouped by, besides `cause` and `model`. A position is in one group of each dimension.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
 
+#: The first number of each band of legal moves and of ratings. The last band has no end.
 _MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
 _ELO_FROM = (0, *range(1000, 2500, 200))
 
 
 @cache
 def groups(dimension: str) -> tuple[str, ...]:
-    """Every group of a dimension, in natural order."""
+    """Names of all groups of a dimension, in natural order. ValueError for an unknown dimension."""
     match dimension:
         case "phase":
             return tuple(phase.value for phase in Phase)
@@ -41,7 +41,7 @@ def groups(dimension: str) -> tuple[str, ...]:
 
 
 def _band(start: int, starts: tuple[int, ...]) -> str:
-    """The name of the band of whole numbers from `start` on, such as `10-19`; the last one is open."""
+    """Name of the band of whole numbers that begins at `start`: `10-19`, `1` for one number, `60+` for the last."""
     if start == starts[-1]:
         return f"{start}+"
     last = starts[starts.index(start) + 1] - 1
@@ -50,16 +50,17 @@ def _band(start: int, starts: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditTable:
-    """Answered positions of one network as the store keeps them, with the traits that figures are grouped by.
+    """B answered positions of one network as the store writes them, with the traits that figures are grouped by.
 
-    times : float64 `[B]`, in seconds since the epoch
-    elos : float64 `[B]`, ratings of the side to move in the request; NaN for none
-    measured : by kind, arrays `[B]`
-    explained : the heaviest illegal moves, and the mass by cause `[B, len(CAUSES)]`
+    times : float64 `[B]`, seconds since 1970
+    fens, chess960 : the position, and bool `[B]`: whether it is Chess960
+    elos : rating of the side to move in each request; None if the request gave none
+    measured : by kind of leakage, arrays `[B]`
+    explained : the illegal moves with the most probability, and the mass by cause `[B, len(CAUSES)]`
     phases : intp `[B]`, indices into the members of Phase
-    black, in_check : bool `[B]`; `black` where Black is to move
-    legal_moves : intp `[B]`
-    id : unique to each table, also to one made from another, so that the store writes it once
+    black, in_check : bool `[B]`, whether Black is to move, and whether the side to move is in check
+    legal_moves : intp `[B]`, number of legal moves
+    id : unique. A table made from another has an id of its own, so the store writes each table once.
     """
 
     model: str
@@ -68,26 +69,26 @@ class AuditTable:
     times: Float
     fens: Sequence[str]
     chess960: Flags
-    elos: Float
+    elos: Sequence[float | None]
     measured: Mapping[str, Measured]
     explained: Explained
     phases: Index
     black: Flags
     in_check: Flags
     legal_moves: Index
-    id: str = field(default_factory=lambda: uuid4().hex, init=False)  # not copied by `replace`
+    id: str = field(default_factory=lambda: uuid4().hex, init=False)  # `replace` makes a new one
 
     def __len__(self) -> int:
         return len(self.fens)
 
     def rows(self, keep: Index) -> AuditTable:
-        """The table of the positions `keep`."""
+        """A table of the positions `keep`, indices in rising order."""
         return replace(
             self,
             times=self.times[keep],
             fens=[self.fens[row] for row in keep.tolist()],
             chess960=self.chess960[keep],
-            elos=self.elos[keep],
+            elos=[self.elos[row] for row in keep.tolist()],
             measured={kind: measured.rows(keep) for kind, measured in self.measured.items()},
             explained=self.explained.rows(keep),
             phases=self.phases[keep],
@@ -97,25 +98,25 @@ class AuditTable:
         )
 
     def groups(self) -> Index:
-        """Each position's group in each of DIMENSIONS, as its index in `groups`: `[len(DIMENSIONS), B]`."""
+        """Indices into `groups` of each position in each of DIMENSIONS, intp `[len(DIMENSIONS), B]`."""
         moves = np.searchsorted(_MOVES_FROM, self.legal_moves, side="right") - 1
-        bands = np.searchsorted(_ELO_FROM, np.maximum(self.elos, 0.0), side="right") - 1
-        elo = np.where(np.isnan(self.elos), len(_ELO_FROM), bands)
+        ratings = np.array([0.0 if elo is None else max(elo, 0.0) for elo in self.elos])
+        unknown = [elo is None for elo in self.elos]
+        elo = np.where(unknown, len(_ELO_FROM), np.searchsorted(_ELO_FROM, ratings, side="right") - 1)
         return np.stack([self.phases, self.black, ~self.in_check, moves, elo]).astype(np.intp)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditBatch:
-    """Answered positions of one network, before their illegal mass is explained: a few hundred bytes each, no logits.
+    """B answered positions of one network, before their illegal mass is explained: a few hundred bytes each.
 
-    times, elos : as in AuditTable
-    measured : by kind, arrays `[B]`
-    heavy : the illegal slots to which plain softmax gives most (`UnmaskedLogits.heavy`)
+    times, elos, measured : as in AuditTable
+    heavy : the illegal slots with the most probability (`UnmaskedLogits.heavy`)
     """
 
     model: Model
     times: Float
-    elos: Float
+    elos: Sequence[float | None]
     batch: Batch
     measured: Mapping[str, Measured]
     heavy: HeavySlots
@@ -124,7 +125,7 @@ class AuditBatch:
         return len(self.batch)
 
     def table(self) -> AuditTable:
-        """The table of these positions."""
+        """The table of these positions, which names the heavy slots and their causes."""
         batch = self.batch
         return AuditTable(
             self.model.name,
@@ -143,14 +144,14 @@ class AuditBatch:
         )
 
     def rows(self, keep: Index) -> AuditBatch:
-        """Those of the positions `keep`, which are in rising order."""
+        """A batch of the positions `keep`, indices in rising order."""
         place = np.full(len(self), -1, dtype=np.intp)
         place[keep] = np.arange(len(keep))
         slots = place[self.heavy.rows] >= 0
         return replace(
             self,
             times=self.times[keep],
-            elos=self.elos[keep],
+            elos=[self.elos[row] for row in keep.tolist()],
             batch=self.batch.rows(keep),
             measured={kind: measured.rows(keep) for kind, measured in self.measured.items()},
             heavy=HeavySlots(place[self.heavy.rows[slots]], self.heavy.slots[slots], self.heavy.masses[slots]),
@@ -158,11 +159,11 @@ class AuditBatch:
 
     @classmethod
     def joined(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
-        """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
+        """The same positions in one batch for each network and set of kinds: a few large batches are tabled faster."""
         groups: list[list[AuditBatch]] = []
         for part in parts:
             for group in groups:
-                if group[0].model is part.model and tuple(group[0].measured) == tuple(part.measured):
+                if group[0].model is part.model and group[0].measured.keys() == part.measured.keys():
                     group.append(part)
                     break
             else:
@@ -175,7 +176,7 @@ class AuditBatch:
         return replace(
             parts[0],
             times=np.concatenate([part.times for part in parts]),
-            elos=np.concatenate([part.elos for part in parts]),
+            elos=[elo for part in parts for elo in part.elos],
             batch=Batch.joined([part.batch for part in parts]),
             measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
             heavy=HeavySlots(

@@ -1,6 +1,6 @@
-"""`Settings`: the MOVEMASK_* environment variables, which are also flags of `movemask serve`.
+"""`Settings`: the service's settings, from MOVEMASK_* environment variables and the flags of `movemask serve`.
 
-They are read only here and passed down. docs/settings.md lists them, which a test checks.
+Only this module reads the variables. docs/settings.md lists them; a test compares the two.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ PREFIX = "MOVEMASK_"
 
 
 def shipped_models() -> Path:
-    """The folder of the shipped network: in the installed package, or `models/` of a checkout."""
+    """The folder with the shipped network: in the installed package, or `models/` in a checkout."""
     package = Path(__file__).parent
     installed = package / "shipped_models"
     return installed if installed.is_dir() else package.parents[1] / "models"
 
 
 def user_models() -> Path:
-    """The user's own models folder, by the platform's convention; it may not exist yet."""
+    """The user's own models folder, at the platform's usual place. It may not exist."""
     return platformdirs.user_data_path("movemask", appauthor=False) / "models"
 
 
-#: A container's CPU limit in cgroup v2: microseconds it may run (or `max`) per period of microseconds.
+#: A container's CPU limit in cgroup v2: microseconds of running time (or `max`), and the microseconds of a period.
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_cores(cpu_max: Path = _CPU_MAX) -> int:
-    """Cores that this process may use: its CPU affinity, or the container's CPU limit if that is lower."""
+    """Number of cores that this process may use, by its CPU affinity and the container's CPU limit."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = cpu_max.read_text().split()
@@ -47,11 +47,12 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
+#: Defaults of `max_batch`.
 _BATCH_CPU, _BATCH_GPU = 32, 512
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
-#: Of a web page: scheme, host and port, as browsers send it; no path.
+#: A web page's origin as browsers send it: scheme, host and port, without a path.
 _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
 
@@ -60,7 +61,7 @@ ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
 
 class Settings(BaseSettings):
-    """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
+    """The service's settings. A field `name` is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
@@ -134,19 +135,22 @@ class Settings(BaseSettings):
 
     @property
     def worker_processes(self) -> int:
-        """`workers`, or of `auto` as many as there are cores, at most 4; one with a GPU, and where there is no fork."""
+        """Number of worker processes. `auto`: one per core, at most 4; with a GPU, or without fork (Windows), one."""
         if self.workers != "auto":
             return self.workers
         return 1 if self.provider != "cpu" or not hasattr(os, "fork") else min(4, available_cores())
 
     @property
     def positions_a_run(self) -> int:
-        """`max_batch`, or the default of the provider (docs/performance.md has the curve)."""
+        """Most positions in one run of a network: `max_batch`, or 32 on a CPU and 512 on a GPU.
+
+        docs/performance.md has the measurements.
+        """
         return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
     @property
     def model_folders(self) -> ModelFolders:
-        """Where models are looked for: in `models_dir`, or else in the user's own folder and the shipped one."""
+        """The folders with models: `models_dir`, or the user's own folder and the shipped one."""
         shipped = shipped_models()
         folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
         names = frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ())
@@ -154,15 +158,15 @@ class Settings(BaseSettings):
 
     @classmethod
     def default_shown(cls, name: str) -> str:
-        """The default of a setting, or a description of it if it depends on the machine."""
+        """The default of a setting as text; in words if it depends on the machine."""
         field = cls.model_fields[name]
         return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
 
     @classmethod
     def read(cls, **flags: object) -> Settings:
-        """Settings from flags that are not None, then from the environment.
+        """The settings from flags and, where a flag is None, from the environment.
 
-        Raises SettingsError that names the variable, also for an unknown one with our prefix.
+        Raises SettingsError, which names the variable, for an invalid value or an unknown MOVEMASK_* variable.
         """
         for name, value in os.environ.items():
             if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
@@ -194,11 +198,12 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes or Docker set a variable for a service named `movemask…`."""
+    """Whether Kubernetes or Docker set a variable because a service is named `movemask…`."""
     return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
 
 
 def _refuse_unknown(variable: str) -> None:
+    """Raises SettingsError for a variable that is no setting, with the most similar setting."""
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     if variable.upper() not in known:
         nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0)[0]

@@ -1,4 +1,4 @@
-"""Times as people write them, and as RFC 3339."""
+"""Times: read as people write them, written as RFC 3339."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from datetime import UTC, datetime
 from movemask.errors import InvalidParameter
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-#: How a time may be written.
+
+#: The ways to write a time, for messages.
 FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
 
 
 def time_of(name: str, given: str | None, now: float) -> float | None:
-    """The time that a text says, in seconds since 1970; raises InvalidParameter that names the parameter."""
+    """A time in seconds since 1970 from one of FORMS; None for None. An age is counted back from `now`.
+
+    Raises InvalidParameter, which names the parameter `name`.
+    """
     if given is None:
         return None
     text = given.strip()
@@ -22,7 +26,7 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
     if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
         return now - int(match[1]) * _SECONDS[match[2]]
     try:
-        # A plus sign in a URL's query is a space.
+        # In a URL's query, the plus sign of a time zone arrives as a space.
         moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
@@ -30,5 +34,5 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
 
 
 def rfc3339(seconds: float) -> str:
-    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
+    """A time in seconds since 1970 as RFC 3339, in UTC with milliseconds: `2026-11-22T08:07:30.125Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from movemask.api import problems
-from movemask.api.schemas.answers import TYPE_PREFIX
+from movemask.schemas.answers import TYPE_PREFIX
 
 
 def asked(client: TestClient, path: str = "/v1/policy", **body: Any) -> Any:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api import routes
-from movemask.api.routes import parsed
+from movemask.api.http import routes
+from movemask.api.http.bodies import parsed
 from movemask.board.position import Position
 from movemask.network.model import Array, Model
 from movemask.serving.tally import HELD

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.schemas.answers import GamesOut
+from movemask.schemas.answers import GamesOut
 from tests.api.asking import asked, refused, sample
 from tests.conftest import Serve
 from tests.field import CASES, NAMES, Case

@@ -27,16 +27,16 @@ from pydantic import BaseModel
 from movemask import pipeline
 from movemask.api import state
 from movemask.api.routers.leakage import _parts
-from movemask.api.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
 from movemask.api.state import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, Index
+from movemask.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
 from tests.api.asking import refused
-from tests.api.test_schemas import held_to
 from tests.conftest import Serve
 from tests.networks import write_fake
+from tests.schemas.test_answers import held_to
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3"]
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from tests.api.asking import refused, sample
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -46,7 +46,7 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreError("the audit store cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
 
-    monkeypatch.setattr(Figures, "models", broken)
+    monkeypatch.setattr(AuditReader, "summaries", broken)
     answer = client.get("/v1/leakage")
     refused(answer, 503, "audit-unavailable")
     assert "db.internal" not in answer.text

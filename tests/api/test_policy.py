@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.schemas.answers import PolicyOut
+from movemask.schemas.answers import PolicyOut
 from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.routes import sweep_limits
-from movemask.api.schemas.answers import SweepOut
+from movemask.api.http.bodies import sweep_limits
+from movemask.schemas.answers import SweepOut
 from movemask.settings import Settings
 from tests.api.asking import asked, refused
-from tests.api.test_schemas import held_to
 from tests.conftest import Serve
 from tests.networks import write_fake
+from tests.schemas.test_answers import held_to
 
 RATINGS = [800, 1100, 1500, 2000, 2500]
 

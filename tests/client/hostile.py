@@ -90,28 +90,37 @@ def misbehaving(behaviour: Behaviour, tls: tuple[Path, Path] | None = None, *, r
                 thread.join()
 
 
+def whole(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    """The bytes of a whole response, which announces that the connection closes after it."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close"]
+    lines += headers
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def chunked(*pieces: bytes, kind: str = "application/json", ends: bool = True) -> bytes:
+    """The bytes of a chunked response, which may lack its end."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    return head + b"".join(map(_chunk, pieces)) + (b"0\r\n\r\n" if ends else b"")
+
+
+def _chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(piece), piece)
+
+
 def answer(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> Behaviour:
-    """A whole answer, after which the connection is closed: a client that sends its next request on it may lose it."""
-    lines = [
-        f"HTTP/1.1 {status}",
-        f"Content-Type: {kind}",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *headers,
-    ]
-    data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
-    return lambda connection: connection.send(data)
+    """Sends a whole response."""
+    return lambda connection: connection.send(whole(body, *headers, status=status, kind=kind))
 
 
 def chunks(*pieces: bytes, kind: str = "application/json", ends: bool = True, pause: float = 0) -> Behaviour:
-    """A chunked answer, which may lack its end."""
+    """Sends a chunked response, a chunk after each pause."""
 
     def behave(connection: Connection) -> None:
-        connection.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        connection.send(chunked(kind=kind, ends=False))
         for piece in pieces:
             if not connection.goes_on(pause):
                 return
-            connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+            connection.send(_chunk(piece))
         connection.send(b"0\r\n\r\n" if ends else b"")
 
     return behave

@@ -4,6 +4,7 @@ in place of a MovemaskError that says what happened."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import socket
@@ -11,11 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import movemask
 from movemask.errors import InvalidParameter
@@ -29,10 +33,12 @@ from tests.client.hostile import (
     answer,
     both,
     busy,
+    chunked,
     chunks,
     endless,
     misbehaving,
     silent,
+    whole,
 )
 from tests.processes import ROOT, certificate, environment
 
@@ -90,11 +96,44 @@ def stream(*pieces: bytes, ends: bool = True) -> Behaviour:
     return chunks(*pieces, kind="application/x-ndjson", ends=ends)
 
 
+ANSWERS: list[tuple[str, tuple[Any, ...], bytes]] = [
+    ("models", (), whole(MODELS)),
+    ("models", (), whole(gzip.compress(MODELS), "Content-Encoding: gzip")),
+    ("models", (), chunked(MODELS[:7], MODELS[7:])),
+    ("policy", ("startpos",), whole(MOVED)),
+    ("policies", (["startpos"] * 2,), chunked(LINE, MOVED, kind="application/x-ndjson")),
+]
+
+
+def test_an_answer_with_any_bytes_changed_is_an_answer_or_an_error() -> None:
+    """Bytes cut out, put in, or changed anywhere in an answer: nothing but a MovemaskError comes of it."""
+    sent = [b""]
+
+    def behave(connection: Connection) -> None:
+        connection.send(sent[0])
+
+    with misbehaving(behave) as url:
+
+        @given(
+            st.sampled_from(ANSWERS), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20), st.binary(max_size=8)))
+        )
+        def check(answered: tuple[str, tuple[Any, ...], bytes], changes: list[tuple[float, int, bytes]]) -> None:
+            method, arguments, data = answered
+            for place, cut, put in changes:
+                start = int(place * len(data))
+                data = data[:start] + put + data[start + cut :]
+            sent[0] = data
+            with suppress(movemask.MovemaskError):
+                blocking(url, method, *arguments)
+
+        check()
+
+
 STREAMS: dict[str, tuple[Behaviour, str]] = {
     "one line without end": (stream(*repeat(b"x" * 100_000, 500)), "a line of more than 1,048,576 bytes"),
     "empty lines without end": (stream(*repeat(b"\n" * 1000, 5000)), "the answer is not JSON: "),
-    "more results than positions": (stream(LINE * 4), "more results than positions"),
-    "results without end": (stream(*repeat(LINE, 100_000)), "more results than positions"),
+    "more results than positions": (stream(LINE * 4), "more results than the 3 positions"),
+    "results without end": (stream(*repeat(LINE, 100_000)), "more results than the 3 positions"),
     "fewer results": (stream(LINE * 2), "2 results for 3 positions"),
     "half a result": (stream(LINE * 2, LINE[:40]), "the answer is not JSON: EOF"),
     "closed between results": (stream(LINE * 2, ends=False), "RemoteProtocolError: "),
@@ -125,7 +164,7 @@ def test_the_results_before_a_fault_are_handed_out() -> None:
 
 
 def results_of(line: bytes) -> Iterator[Any]:
-    from movemask.api.schemas.answers import PolicyOut
+    from movemask.schemas.answers import PolicyOut
 
     yield PolicyOut.model_validate_json(line)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.api.schemas.answers import ErrorOut, PolicyOut
+from movemask.schemas.answers import ErrorOut, PolicyOut
 from tests.client.hostile import Connection, answer, misbehaving
 from tests.conftest import Serve
 from tests.networks import write_fake
+from tests.processes import environment
 from tests.store.records import written
 
 pytestmark = pytest.mark.anyio
@@ -196,3 +199,31 @@ def test_a_key_and_the_version_are_sent() -> None:
         client.models()
     assert b"Authorization: Bearer secret\r\n" in heads[0]
     assert f"User-Agent: movemask/{movemask.__version__}\r\n".encode() in heads[0]
+
+
+#: What a service needs, and a program that asks one does not.
+SERVERS = {
+    *("fastapi", "starlette", "uvicorn", "prometheus_client", "onnxruntime", "numpy", "orjson"),
+    *("sqlalchemy", "alembic", "psycopg", "pydantic_settings", "click"),
+}
+
+USE = """
+import asyncio, sys, movemask
+async def both():
+    async with movemask.AsyncClient(sys.argv[1]) as client:
+        await client.models()
+        async for _ in client.policies([]): pass
+with movemask.Client(sys.argv[1]) as client:
+    client.models()
+    try: client.policy("startpos", elo=[1500, 1600])
+    except movemask.InvalidResponse: pass
+asyncio.run(both())
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_a_program_that_asks_a_service_loads_nothing_of_a_server() -> None:
+    with misbehaving(answer(b'{"models": []}')) as url:
+        command = [sys.executable, "-c", USE, url]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert SERVERS & set(done.stdout.split()) == set()

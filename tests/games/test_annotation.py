@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.api.writing import game_out, policy_out, sweep_out
+from movemask.api.writing import game_out, point_out, policy_out, sweep_out
 from movemask.board.pgn import Game, read_trees
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
@@ -24,6 +24,7 @@ from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
 from movemask.normalisation import Normalisation
+from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
 from movemask.settings import shipped_models
 from tests.api.asking import asked
 from tests.conftest import ROOT, Serve
@@ -270,10 +271,11 @@ def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pyt
     for move in report.moves:
         monkeypatch.setattr(move.position.board, "push", None)
     annotate(tree, report, "fake")
-    assert [move["san"] for move in game_out(report, model)["moves"]] == ["e4", "e5", "Qh5", "Nc6"]
-    swept = [policy_out(answer, []) for answer in points]
-    assert "e5" in [move["san"] for move in sweep_out(swept, points[0].position, san=True)["moves"]]
-    assert "e5" in [move["san"] for move in policy_out(points[0], ["san"])["moves"]]
+    written = GameOut.model_validate(game_out(report, model))
+    assert [move.san for move in written.moves] == ["e4", "e5", "Qh5", "Nc6"]
+    swept = sweep_out([point_out(answer, []) for answer in points], points[0].position, san=True)
+    assert "e5" in [move.san for move in SweepOut.model_validate(swept).moves]
+    assert "e5" in [move.san for move in PolicyOut.model_validate(policy_out(points[0], ["san"])).moves]
 
 
 def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:

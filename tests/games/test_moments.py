@@ -14,10 +14,10 @@ import chess.pgn
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.schemas.answers import GamesOut
 from movemask.board.pgn import read_games
 from movemask.games.reports import GameReport, moments_of, reports_of
 from movemask.network.value import Value
+from movemask.schemas.answers import GamesOut
 from tests.api.asking import asked
 from tests.games.test_evaluations import LEGAL, SAMPLE
 from tests.networks import fake_model, pipeline

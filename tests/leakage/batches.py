@@ -42,7 +42,7 @@ def audited(
         ),
         measured=measure(kinds, unmasked, words, boards.black),
         heavy=unmasked.heavy(least),
-        elos=np.full(len(positions), np.nan),
+        elos=[None] * len(positions),
     )
 
 

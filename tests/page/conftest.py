@@ -32,9 +32,9 @@ temperature = 0.5
 ORIGIN = f"http://127.0.0.1:{free_port()}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A module's own: while Playwright runs, no other test of the process could run an event loop."""
+    """The package's own: while Playwright runs, no other test of the process could run an event loop."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
     expect.set_options(timeout=20_000)  # as machines may be busy; a test that passes does not wait for it
@@ -63,15 +63,41 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shipped_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped networks alone, for services that start and stop."""
+    folder = tmp_path_factory.mktemp("shipped")
+    for file in shipped_models().iterdir():
+        if file.suffix in (".toml", ".onnx"):
+            (folder / file.name).symlink_to(file)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def port(models: Path) -> Iterator[int]:
     """A service of its own for the tests of the page."""
     with served(models, "--threads", "1", "--cors-origins", ORIGIN) as (_, port):
         yield port
 
 
+@pytest.fixture(scope="package")
+def visitor(browser: Browser, port: int) -> Iterator[Visit]:
+    visitor = Visit(browser, f"http://127.0.0.1:{port}")
+    yield visitor
+    visitor.leave()
+
+
 @pytest.fixture
-def visit(browser: Browser, port: int) -> Iterator[Visit]:
-    """A new visitor; at the end nothing may have gone wrong in the browser."""
+def visit(visitor: Visit) -> Iterator[Visit]:
+    """A visitor who has not been here before; at the end nothing may have gone wrong in the browser. The window is the
+    same in all tests, because a new one takes a second."""
+    visitor.forgets()
+    yield visitor
+    visitor.has_seen_no_fault()
+
+
+@pytest.fixture
+def own_visit(browser: Browser, port: int) -> Iterator[Visit]:
+    """A visitor with a window of their own, for tests that change its clock or its storage."""
     visit = Visit(browser, f"http://127.0.0.1:{port}")
     yield visit
     visit.leave()

@@ -75,8 +75,9 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?").click()
     visit.is_told("illegal san: 'Ke3'")
-    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Remove all").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("No games yet")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No games yet")).to_be_visible()
 
@@ -135,11 +136,11 @@ def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
     expect(page.locator("#library-list tbody tr")).to_have_count(250)
 
 
-def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browser, models: Path) -> None:
+def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browser, shipped_alone: Path) -> None:
     port, key = free_port(), "a-reader-s-key-0123456789"
     games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 e5 2. Nf3 *' for number in range(8))
     waiting = "#library-waiting"
-    with served(models, "--threads", "1", port=port) as (process, _):
+    with served(shipped_alone, "--threads", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open("#games")
@@ -150,8 +151,8 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
     assert len(listed(page)) == 8
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "3", "--client-burst", "6")
-    with served(models, *command, port=port):
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "12", "--client-burst", "6")
+    with served(shipped_alone, *command, port=port):
         page.get_by_role("button", name="Continue").click()
         expect(page.locator(waiting)).to_contain_text("Press Continue to try again.")
         page.get_by_label("API key").fill(key)
@@ -162,10 +163,10 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
         visit.leave()
 
 
-def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the_same(visit: Visit) -> None:
-    page = visit.open("#games")
+def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the_same(own_visit: Visit) -> None:
+    page = own_visit.open("#games")
     session = page.context.new_cdp_session(page)
-    session.send("Storage.overrideQuotaForOrigin", {"origin": visit.url, "quotaSize": 1})
+    session.send("Storage.overrideQuotaForOrigin", {"origin": own_visit.url, "quotaSize": 1})
     page.get_by_label("or text").fill(GAMES)
     page.get_by_role("button", name="Add").click()
     expect(page.locator("#library-refused")).to_contain_text("its storage for this page is full")

@@ -11,7 +11,7 @@ from typing import Any
 import chess
 import chess.pgn
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.page.test_play import address
 from tests.page.visits import Visit
@@ -140,21 +140,21 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     page.unroute("**/v1/move")
 
 
-def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(visit: Visit) -> None:
-    page = visit.open()
+def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
+    begin(own_visit, "White", clock="3+2")
     yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
     expect(yours).to_have_text("3:00")
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
     expect(its).to_have_text("3:00")  # the first move of each side is free
-    visit.sees("Your turn.")
-    visit.settles()
+    own_visit.sees("Your turn.")
+    own_visit.settles()
     page.clock.run_for(61_000)
     expect(yours).to_have_text(re.compile(r"1:5\d"))
     page.reload()
-    visit.settles()
+    own_visit.settles()
     expect(yours).to_have_text(re.compile(r"1:5\d"))
     page.clock.run_for(120_000)
     expect(page.locator("#result")).to_contain_text("0-1 · Black won on time")
@@ -189,6 +189,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_label("Your rating").fill("1350")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_contain_text("1300")
+    expect(page.locator("#black-shown")).to_have_text("1300")  # the review is of that player too
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
@@ -234,11 +235,10 @@ def elsewhere(chance: random.Random, now: float) -> dict[str, Any]:
     return {**chance.choice(choices), "now": now}
 
 
-@pytest.mark.parametrize("you", ["white", "black"])
-def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit, you: str) -> None:
+def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit) -> None:
     chance = random.Random(49)
     page = visit.open()
-    for _ in range(20):
+    for you in ("white", "black") * 10:
         events = clocked(chance, you)
         mixed: list[dict[str, Any]] = []
         for event in events:
@@ -258,46 +258,70 @@ def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit,
             assert plain["left"][side] == pytest.approx(180_000 + 2000 * len(moves[place::2]) - spent)
 
 
-def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(visit: Visit) -> None:
-    page = visit.open()
+def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
+    begin(own_visit, "White", clock="3+2")
     moves, replies = page.locator("#line button"), page.get_by_role("timer", name="Black's clock")
 
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: moves.count() == 2)
-    visit.settles()
-    visit.click("g1", "f3")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: moves.count() == 2)
+    own_visit.settles()
+    own_visit.click("g1", "f3")
     page.keyboard.press("ArrowLeft")
-    visit.sees("You are looking back. The game is 1 move further on.")
-    time_passes(visit, lambda: moves.count() == 4)  # the network replied all the same, and the board shows it
-    visit.sees("Your turn.")
+    own_visit.sees("You are looking back. The game is 1 move further on.")
+    time_passes(own_visit, lambda: moves.count() == 4)  # the network replied all the same, and the board shows it
+    own_visit.sees("Your turn.")
     assert page.title().startswith("Your turn")
-    visit.settles()
-    visit.click("b1", "c3")
+    own_visit.settles()
+    own_visit.click("b1", "c3")
     page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Leakage").click()
     going = page.get_by_role("region", name="Your game")
-    time_passes(visit, lambda: "It is your turn." in going.inner_text())
+    time_passes(own_visit, lambda: "It is your turn." in going.inner_text())
     expect(going.get_by_role("timer")).to_have_text(re.compile(r"3:0\d|2:5\d"))
     going.get_by_role("button", name="Back to the game").click()
     expect(moves).to_have_count(6)
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
-def test_another_view_gives_no_time_back(visit: Visit) -> None:
-    page = visit.open()
+def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
+    """As a phone ends one in the background; the page that comes back counts its time from anew."""
+    own_visit.page.add_init_script("""
+        addEventListener("pagehide", (event) => event.stopImmediatePropagation(), true);
+        const now = performance.now.bind(performance), open = sessionStorage.getItem("open") ? 0 : 3600_000;
+        performance.now = () => now() + open;
+    """)
+    page = own_visit.open()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    own_visit.settles()
+    yours = page.get_by_role("timer", name="White's clock")
+    expect(yours).to_have_text(re.compile(r"2:5[0-8]"))
+    page.evaluate("""() => {
+        Object.defineProperty(document, "hidden", { value: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+        sessionStorage.setItem("open", "before");
+    }""")
+    page.reload()
+    own_visit.settles()
+    expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
+
+
+def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: page.locator("#line button").count() == 2)
-    visit.sees("Your turn.")
-    visit.settles()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.sees("Your turn.")
+    own_visit.settles()
     page.clock.run_for(20_000)
     yours = page.get_by_role("timer", name="White's clock")
     for view in ("Ratings", "Play"):
         page.get_by_role("link", name=view).click()
-        visit.settles()
+        own_visit.settles()
         page.clock.run_for(1000)
         expect(yours).to_have_text(re.compile(r"2:[23]\d"))
 
@@ -316,3 +340,193 @@ def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
     expect(page.locator("#moments")).to_be_visible()
     expect(page.locator("#graph .surprise")).to_have_count(6)
     page.unroute("**/v1/move")
+
+
+#: Whether a square has the ring of a capture, by its name.
+RINGS = """() => Object.fromEntries([...document.querySelectorAll("#board .target")].map((square) =>
+    [square.dataset.square, getComputedStyle(square, "::after").borderTopWidth !== "0px"]))"""
+
+
+def test_only_captures_have_rings(visit: Visit) -> None:
+    page = visit.open()
+    visit.click("e2")
+    assert page.evaluate(RINGS) == {"e3": False, "e4": False}
+    visit.click("e4")
+    visit.sees("Black to move")
+    visit.drag("d7", "d5")
+    visit.sees("White to move")
+    page.keyboard.press("f")  # other squares
+    visit.settles()
+    visit.click("e4")
+    assert page.evaluate(RINGS) == {"e5": False, "d5": True}
+
+
+def test_one_press_ends_no_game(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.click("e2", "e4")
+    visit.sees("Your turn.")
+    for button in ("Resign", "Offer draw"):
+        page.get_by_role("button", name=button).dblclick()
+        page.locator("#ask").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#result")).to_be_hidden()
+    visit.sees("Your turn.")
+    page.get_by_role("button", name="Resign").click()
+    page.keyboard.press("Enter")  # the safe answer has the focus
+    expect(page.locator("#result")).to_be_hidden()
+
+
+def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: Visit, browser: Browser) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.click("e2", "e4")
+    visit.sees("Your turn.")
+    agree(visit, "Resign", "Resign")
+    visit.sees("Black won by resignation, 0-1.")
+    moves = page.locator("#line button")
+    page.keyboard.press("u")
+    page.get_by_role("button", name="Take back").click()
+    expect(page).to_have_url(re.compile("at=0"))
+    expect(moves).to_have_count(2)
+    page.keyboard.press("End")
+    visit.settles()
+    other = Visit(browser, visit.url)
+    page = other.open(page.url.removeprefix(visit.url + "/"))
+    other.sees("Black won by resignation, 0-1.")
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    expect(page.locator("#below .player")).to_contain_text("Player")
+    expect(page.locator("#review-counts")).to_contain_text("White's moves:")
+    other.leave()
+
+
+def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
+    """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
+    page = visit.open("#play?model=movemask-5")
+    begin(visit, "White", rating=1200)
+    visit.sees("Your turn.")
+    page.get_by_role("button", name="Show hints").click()
+    expect(page.locator("#model")).to_be_disabled()
+    page.locator("#black").fill("2400")
+    page.locator("#white").fill("700")
+    visit.settles()
+    with page.expect_request("**/v1/move") as asked:
+        visit.click("e2", "e4")
+    sent: Any = asked.value.post_data_json
+    assert (sent["model"], sent["elo"]) == ("movemask-5", {"self": 1200, "opponent": 1500})
+    visit.sees("Your turn.")
+    visit.open("#play?model=zz-1900")  # another position, for another model
+    expect(page.locator("#model")).to_be_disabled()
+    page.get_by_role("button", name="Back to the game").click()
+    expect(page.locator("#above .player")).to_contain_text("movemask-5")
+
+
+def test_a_game_is_heard_and_typed(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))
+    visit.type_move("e4")
+    expect(page.get_by_role("status").filter(has_text="You play e4.")).to_be_visible()
+    visit.type_move("Nf3")  # ahead
+    visit.sees("Next: Nf3, if it is legal.")
+    visit.answers(held, "e5")
+    visit.line("e4", "e5", "Nf3")
+    visit.answers(held, "Nc6")
+    expect(page.get_by_role("status").filter(has_text="Black plays Nc6. Your turn.")).to_be_visible()
+    visit.type_move("Ra5")
+    visit.is_told("Not a legal move here: Ra5")
+    visit.type_move("f1b5")
+    visit.sees("You play Bb5.")
+    visit.type_move("e1g1")
+    assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["e1", "g1"]
+    visit.answers(held, "a6")
+    visit.line("e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "O-O")
+    page.unroute("**/v1/move")
+
+
+def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_role("button", name="New game").click()
+    for level, name in (("By strength", "Strength"), ("Human-like", "Rating")):
+        page.get_by_label(level).check()
+        slider = page.get_by_role("slider", name=name, exact=True)
+        for rating in (1300, 1500, 1900):
+            slider.fill(str(rating))
+            assert slider.input_value() == str(rating)
+
+
+def test_sound_looks_as_it_is(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_text("More", exact=True).click()
+    button = page.get_by_role("button", name="Sound")
+    look = "one => getComputedStyle(one).backgroundColor"
+    off = button.evaluate(look)
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    assert button.evaluate(look) != off
+
+
+def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
+    page = own_visit.open()
+    page.clock.install()
+    page.get_by_role("button", name="New game").click()
+    panel = page.get_by_role("dialog", name="Play against the network")
+    panel.get_by_label("White", exact=True).check()
+    panel.get_by_label("Custom").check()
+    panel.get_by_label("Minutes").fill("0")
+    panel.get_by_label("Seconds a move").fill("0")
+    panel.get_by_role("button", name="Start").click()
+    expect(panel).to_be_visible()  # no time at all is no clock
+    panel.get_by_label("Minutes").fill("0.5")
+    panel.get_by_label("Seconds a move").fill("7")
+    panel.get_by_label("at once").check()
+    panel.get_by_role("button", name="Start").click()
+    own_visit.settles()
+    for own in ("e2e4", "d2d4", "b1c3"):
+        own_visit.click(own[:2], own[2:])
+        time_passes(own_visit, lambda: "Your turn." in page.locator("#said").inner_text())
+        own_visit.settles()
+    yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
+    expect(its).to_have_text(re.compile(r"0:(44|4[0-3])"))  # two moves took it no time at all
+    agree(own_visit, "Resign", "Resign")
+    page.locator("#result").get_by_role("button", name="Copy PGN").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    game = chess.pgn.read_game(io.StringIO(page.evaluate("navigator.clipboard.readText()")))
+    assert game
+    assert game.headers["TimeControl"] == "30+7"
+    clocks = [node.clock() for node in game.mainline()]
+    assert clocks[:2] == [30, 30]
+    assert clocks[3] == 37
+    assert None not in clocks
+    expect(yours).to_have_text(re.compile(r"0:[34]\d"))
+
+
+def test_nothing_moves_on_the_screen_but_the_pieces(visit: Visit) -> None:
+    """An error, hints, and the end of a game leave the board where it is; the players are at its ends."""
+    visit.refusals = True
+    page = visit.open()
+
+    def board() -> Any:
+        return page.locator("#board").bounding_box()
+
+    before = board()
+    visit.load("8/8/8/8/8/8/8/8 w - - 0 1")
+    visit.is_told("the board is empty")
+    assert board() == before
+    page.get_by_role("button", name="Close this message").click()
+    begin(visit, "Black", clock="3+2")
+    visit.sees("Your turn.")
+    assert board() == before
+    above, below = (page.locator(name).bounding_box() for name in ("#above", "#below"))
+    assert above
+    assert below
+    assert above["y"] < before["y"] < below["y"]
+    expect(page.locator("#below .player")).to_contain_text("You")
+    page.get_by_role("button", name="Show hints").click()
+    expect(page.locator(".arrow").first).to_be_visible()
+    assert board() == before
+    visit.click("e7", "e5")
+    expect(page.locator("#line button")).to_have_count(3)
+    agree(visit, "Resign", "Resign")
+    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    assert board() == before

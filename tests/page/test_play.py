@@ -82,39 +82,38 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("flip", "name", "piece"), [("0", "white rook", "wr"), ("1", "white queen", "wq")])
-def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit, flip: str, name: str, piece: str) -> None:
-    page = visit.open(address("8/P6k/8/8/8/8/7K/8 w - - 0 1", flip=flip))
-    visit.click("a7", "a8")
-    picker = page.get_by_role("dialog")
-    expect(picker.get_by_role("button")).to_have_count(4)
-    queen, square = (one.bounding_box() for one in (picker.get_by_role("button", name="queen"), visit.square("a8")))
-    assert queen == pytest.approx(square, abs=1)
-    page.keyboard.press("Escape")  # and then nothing is played
-    expect(picker).to_be_hidden()
-    visit.drag("a7", "a8")
-    picker.get_by_role("button", name=name).click()
-    visit.sees("Black to move")
-    assert visit.piece("a8") == piece
+def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit) -> None:
+    page = visit.open()
+    for flip, name, piece in (("0", "white rook", "wr"), ("1", "white queen", "wq")):
+        visit.turns_to(address("8/P6k/8/8/8/8/7K/8 w - - 0 1", flip=flip))
+        visit.click("a7", "a8")
+        picker = page.get_by_role("dialog")
+        expect(picker.get_by_role("button")).to_have_count(4)
+        queen, square = (one.bounding_box() for one in (picker.get_by_role("button", name="queen"), visit.square("a8")))
+        assert queen == pytest.approx(square, abs=1)
+        page.keyboard.press("Escape")  # and then nothing is played
+        expect(picker).to_be_hidden()
+        visit.drag("a7", "a8")
+        picker.get_by_role("button", name=name).click()
+        visit.sees("Black to move")
+        assert visit.piece("a8") == piece
 
 
-@pytest.mark.parametrize(
-    ("fen", "squares", "expected"),
-    [
+def test_moves_of_two_pieces_are_shown_whole(visit: Visit) -> None:
+    """Castling, also onto the rook, en passant, and castling in Chess960."""
+    visit.open()
+    for fen, squares, expected in (
         ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1 g1", "g1 wk f1 wr h1 -"),
         ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1 h1", "g1 wk f1 wr h1 -"),
         ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "e8 a8", "c8 bk d8 br a8 -"),
         ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", "e5 d6", "d6 wp d5 - e5 -"),
         ("1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1", "b1 e1", "g1 wk f1 wr b1 - e1 -"),
-    ],
-    ids=["castling", "onto the rook", "long, onto the rook", "en passant", "Chess960"],
-)
-def test_moves_of_two_pieces_are_shown_whole(visit: Visit, fen: str, squares: str, expected: str) -> None:
-    visit.open(address(fen, **({"chess960": "1"} if " EA " in fen else {})))
-    visit.click(*squares.split())
-    visit.sees("Black to move" if " w " in fen else "White to move")
-    visit.settles()
-    assert " ".join(f"{name} {visit.piece(name) or '-'}" for name in expected.split()[::2]) == expected
+    ):
+        visit.turns_to(address(fen, **({"chess960": "1"} if " EA " in fen else {})))
+        visit.click(*squares.split())
+        visit.sees("Black to move" if " w " in fen else "White to move")
+        visit.settles()
+        assert " ".join(f"{name} {visit.piece(name) or '-'}" for name in expected.split()[::2]) == expected
 
 
 def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
@@ -140,28 +139,32 @@ def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
     expect(page).not_to_have_url(re.compile("at="))
 
 
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_a_move_slides_unless_the_visitor_wants_no_motion(browser: Browser, port: int, motion: str) -> None:
-    visit = Visit(browser, f"http://127.0.0.1:{port}", reduced_motion=motion)
+def test_a_move_slides_unless_the_visitor_wants_no_motion(visit: Visit) -> None:
     page = visit.open()
     page.evaluate("""() => { const slide = Element.prototype.animate;
         window.slides = 0;
         Element.prototype.animate = function (...given) { window.slides++; return slide.apply(this, given); }; }""")
+    page.emulate_media(reduced_motion="reduce")
     visit.click("e2", "e4")
     visit.sees("Black to move")
-    visit.drag("e7", "e5")  # a piece that was dragged is there already
-    visit.sees("White to move")
     visit.settles()
-    assert page.evaluate("window.slides") == (motion == "no-preference")
-    visit.leave()
+    assert page.evaluate("window.slides") == 0
+    page.emulate_media(reduced_motion="no-preference")
+    visit.click("d7", "d5")
+    visit.sees("White to move")
+    visit.drag("e4", "d5")  # a piece that was dragged is there already
+    visit.sees("Black to move")
+    visit.settles()
+    assert page.evaluate("window.slides") == 1
 
 
-@pytest.mark.parametrize("view", ["play", "lens"])
-def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit, view: str) -> None:
+def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
     """The shipped network's own value, which does not look at the replies, is lower."""
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
-    page = visit.open(address(fen, view, white="2200", black="2200", model="movemask-5"))
-    expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
+    page = visit.open()
+    for view in ("play", "lens"):
+        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-5"))
+        expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
 
 
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
@@ -280,9 +283,11 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     assert set(drawn) <= symbols
 
 
-def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(browser: Browser, models: Path) -> None:
+def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
+    browser: Browser, shipped_alone: Path
+) -> None:
     port = free_port()
-    with served(models, "--threads", "1", port=port) as (process, _):
+    with served(shipped_alone, "--threads", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         visit.open()
@@ -291,17 +296,17 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
         visit.is_told("The service does not answer. Trying again in 2 s.")
         for stale in ("#said", "#bars", "#value"):
             expect(visit.page.locator(stale)).to_be_empty()
-    with served(models, "--threads", "1", port=port):
+    with served(shipped_alone, "--threads", "1", port=port):
         visit.sees("Black to move")
         expect(visit.page.get_by_role("alert")).to_be_hidden()
         visit.line("e4")
         visit.leave()
 
 
-def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, models: Path) -> None:
+def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1.2", "--client-burst", "12")
-    with served(models, *command) as (_, port):
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "6", "--client-burst", "12")
+    with served(shipped_alone, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open()

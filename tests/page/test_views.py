@@ -10,12 +10,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from tests.page.test_library import GAMES
+from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
 from tests.processes import call, until
 
 RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
 CUT = """all => all.filter(one => { const box = one.getBBox();
     return box.x < 0 || box.x + box.width > one.ownerSVGElement.viewBox.baseVal.width; }).map(one => one.textContent)"""
+PAINTED = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(true))))"
 VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage", "#games"]
 
 
@@ -131,6 +133,48 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     expect(page.locator("#lenses article").first).to_be_visible()
 
 
+def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Browser, port: int) -> None:
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 800})
+    page = visit.open()
+    for view, what in (("ratings", "#chart svg"), ("lens", "#lenses .comparison")):
+        visit.turns_to(f"#{view}?{RUY}")
+        box = page.locator(what).bounding_box()
+        assert box
+        assert box["y"] + box["height"] <= 800, view
+    visit.turns_to(f"#play?{RUY}")
+    box = page.locator("#line").bounding_box()
+    assert box
+    assert box["height"] >= 15 * 26  # rows
+    expect(page.locator("#bars li").last).to_be_in_viewport()
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit.turns_to(f"#ratings?{RUY}")
+    box = page.locator("#chart svg").bounding_box()
+    assert box
+    assert box["y"] < 1000
+    assert all(box["width"] >= 44 for box in (one.bounding_box() for one in visit.page.locator(".step").all()) if box)
+    visit.leave()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("view", ["play", "ratings", "games"])
+def test_a_page_that_loads_slowly_does_not_jump(
+    browser: Browser, port: int, view: str, width: int, height: int
+) -> None:
+    """What is painted before the code or the models have come stays where it is."""
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+    page, held = visit.page, []
+    page.route("**/main.js", lambda route: held.append(route))
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.goto(f"{visit.url}/#{view}", wait_until="commit")
+    for _ in ("the code", "the models"):
+        until(lambda: page.evaluate(PAINTED) and bool(held), "the page waits")
+        held.pop().continue_()
+    visit.settles()
+    page.evaluate(PAINTED)
+    assert page.evaluate("window.jumped") < 0.005
+    visit.leave()
+
+
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
     [(360, 800, "dark"), (1024, 768, "light"), (1920, 1080, "light"), (3840, 2160, "dark")],
@@ -140,8 +184,16 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
 ) -> None:
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
     visit = Visit(browser, f"http://127.0.0.1:{port}", bypass_csp=True, **options)
+    page = visit.page
+
+    def breaks_no_rule(view: str) -> None:
+        if width in (360, 1920):
+            found = Axe().run(page).response["violations"]
+            assert [(one["id"], [node["html"][:150] for node in one["nodes"]]) for one in found] == [], view
+
+    visit.open()
     for view in VIEWS:
-        page = visit.open(view)
+        visit.turns_to(view)
         if view == "#games":
             page.get_by_label("or text").fill(GAMES)
             page.get_by_role("button", name="Add").click()
@@ -153,7 +205,20 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
             box = page.locator("#board").bounding_box()
             assert box
             assert box["height"] > 0.75 * height, view
-        if width in (360, 1920):
-            found = [one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
-            assert [(one["id"], [node["html"][:150] for node in one["nodes"]]) for one in found] == [], view
-    visit.leave()
+        breaks_no_rule(view)
+    if width != 360:
+        return visit.leave()
+    visit.open()
+    for opener, dialog in (("New game", "Play against the network"), ("Set up a position", "Set up a position")):
+        page.get_by_role("button", name=opener).click()
+        breaks_no_rule(dialog)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, dialog
+        page.keyboard.press("Escape")
+    begin(visit, "White", clock="5+3")
+    visit.click("e2", "e4")
+    visit.sees("Your turn.")
+    breaks_no_rule("a game")
+    agree(visit, "Resign", "Resign")
+    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    breaks_no_rule("a review")
+    return visit.leave()

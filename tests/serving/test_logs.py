@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from movemask.api.problems import CONTENT_TYPE
 from movemask.serving.logs import JsonFormatter, QueuedHandler, TextFormatter
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from tests.conftest import Serve
 from tests.processes import call, served, serving, stopped
 from tests.store.records import opened
@@ -81,7 +81,9 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
         assert stopped(process) == 0
     with opened(f"sqlite:///{models}/movemask.db") as store:
-        assert [model.positions for model in Figures(store.database).models()] == [3]  # nothing is lost by a stop
+        assert [model.positions for model in AuditReader(store.database).summaries()] == [
+            3
+        ]  # nothing is lost by a stop
     lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
     assert all(re.fullmatch(TIME, line["time"]) for line in lines)
     assert any("listening on http" in line["message"] for line in lines)

@@ -56,7 +56,7 @@ def record(
         times=np.array([time.time() if at is None else at]),
         fens=[fen],
         chess960=np.array([False]),
-        elos=np.array([math.nan if elo is None else elo]),
+        elos=[elo],
         measured={kind: _measured(figure) for kind, figure in figures.items()},
         explained=Explained(np.array([masses]), *named),
         phases=np.array([PHASES.index(phase)]),
@@ -85,11 +85,12 @@ def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
 
 def _joined(parts: Sequence[AuditTable]) -> AuditTable:
     explained = [part.explained for part in parts]
-    arrays = ("times", "chess960", "elos", "phases", "black", "in_check", "legal_moves")
+    arrays = ("times", "chess960", "phases", "black", "in_check", "legal_moves")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
     return replace(
         parts[-1],
         fens=[fen for part in parts for fen in part.fens],
+        elos=[elo for part in parts for elo in part.elos],
         measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
         explained=Explained(
             np.concatenate([one.by_cause for one in explained]),

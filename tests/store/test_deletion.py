@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from movemask.errors import StoreError
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from movemask.store.writer import Deleted, Store, delete
 from tests.conftest import Serve
 from tests.processes import run
@@ -29,7 +29,7 @@ def store(database_url: str) -> Iterator[Store]:
 
 
 def left(store: Store) -> set[str]:
-    figures = Figures(store.database)
+    figures = AuditReader(store.database)
     kept = {position["fen"] for position in figures.positions(100)}
     worst = {position["fen"] for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
     assert worst == kept
@@ -37,7 +37,7 @@ def left(store: Store) -> set[str]:
 
 
 def counts(store: Store) -> dict[str, int]:
-    return {model.name: model.positions for model in Figures(store.database).models()}
+    return {model.name: model.positions for model in AuditReader(store.database).summaries()}
 
 
 def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(store: Store) -> None:

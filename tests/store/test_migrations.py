@@ -22,7 +22,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from movemask.errors import StoreError
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from movemask.store.tables import METADATA, VERSION
 from tests.conftest import ROOT, Serve
 from tests.ground_truth import DATA
@@ -108,7 +108,7 @@ def file_of(url: str) -> Path:
 def counted(url: str) -> dict[str, tuple[int, float | None]]:
     """Positions and the mean of `raw` of each model of an audit that this movemask opens."""
     with opened(url) as store:
-        return {one.name: (one.positions, one.kinds["raw"].mean) for one in Figures(store.database).models()}
+        return {one.name: (one.positions, one.kinds["raw"].mean) for one in AuditReader(store.database).summaries()}
 
 
 BEFORE = {"net": (2, pytest.approx(0.13)), "other": (1, 0.5)}
@@ -121,8 +121,8 @@ def test_a_database_of_version_3_keeps_its_figures_and_goes_on(more: str, databa
         models = serve(database_url=audit).get("/v1/leakage").json()["models"]
         assert (models["net"]["positions"], models["other"]["kinds"]["raw"]["mean"]) == (positions, 0.5)
         with opened(audit) as store:
-            assert len(list(Figures(store.database).positions(1_000_000))) == positions + 1
-            assert len(list(Figures(store.database).worst("raw", 10))) == positions + 1
+            assert len(list(AuditReader(store.database).positions(1_000_000))) == positions + 1
+            assert len(list(AuditReader(store.database).worst("raw", 10))) == positions + 1
             write(store, [record(0.1, fen="new")])
             with store.database.reading() as connection:
                 assert compare_metadata(MigrationContext.configure(connection), METADATA) == []

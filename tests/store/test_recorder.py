@@ -14,7 +14,7 @@ import pytest
 
 from movemask.errors import StoreError
 from movemask.records import AuditBatch, AuditTable
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from movemask.store.writer import Store
 from tests.processes import until
 from tests.store.records import audited, numbered, opened, recording, written
@@ -34,7 +34,7 @@ def either(database_url: str) -> Iterator[Store]:
 
 
 def count(store: Store) -> int:
-    return sum(figures.positions for figures in Figures(store.database).models())
+    return sum(figures.positions for figures in AuditReader(store.database).summaries())
 
 
 def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: Store) -> None:
@@ -88,7 +88,7 @@ def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: s
     recorder.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
     recorder.close(60)
     assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
-    kept = {position["fen"] for position in Figures(either.database).positions(1_000_000)}
+    kept = {position["fen"] for position in AuditReader(either.database).positions(1_000_000)}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
@@ -99,7 +99,9 @@ def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store)
     recorder.audit([audited([1, int(digits), 2])])
     recorder.close(60)
     assert count(either) + recorder.dropped == 3
-    assert {numbered(1), numbered(2)} <= {position["fen"] for position in Figures(either.database).positions(1_000_000)}
+    assert {numbered(1), numbered(2)} <= {
+        position["fen"] for position in AuditReader(either.database).positions(1_000_000)
+    }
 
 
 def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_nothing(
@@ -121,7 +123,7 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
     until(lambda: written(recorder), "what failed is written")
     recorder.close()
     assert (count(store), recorder.dropped) == (63, 1)
-    assert len({position["fen"] for position in Figures(store.database).positions(1_000_000)}) == 63
+    assert len({position["fen"] for position in AuditReader(store.database).positions(1_000_000)}) == 63
     failing.close()
 
 
@@ -143,7 +145,7 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
     until(lambda: written(recorder), "all is written")
     recorder.close()
     assert (count(store), recorder.dropped) == (63, 1)
-    assert len(Figures(store.database).positions(1_000_000)) == 63
+    assert len(AuditReader(store.database).positions(1_000_000)) == 63
     store.close()
 
 

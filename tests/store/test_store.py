@@ -27,7 +27,7 @@ from movemask.records import DIMENSIONS, AuditTable, groups
 from movemask.store import writer
 from movemask.store.cells import QUANTILES
 from movemask.store.postgresql import Connection
-from movemask.store.reader import Figures, ModelFigures, Span
+from movemask.store.reader import AuditReader, AuditSummary, Span
 from movemask.store.tables import WRITER
 from movemask.store.writer import Store
 from tests.postgres import Server
@@ -50,12 +50,12 @@ def store(reopened: Open) -> Store:
     return reopened()
 
 
-def read(store: Store) -> Figures:
-    return Figures(store.database)
+def read(store: Store) -> AuditReader:
+    return AuditReader(store.database)
 
 
-def models(store: Store, name: str | None = None, **options: object) -> list[ModelFigures]:
-    return read(store).models(name, **options)  # type: ignore[arg-type]
+def models(store: Store, name: str | None = None, **options: object) -> list[AuditSummary]:
+    return read(store).summaries(name, **options)  # type: ignore[arg-type]
 
 
 def fens(store: Store) -> list[str]:

@@ -20,11 +20,13 @@ from starlette.types import ASGIApp
 
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
+from movemask.api.http.bodies import Bounded, mcp_limits
+from movemask.api.http.parameters import known_parameters
+from movemask.api.http.routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.api.keys import Keys
 from movemask.api.origins import OwnOrigin
 from movemask.api.prefix import RootPath
 from movemask.api.routers import games, judge, leakage, operations, page, policy
-from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
@@ -40,7 +42,7 @@ that an unmasked or wrongly masked softmax would have given to illegal ones. Err
 """
 
 #: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
-EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
 
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = (

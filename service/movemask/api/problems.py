@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from movemask.api.schemas.answers import TYPE_PREFIX, Problem
 from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
+from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
+from movemask.schemas.shapes import as_json
 from movemask.serving.logs import request_id
 
 log = logging.getLogger(__name__)
+
+_Error, _Problem = as_json(ErrorOut), as_json(Problem)
 
 CONTENT_TYPE = "application/problem+json"
 SERVED_LEAKAGE = "served-leakage"
@@ -135,9 +137,10 @@ def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespo
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
 
 
-def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> bytes:
-    """The JSON of an `ErrorOut`, which takes the place of a failed item; calls `count` with its problem."""
-    return orjson.dumps({"error": counted_problem(error, count).model_dump(mode="json", exclude_unset=True)})
+def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> ErrorOut:
+    """Takes the place of a failed item; calls `count` with its problem."""
+    fields: dict[str, Any] = counted_problem(error, count).model_dump(mode="json", exclude_unset=True)
+    return _Error(error=_Problem(**fields))
 
 
 def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:

@@ -19,7 +19,7 @@ from movemask.network.model import Model
 from movemask.pipeline import Pipeline
 from movemask.serving.tally import Tally
 from movemask.settings import Settings
-from movemask.store.reader import Figures
+from movemask.store.reader import AuditReader
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 
@@ -45,7 +45,7 @@ class Services:
     settings: Settings
     models: ServedModels
     store: Store
-    figures: Figures
+    reader: AuditReader
     recorder: Recorder
     metrics: Metrics
     reading: CapacityLimiter
@@ -126,7 +126,7 @@ def running_services(
             settings,
             models,
             store,
-            Figures(store.database),
+            AuditReader(store.database),
             recorder,
             metrics,
             reading=CapacityLimiter(_READING_THREADS),

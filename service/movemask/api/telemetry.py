@@ -32,11 +32,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
-from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.network.registry import Registry
 from movemask.pipeline import DoneBatch, Run
 from movemask.records import AuditTable
+from movemask.schemas.answers import Problem
 from movemask.serving import logs
 
 #: Set if several workers share their metrics through files in this folder.

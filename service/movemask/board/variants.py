@@ -1,4 +1,4 @@
-"""`check_variant`: refuses the boards of python-chess that follow other rules."""
+"""`check_variant`: refuses boards of chess variants."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from movemask.errors import UnsupportedVariant
 
 
 def check_variant(board: chess.Board, name: str) -> None:
-    """Raises UnsupportedVariant for a board of antichess, atomic chess and the like; Chess960 is no variant.
+    """Raises UnsupportedVariant for a board of a chess variant, such as antichess or atomic chess; not for Chess960.
 
-    `name` is the argument that the board was given as.
+    `name` is the name of the argument, for the message.
     """
     if board.uci_variant != chess.Board.uci_variant:
         variant = type(board).__name__.removesuffix("Board") or board.uci_variant

@@ -6,12 +6,10 @@ import asyncio
 import json
 import re
 from contextlib import closing
-from typing import Any
 
 import click
 
-from movemask.api.schemas.answers import Include
-from movemask.api.writing import policy_out, sweep_out
+from movemask.api.writing import point_out, policy_out, sweep_out
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
@@ -19,11 +17,13 @@ from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.normalisation import Normalisation
 from movemask.pipeline import Pipeline, Query
+from movemask.schemas.answers import PolicyOut, SweepOut
+from movemask.schemas.choices import Include
 from movemask.settings import Settings
 
-_BAR = 30  # characters of a probability of 1
+_BAR = 30  # characters for a probability of 1
 _MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")
-_SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
+_LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
 @click.command(cls=RatingsCommand)
@@ -76,37 +76,37 @@ def predict(
         (out,) = asyncio.run(pipeline.submit([query], lambda answer: policy_out(answer, include)))
     if isinstance(out, MovemaskError):
         raise out
-    click.echo(json.dumps(out, indent=2) if as_json else _table(out, top))
+    click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))
 
 
-def _table(out: dict[str, Any], top: int) -> str:
-    turn, elo, draw = out["turn"], out.get("elo"), out.get("draw")
-    rated = f", Elo {elo['self']:g} against {elo['opponent']:g}" if elo else ""
-    lines = [out["fen"], f"{turn} to move, {out['status']}; {out['model']['name']}{rated}"]
-    if draw:
-        lines.append(f"a draw{' can be claimed' if draw['claimable'] else ''}: {draw['reason'].replace('_', ' ')}")
-    if out["ignored"]:
-        lines.append(f"ignored: {', '.join(out['ignored'])} (this network cannot use it)")
-    if not out["moves"]:
+def _table(out: PolicyOut, top: int) -> str:
+    rated = f", Elo {out.elo.own:g} against {out.elo.opponent:g}" if out.elo else ""
+    lines = [out.fen, f"{out.turn} to move, {out.status}; {out.model.name}{rated}"]
+    if out.draw:
+        lines.append(f"a draw{' can be claimed' if out.draw.claimable else ''}: {out.draw.reason.replace('_', ' ')}")
+    if out.ignored:
+        lines.append(f"ignored: {', '.join(out.ignored)} (this network cannot use it)")
+    if not out.moves or out.leakage is None:
         return "\n".join(lines)
     lines.append("")
-    for move in out["moves"][:top]:
-        percent, bar = 100 * move["probability"], "█" * round(_BAR * move["probability"])
-        lines.append(f"{move['san']:<8} {move['uci']:<6} {percent:6.2f} %  {bar}".rstrip())
-    if rest := [move["probability"] for move in out["moves"][top:]]:
+    for move in out.moves[:top]:
+        percent, bar = 100 * move.probability, "█" * round(_BAR * move.probability)
+        lines.append(f"{move.san:<8} {move.uci:<6} {percent:6.2f} %  {bar}".rstrip())
+    if rest := [move.probability for move in out.moves[top:]]:
         lines.append(f"{f'{len(rest)} more':<15} {100 * sum(rest):6.2f} %")
     lines.append("")
-    value, leakage = out.get("value"), out["leakage"]
-    if value and value["win"] is None:
-        lines.append(f"expected score {value['score']:.3f}, for {turn}")
+    value, leakage = out.value, out.leakage
+    if value and value.win is not None and value.draw is not None and value.loss is not None:
+        win, drawn, loss = 100 * value.win, 100 * value.draw, 100 * value.loss
+        lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {out.turn}")
     elif value:
-        win, drawn, loss = (100 * value[name] for name in ("win", "draw", "loss"))
-        lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {turn}")
-    raw = "not measurable" if leakage["raw"] is None else f"{leakage['raw']:.2e}"
-    masked = " (trained with the mask: raw means nothing)" if leakage["trained_with_mask"] else ""
-    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage['multiplied']:.2e}, served 0")
-    illegal = [move for move in out["illegal"]["moves"][:3] if move["probability"] >= _SHOWN_ILLEGAL]
-    lines += [f"  illegal {move['uci']:<6} {100 * move['probability']:6.2f} % of plain softmax" for move in illegal]
+        lines.append(f"expected score {value.score:.3f}, for {out.turn}")
+    raw = "not measurable" if leakage.raw is None else f"{leakage.raw:.2e}"
+    masked = " (trained with the mask: raw means nothing)" if leakage.trained_with_mask else ""
+    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served 0")
+    for illegal in out.illegal.moves[:3] if out.illegal else []:
+        if illegal.probability >= _LEAST_ILLEGAL:
+            lines.append(f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax")
     return "\n".join(lines)
 
 
@@ -115,16 +115,17 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
-        parts = [Series(pipeline, elos)]
-        points = asyncio.run(sweep(parts, position, query.rule, lambda answer: policy_out(answer, ["statistics"])))
-    out = sweep_out(points, position, san=True)
+        series = [Series(pipeline, elos)]
+        points = asyncio.run(sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
+    written = sweep_out(points, position, san=True)
     if as_json:
-        return json.dumps(out, indent=2)
-    lines = [out["fen"], f"{out['turn']} to move, {out['status']}; {model.name}"]
-    if not out["moves"]:
+        return json.dumps(written, indent=2)
+    out = SweepOut.model_validate(written)
+    lines = [out.fen, f"{out.turn} to move, {out.status}; {model.name}"]
+    if not out.moves:
         return "\n".join(lines)
-    lines += ["", f"{'%':<8}" + "".join(f"{point['elo']['self']:>6g}" for point in points)]
-    shown = [(move["san"], move["probabilities"]) for move in out["moves"]]
+    lines += ["", f"{'%':<8}" + "".join(f"{point.elo.own:>6g}" for point in out.points if point.elo)]
+    shown = [(move.san, move.probabilities) for move in out.moves]
     if rest := shown[top:]:
         totals = [sum(column) for column in zip(*(probabilities for _, probabilities in rest), strict=True)]
         shown = [*shown[:top], (f"{len(rest)} more", totals)]
@@ -133,7 +134,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
 
 
 def _numbers(ratings: str | None) -> list[float] | None:
-    """The ratings of `--ratings`."""
+    """The ratings of `--ratings`; None if it is not given."""
     try:
         return None if ratings is None else [float(rating) for rating in ratings.split(",")]
     except ValueError:

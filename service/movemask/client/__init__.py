@@ -1,1 +1,1 @@
-"""movemask from Python: networks in this process, and clients of a service elsewhere."""
+"""The Python API: networks in this process, and clients of a service."""

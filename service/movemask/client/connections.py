@@ -1,6 +1,7 @@
-"""How requests reach a service, from asyncio and from blocking code: addresses, connections, and their errors.
+"""Connections to a service, for asyncio and for blocking code: addresses, requests, responses and their errors.
 
-Both kinds of connections have the same coroutines. Those of the blocking kind never wait for an event loop.
+`AsyncConnections` and `BlockingConnections` have the same coroutines. The coroutines of `BlockingConnections` block in
+place of waiting for an event loop.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from movemask.errors import InvalidParameter, ServiceUnreachable
 
 H = TypeVar("H", bound=httpx2.AsyncClient | httpx2.Client)
 
-#: An idle connection is closed before the service closes it, which it does after 5 seconds by default.
+#: The service closes an idle connection after 5 seconds by default; the client is to close it first.
 _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
 
-_CONNECTING = 0.75  # of the time that is left, when asyncio opens a connection
+#: Share of the remaining time in which asyncio must open a connection.
+_CONNECTING = 0.75
 
-#: Characters of a library's message that an error shows; it may quote bytes that the other side sent.
-_SHOWN = 300
+#: Most characters of a library's message in an error. The message may quote bytes of the server.
+_MOST_OF_MESSAGE = 300
 
-#: What a library raises when the time is over, and what it raises when a connection fails.
+#: Errors of the libraries when the time is over, and when a connection fails.
 _LATE = (TimeoutError, httpx2.TimeoutException, httpcore2.TimeoutException)
 _LOST = (*CORE_ERRORS, httpx2.RequestError, OSError)
 
@@ -43,7 +45,12 @@ _EXAMPLES = "http://127.0.0.1:8000 or unix:/run/movemask.sock"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a service is: a URL, and the path of a Unix socket if it listens on one. `shown` is for messages."""
+    """The address of a service.
+
+    url : the URL below which its paths are
+    socket : the path of its Unix socket; None for TCP
+    shown : the address in messages, without a password
+    """
 
     url: httpx2.URL
     socket: str | None
@@ -51,7 +58,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """The address in `http://…`, `https://…` or `unix:PATH`; raises InvalidParameter."""
+        """The address that `http://…`, `https://…` or `unix:PATH` names; raises InvalidParameter."""
         if not isinstance(text, str):
             raise InvalidParameter(f"url: {text!r:.60} is not a text, such as {_EXAMPLES}")
         if text.startswith("unix:"):
@@ -69,7 +76,11 @@ class Address:
 
 
 class Response:
-    """The head of a response, and its body, which `piece` reads."""
+    """The head of a response. `piece` reads the body.
+
+    ok : whether the status is 2xx
+    where : the address of the request, for messages
+    """
 
     def __init__(self, response: httpx2.Response, where: str, read: Callable[[], Awaitable[bytes | None]]) -> None:
         self.status = response.status_code
@@ -79,18 +90,17 @@ class Response:
         self._read = read
 
     async def piece(self) -> bytes | None:
-        """The next bytes of the body, decompressed, at most 1 MiB; None at its end. Raises ServiceUnreachable."""
+        """The next bytes of the body, at most 1 MiB, decompressed; None at the end. Raises ServiceUnreachable."""
         return await self._read()
 
 
 class Connections(ABC, Generic[H]):
-    """Connections to one service. A process that was forked opens connections of its own.
+    """Connections to one service. A forked process opens connections of its own.
 
     Parameters
     ----------
-    address : where the service is
-    headers : what every request says
-    given : the caller's client of httpx2, used in place of one made here and never closed
+    headers : the headers of every request
+    given : a client of httpx2 that the caller made. It is used for all requests, and never closed.
     """
 
     def __init__(self, address: Address, headers: Mapping[str, str], given: H | None) -> None:
@@ -103,7 +113,7 @@ class Connections(ABC, Generic[H]):
 
     @asynccontextmanager
     async def response(self, method: str, path: str, deadline: Deadline, **options: Any) -> AsyncIterator[Response]:
-        """Sends a request; the response can be read until the block ends. Raises ServiceUnreachable."""
+        """The response to a request, open until the block ends. Raises ServiceUnreachable, InvalidParameter."""
         where, process = f"{self._shown}{path}", os.getpid()
         http = self._client(where)
         with _unreachable(where, deadline):
@@ -124,13 +134,13 @@ class Connections(ABC, Generic[H]):
                 await self._end(response)
 
     async def close(self) -> None:
-        """Closes the connections that this process opened. No request can be sent afterwards."""
+        """Closes the connections of this process. Later requests raise ServiceUnreachable."""
         opened, self._open, self._closed = self._open, None, True
         if opened is not None and self._home == self._here():
             await self._close(opened)
 
     def _client(self, where: str) -> H:
-        """The client of httpx2, another one after a fork; raises ServiceUnreachable and InvalidParameter."""
+        """The client of httpx2 for this process and event loop; raises ServiceUnreachable, InvalidParameter."""
         if self._closed:
             raise ServiceUnreachable(f"{where}: this client was closed; make another")
         if self._given is not None:
@@ -139,13 +149,13 @@ class Connections(ABC, Generic[H]):
             return self._given
         here = self._here()
         if self._open is None or self._home != here:
-            # The old one is not closed: the other process goes on with its sockets, and may hold its locks.
+            # Closing the old client could disturb the parent process, or wait for a lock that no thread here holds.
             self._open, self._home = self._make(), here
         return self._open
 
     @abstractmethod
     def _here(self) -> object:
-        """The process, and the event loop if there is one, to which connections that are opened now belong."""
+        """The owner of connections that are opened now: this process, and for asyncio the running event loop."""
 
     @abstractmethod
     def _make(self) -> H: ...
@@ -167,11 +177,11 @@ class Connections(ABC, Generic[H]):
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Waits before a request is sent again."""
+        """Waits, before the next try."""
 
 
 class AsyncConnections(Connections[httpx2.AsyncClient]):
-    """Connections that are used from asyncio; each event loop has its own."""
+    """Connections for asyncio. Each event loop has connections of its own."""
 
     def _here(self) -> object:
         return os.getpid(), asyncio.get_running_loop()
@@ -180,7 +190,7 @@ class AsyncConnections(Connections[httpx2.AsyncClient]):
         return asynchronous_client(self._address, self._headers)
 
     async def _send(self, http: httpx2.AsyncClient, request: httpx2.Request, deadline: Deadline) -> httpx2.Response:
-        # httpx2 closes a socket whose handshake is late by its own clock, and forgets one whose handshake is cancelled.
+        # httpx2 closes the socket if a TLS handshake exceeds this timeout, but not if asyncio cancels the handshake.
         request.extensions["timeout"]["connect"] = _CONNECTING * deadline.left
         async with asyncio.timeout(deadline.left):
             return await http.send(request, stream=True)
@@ -203,11 +213,11 @@ class AsyncConnections(Connections[httpx2.AsyncClient]):
 
 
 class BlockingConnections(Connections[httpx2.Client]):
-    """Connections that block the calling thread; threads share them."""
+    """Connections that block the calling thread. Threads share them."""
 
     def __init__(self, address: Address, headers: Mapping[str, str], given: httpx2.Client | None) -> None:
         super().__init__(address, headers, given)
-        self._client(self._shown)  # now, so that two threads do not open two
+        self._client(self._shown)  # made now, because two threads could make two
 
     def _here(self) -> object:
         return os.getpid()
@@ -227,7 +237,7 @@ class BlockingConnections(Connections[httpx2.Client]):
         return response.iter_bytes()
 
     async def _next(self, pieces: Iterator[bytes], deadline: Deadline) -> bytes | None:
-        if deadline.left <= 0:  # a transport of the caller's bounds each wait alone
+        if deadline.left <= 0:  # the transport of a `given` client bounds each wait, not their sum
             raise TimeoutError
         return next(pieces, None)
 
@@ -242,7 +252,7 @@ class BlockingConnections(Connections[httpx2.Client]):
 
 
 def headers_of(key: str | None) -> dict[str, str]:
-    """What every request of a client with this API key says; raises InvalidParameter, which does not show the key."""
+    """The headers of every request with this API key; raises InvalidParameter, without the key in the message."""
     headers = {"User-Agent": f"movemask/{__version__}"}
     if key is None:
         return headers
@@ -252,7 +262,7 @@ def headers_of(key: str | None) -> dict[str, str]:
 
 
 def asynchronous_client(address: Address, headers: Mapping[str, str]) -> httpx2.AsyncClient:
-    """A client of httpx2 for the service at an address. It bounds neither time nor bytes of a whole answer."""
+    """A client of httpx2 for the service at an address. The caller has to bound the time and bytes of an answer."""
     socket = address.socket
     return httpx2.AsyncClient(
         base_url=address.url,
@@ -264,22 +274,22 @@ def asynchronous_client(address: Address, headers: Mapping[str, str]) -> httpx2.
 
 
 def _shown(url: httpx2.URL) -> str:
-    """A URL without its user and password, as the beginning of the addresses below it."""
+    """A URL for messages: without user, password and final slash."""
     return str(url.copy_with(username=None, password=None)).rstrip("/")
 
 
 def _no_cookies() -> CookieJar:
-    """A jar that keeps nothing: the service sets no cookies, and another server could fill memory with them."""
+    """A cookie jar that stays empty. The service sets no cookies, and cookies of another server could fill memory."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 @contextmanager
 def _unreachable(where: str, deadline: Deadline) -> Iterator[None]:
-    """Raises what goes wrong on the way as ServiceUnreachable."""
+    """Turns the libraries' errors into ServiceUnreachable."""
     try:
         yield
     except _LATE as error:
         raise ServiceUnreachable(f"{where}: not answered within {deadline:g} s ({type(error).__name__})") from error
     except _LOST as error:
-        message = "".join(filter(str.isprintable, str(error)))[:_SHOWN]
+        message = "".join(filter(str.isprintable, str(error)))[:_MOST_OF_MESSAGE]
         raise ServiceUnreachable(f"{where}: {type(error).__name__}: {message}") from error

@@ -1,4 +1,4 @@
-"""`Deadline`: the time that one call of a client may take in all."""
+"""`Deadline`: the time for one call of a client."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 class Deadline(float):
-    """A number of seconds, and the moment at which they will have passed.
+    """A number of seconds, and the moment at which they end.
 
-    It is a float because it travels through httpx2 as the timeout of each wait. The transports of this package wait
-    until the moment; any other transport takes it for the seconds that one wait may last.
+    It is a float, so that httpx2 takes it for a timeout and hands it to every wait. `DeadlineTransport` waits until the
+    moment. Any other transport reads it as the seconds of one wait.
     """
 
     def __new__(cls, seconds: float) -> Deadline:
@@ -19,10 +19,10 @@ class Deadline(float):
         self.restart()
 
     def restart(self) -> None:
-        """Counts the seconds from now."""
+        """Begins to count the seconds again."""
         self._end = time.monotonic() + self
 
     @property
     def left(self) -> float:
-        """Seconds until the moment; 0 or less when it has passed."""
+        """Seconds until the end; 0 or less after it."""
         return self._end - time.monotonic()

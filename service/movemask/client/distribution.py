@@ -19,14 +19,15 @@ from movemask.normalisation import policies
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Policy:
-    """The probabilities of the legal moves of a position, most probable first; they sum to 1, with `softmax_one` to
-    less, and are empty in a finished game. Its length is their number, and iterating gives the moves.
+    """The move distribution of a position. `len(policy)` is the number of moves, and iterating gives the moves.
 
-    value : the forecast of the result; None if the network has none, or the game is finished
-    raw, multiplied : what a softmax without a mask, and softmax(logits * mask), would give to illegal moves; None where
-        it cannot be measured
-    elo : the ratings of the side to move and its opponent that the network was given; None if it takes none
-    ignored : what the network could not use: `history`, `elo`
+    probabilities : by legal move, most probable first. They sum to 1, with `softmax_one` to less; empty in a finished
+        game
+    value : the forecast of the result; None if the network gives none, or in a finished game
+    raw, multiplied : the probability of illegal moves by plain softmax, and by softmax(logits * mask); None if it
+        cannot be measured
+    elo : the ratings of the side to move and of its opponent, as the network used them; None if it takes no ratings
+    ignored : inputs that the network could not use: `history`, `elo`
     """
 
     board: chess.Board
@@ -39,11 +40,11 @@ class Policy:
     ignored: tuple[str, ...] = ()
 
     def __getitem__(self, move: chess.Move | str) -> float:
-        """The probability of a move, or of its UCI or SAN; 0 for one that a filter dropped. Raises IllegalMove."""
+        """The probability of a move, given as a move, UCI or SAN; 0 if a filter dropped it. Raises IllegalMove."""
         text = move.uci() if isinstance(move, chess.Move) else move
         try:
             return self.probabilities.get(read_move(self.board, text)[0], 0.0)
-        except (AttributeError, TypeError, ValueError) as error:  # the first two: of what is neither a move nor a text
+        except (AttributeError, TypeError, ValueError) as error:  # AttributeError, TypeError: neither a move nor a text
             why = error if isinstance(error, ValueError) else "is not a move"
             raise IllegalMove(f"policy[{text!r:.60}]: {why} in {self.board.fen()!r}") from None
 
@@ -64,11 +65,11 @@ class Policy:
         return next(iter(self.probabilities), None)
 
     def top(self, count: int) -> list[tuple[chess.Move, float]]:
-        """The most probable moves with their probabilities, at most `count`."""
+        """At most `count` moves with their probabilities, most probable first."""
         return list(self.probabilities.items())[:count]
 
     def sample(self, seed: int | None = None) -> chess.Move | None:
-        """A move drawn by its probability, the same for the same seed; None in a finished game. Raises
+        """A move drawn by probability; None in a finished game. The same seed draws the same move. Raises
         InvalidParameter for a seed that is no whole number."""
         if not self.probabilities:
             return None
@@ -82,8 +83,8 @@ class Policy:
     def shaped(
         self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None
     ) -> Policy:
-        """The distribution at another temperature, among some of the moves, and cut to the fewest moves whose
-        probabilities sum to `top_p`. A temperature of 0 leaves the most probable move. Raises InvalidRule."""
+        """Another distribution, of the moves in `among` at another temperature, cut to the fewest moves whose
+        probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. Raises InvalidRule."""
         kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
         if temperature == 0:
             return replace(self, probabilities=dict.fromkeys(list(kept)[:1], 1.0))

@@ -1,4 +1,4 @@
-"""Requests as JSON and as queries, from what Python programs have: boards, moves, sets, numbers and arrays of numpy."""
+"""Turns arguments into requests: boards, moves, sets, and numbers and arrays of numpy become JSON or a query."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from movemask.board.variants import check_variant
 from movemask.client.options import Given, Parameter, PositionLike, Ratings
 from movemask.errors import InvalidParameter
 
-#: Positions that a service takes in one batch by default. One that takes fewer says so, and the batch is halved.
+#: Positions in one request: the service's default limit. If the service refuses a batch, the client halves it.
 _MAX_POSITIONS = 1024
 
-#: Options whose order counts, so that a set cannot be one.
+#: Options whose order matters, so that they cannot be sets.
 _ORDERED = ("moves", "logits", "probabilities")
 
 #: Shows values of any size and depth in a few words.
@@ -33,9 +33,9 @@ _REPR.maxlevel = 3
 def fields_of(position: Given, options: Mapping[str, Any], name: str = "position") -> dict[str, Any]:
     """The fields of a request about a position.
 
-    A position that is None is sent as null, and one that was left out is not sent: the service refuses a request that
-    names none, in place of answering for the start position. Raises InvalidParameter, which names what is at fault, and
-    UnsupportedVariant.
+    None is sent as null, and `...` is not sent. In both cases no position is named, and the service refuses the
+    request, so that a program that lost its FEN gets no answer for the start position. Raises InvalidParameter and
+    UnsupportedVariant; `name` is the position's name in their messages.
     """
     fields = {option: value for option, value in options.items() if value is not None or option == "fen"}
     for option in _ORDERED:
@@ -58,18 +58,18 @@ def fields_of(position: Given, options: Mapping[str, Any], name: str = "position
 
 
 def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]:
-    """The fields of positions, in parts that one request takes; raises as `fields_of`."""
+    """The fields of many positions, 1,024 at a time; raises as `fields_of`."""
     if isinstance(positions, str | bytes | Mapping) or not isinstance(positions, Iterable):
         raise InvalidParameter(f"positions: {quoted(positions)} is not a list of boards and FENs")
     left = enumerate(positions)
-    while part := [
+    while batch := [
         fields_of(position, {}, f"positions[{number}]") for number, position in islice(left, _MAX_POSITIONS)
     ]:
-        yield part
+        yield batch
 
 
 def ratings_of(elo: Ratings) -> tuple[float, float]:
-    """The ratings of the side to move and of its opponent; raises InvalidParameter for all but one or two numbers."""
+    """The ratings of the side to move and of its opponent; raises InvalidParameter unless `elo` is 1 or 2 numbers."""
     plain: Any = elo.tolist() if hasattr(elo, "tolist") else elo
     pair = isinstance(plain, Sequence) and not isinstance(plain, str) and len(plain) == 2
     ratings = tuple(plain) if pair else (plain, plain)
@@ -79,12 +79,12 @@ def ratings_of(elo: Ratings) -> tuple[float, float]:
 
 
 def body_of(fields: Mapping[str, Any]) -> bytes:
-    """The JSON of a request; raises InvalidParameter. NaN and infinity are sent: the service has an answer to them."""
+    """The JSON of a request; raises InvalidParameter. NaN and infinity are sent, because the service names them."""
     return b"{%s}" % b",".join(_field(name, value) for name, value in fields.items())
 
 
 def query_of(parameters: Mapping[str, Parameter]) -> dict[str, str]:
-    """The parameters of a query as texts, without those that are None; raises InvalidParameter."""
+    """The parameters of a query as texts; None is left out. Raises InvalidParameter."""
     query = {}
     for name, value in parameters.items():
         if isinstance(value, str):
@@ -106,8 +106,8 @@ def _field(name: str, value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What `json` can write in place of a value that it cannot; raises TypeError."""
-    if hasattr(value, "tolist"):  # a number or an array of numpy, or of a library that follows it
+    """A value that `json` can write, in place of a value that it cannot; raises TypeError."""
+    if hasattr(value, "tolist"):  # a number or an array of numpy, torch, pandas, …
         return value.tolist()
     if isinstance(value, chess.Move):
         return value.uci()
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(name: str, values: Any) -> list[Any]:
-    """The items of an option whose order counts, moves in UCI."""
+    """The items of an option whose order matters, with moves in UCI; raises InvalidParameter."""
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping | AbstractSet) or not isinstance(plain, Iterable):
         raise InvalidParameter(f"{name}: {quoted(values)} is not a list")
@@ -137,7 +137,7 @@ def _move(value: Any) -> Any:
 
 
 def quoted(value: object) -> str:
-    """A value for a message, cut."""
+    """A value in a message, cut."""
     try:
         return " ".join(_REPR.repr(value).split())
     except ValueError:  # a number of more than 4,300 digits

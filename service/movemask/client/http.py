@@ -1,4 +1,4 @@
-"""`AsyncClient` and `Client`: the HTTP API from Python, with the API's own models as answers."""
+"""`Client` and `AsyncClient`: clients of a service. Answers are the models of `schemas`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
 from movemask.client import options
 from movemask.client.deadline import Deadline
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
+from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
+from movemask.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
 
-require("client", "movemask.Client")  # names the extra; the imports below would only name the package
+require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
 
 import httpx2  # noqa: E402
 
@@ -46,72 +46,73 @@ T = TypeVar("T")
 _URL = "http://127.0.0.1:8000"
 _JSON, _NDJSON, _PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
-#: A position of a streamed batch.
+#: The shape of a line of a streamed batch.
 _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 
-#: The shapes of answers, by their models.
+#: The shapes of whole answers.
 _POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
 _GAMES, _VERDICT = TypeAdapter(GamesOut), TypeAdapter(VerdictOut)
 _FIGURES, _WORST, _POSITIONS = TypeAdapter(LeakageFiguresOut), TypeAdapter(WorstOut), TypeAdapter(PositionsOut)
 _MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 
-#: Bytes of a report on games for each character of the PGN: a move in a variation of a tree has 80 for 3 characters.
+#: Bytes of an answer about games for each character of the PGN, beyond MOST. With `include=["tree"]`, a move of 3
+#: characters has 80 bytes.
 _REPORTED = 64
 
-_MOST_SECONDS = 1e9  # of a timeout; system calls refuse more
+#: Longest timeout. System calls refuse numbers that are much larger.
+_MOST_SECONDS = 1e9
 
 
 class _Calls:
-    """The API's calls, as coroutines over connections of either kind."""
+    """The methods of both clients, as coroutines."""
 
     def __init__(self, connections: Connections[Any], timeout: float, retries: int) -> None:
         self._connections = connections
         self._timeout = _seconds(timeout)
         self._retries = _retries(retries)
 
-    async def policy(self, position: options.Given = ..., **given: Unpack[options.PositionOptions]) -> PolicyOut:
+    async def policy(self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]) -> PolicyOut:
         """The move distribution of a position."""
         return await self._answer("/v1/policy", _POLICY, fields_of(position, given))
 
     async def move(self, position: options.Given = ..., **given: Unpack[options.MoveOptions]) -> MoveChosenOut:
-        """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
+        """One move: the most probable, or with `method="sample"` a move drawn by probability. The same `seed` draws the
+        same move."""
         return await self._answer("/v1/move", _MOVE, fields_of(position, given))
 
     async def policies(
-        self, positions: Iterable[options.PositionLike], **given: Unpack[options.PolicyOptions]
+        self, positions: Iterable[options.PositionLike], **given: Unpack[options.BatchOptions]
     ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
-        """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what the service takes. `timeout` holds for each result."""
+        """The distributions of any number of positions, in order, each as soon as the service sends it. An invalid
+        position gets an `ErrorOut`. The positions go out in batches, and `timeout` holds for each result."""
         shared = fields_of(..., given)
         for batch in batches(positions):
-            parts = [batch]
-            while parts:
-                part = parts.pop(0)
-                body = body_of({"positions": part} | shared)
+            waiting = [batch]
+            while waiting:
+                sent = waiting.pop(0)
+                body = body_of({"positions": sent} | shared)
                 deadline = Deadline(self._timeout)
                 try:
                     async with self._response("/v1/policy/batch", deadline, body=body, accept=_NDJSON) as response:
                         lines = Lines(response, _NDJSON)
-                        for number in range(len(part)):
+                        for number in range(len(sent)):
                             if (line := await lines.next()) is None:
-                                raise InvalidResponse(f"{response.where}: {number} results for {len(part)} positions")
+                                raise InvalidResponse(f"{response.where}: {number} results for {len(sent)} positions")
                             yield read_json(line, _RESULT, response.where)
                             deadline.restart()
                         if await lines.next() is not None:
-                            raise InvalidResponse(
-                                f"{response.where}: more results than positions, of which it got {len(part)}"
-                            )
+                            raise InvalidResponse(f"{response.where}: more results than the {len(sent)} positions")
                 except ApiError as error:
-                    if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                    if error.name not in ("limit-exceeded", "body-too-large") or len(sent) == 1:
                         raise
-                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+                    waiting[:0] = [sent[: len(sent) // 2], sent[len(sent) // 2 :]]
 
     async def sweep(self, position: options.Given = ..., **given: Unpack[options.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
         return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, given))
 
     async def games(self, pgn: str, **given: Unpack[options.GamesOptions]) -> GamesOut:
-        """How probable the moves of whole games were."""
+        """Reports on whole games: how probable each move was, and more."""
         return await self._answer("/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., given), most=_most_of(pgn))
 
     async def annotate(self, pgn: str, **given: Unpack[options.GamesOptions]) -> str:
@@ -121,19 +122,20 @@ class _Calls:
             return await text_of(response, _PGN, _most_of(pgn))
 
     async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> VerdictOut:
-        """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
+        """The verdict on another program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
         return await self._answer("/v1/audit", _VERDICT, fields_of(position, given))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
-        """Leakage by model and kind; `model`, `by`, `since`, `until`."""
+        """Leakage by model and kind. Parameters: `model`, `by`, `since`, `until`."""
         return await self._answer("/v1/leakage", _FIGURES, query=query)
 
     async def leakage_worst(self, /, **query: options.Parameter) -> WorstOut:
-        """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
+        """The positions with the most leakage. Parameters: `kind`, `limit`, `model`, `since`, `until`."""
         return await self._answer("/v1/leakage/worst", _WORST, query=query)
 
     async def leakage_positions(self, /, **query: options.Parameter) -> AsyncGenerator[AuditedOut, None]:
-        """All audited positions, newest first, page by page; `model`, `since`, `until`. `timeout` holds for a page."""
+        """All audited positions, newest first. Parameters: `model`, `since`, `until`. They come in pages of 1,000, and
+        `timeout` holds for each page."""
         query |= {"limit": 1000, "cursor": None}
         while True:
             page = await self._answer("/v1/leakage/positions", _POSITIONS, query=query)
@@ -146,7 +148,7 @@ class _Calls:
             query["cursor"] = page.next
 
     async def models(self) -> ModelsOut:
-        """The networks."""
+        """The models of the service."""
         return await self._answer("/v1/models", _MODELS)
 
     async def vocabulary(self, name: str) -> VocabularyOut:
@@ -162,7 +164,7 @@ class _Calls:
         query: Mapping[str, options.Parameter] = {},
         most: int = MOST,
     ) -> T:
-        """The answer to a request with these fields as its body, or with none."""
+        """The answer to a POST of these fields, or to a GET if `fields` is None."""
         body, deadline = None if fields is None else body_of(fields), Deadline(self._timeout)
         async with self._response(path, deadline, body=body, query=query_of(query)) as response:
             return read_json(await content_of(response, _JSON, most), shape, response.where)
@@ -177,8 +179,11 @@ class _Calls:
         query: Mapping[str, str] = {},
         accept: str = _JSON,
     ) -> AsyncIterator[Response]:
-        """A successful response, to be read in the block. Every request may be sent again, since none changes anything;
-        without a Retry-After, as of a model that failed its check, waiting does not help."""
+        """A successful response, open until the block ends; raises ApiError for any other.
+
+        A request is sent again if the service says when, and the deadline allows. Without a Retry-After, waiting does
+        not help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
+        """
         headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({} if body is None else {"Content-Type": _JSON})
         method = "GET" if body is None else "POST"
         for retries_left in range(self._retries, -1, -1):
@@ -196,7 +201,8 @@ class _Calls:
 class AsyncClient(_Calls):
     """`Client` for asyncio: `async with AsyncClient(url) as client: …`, or call `aclose` at the end.
 
-    Its parameters are those of `Client`, but `http` is an `httpx2.AsyncClient`; its methods are to be awaited.
+    It has the parameters and methods of `Client`. The methods are coroutines, and `http` is an `httpx2.AsyncClient`,
+    with which `timeout` bounds a whole call, too.
     """
 
     def __init__(
@@ -222,14 +228,14 @@ class AsyncClient(_Calls):
 
 
 def _seconds(timeout: Any) -> float:
-    """The seconds of a call; raises InvalidParameter."""
+    """A timeout in seconds; raises InvalidParameter."""
     if not isinstance(timeout, Real) or not 0 < float(timeout) <= _MOST_SECONDS:
         raise InvalidParameter(f"timeout: {quoted(timeout)} is not a number of seconds above 0")
     return float(timeout)
 
 
 def _retries(retries: Any) -> int:
-    """How often a request may be sent again; raises InvalidParameter."""
+    """A number of retries; raises InvalidParameter."""
     if not isinstance(retries, int) or retries < 0:
         raise InvalidParameter(f"retries: {quoted(retries)} is not a whole number of at least 0")
     return retries
@@ -241,13 +247,13 @@ def _most_of(pgn: str) -> int:
 
 
 def _result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine over blocking connections, which needs no event loop."""
+    """The result of a coroutine over `BlockingConnections`, which never waits for an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("it waits for an event loop")
+    raise AssertionError("the coroutine waits for an event loop")
 
 
 def _blocking(
@@ -282,20 +288,20 @@ class Client:
 
     Parameters
     ----------
-    url : where the service is: `http://…`, `https://…`, or `unix:PATH` for a Unix socket
-    key : an API key, if the service asks for one
-    timeout : seconds for a whole call, with its retries; for each result of `policies`, for each page of
-        `leakage_positions`
-    retries : how often a request is sent again after a 429 or 503 with Retry-After, if the time allows
-    http : an `httpx2.Client` to use in place of one made here; it is not closed. Its `base_url` is where the service
-        is, and `timeout` bounds each wait for the network, not the call.
+    url : the address of the service: `http://…`, `https://…`, or `unix:PATH` for a Unix socket
+    key : an API key, if the service asks for a key
+    timeout : seconds for a whole call, with its retries. For `policies` it holds for each result, for
+        `leakage_positions` for each page.
+    retries : how often a request is sent again after a 429 or 503 with Retry-After, if the timeout allows
+    http : your own `httpx2.Client`, with its `base_url`, in place of `url` and `key`. It is not closed, and `timeout`
+        bounds each wait for the network, not the call.
 
-    A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
-    start position if there is none. Numbers and arrays may be numpy's.
+    A position is a board with its history, a FEN or `startpos`. `moves`, in UCI or SAN, are played from the position,
+    or from the start position if only `moves` are given. Numbers and arrays may be numpy's.
 
-    Every method raises ApiError for a problem that the service answered with, such as a position that was left out or
-    is None; ServiceUnreachable; InvalidResponse for an answer that is not movemask's; and InvalidParameter and
-    UnsupportedVariant for arguments that cannot be sent. Threads may share a client. After a fork, each process has
+    Every method raises ApiError for a problem that the service responds with, such as a position that is None or left
+    out; ServiceUnreachable; InvalidResponse for an answer that is not movemask's; and InvalidParameter or
+    UnsupportedVariant for an argument that cannot be sent. Threads may share a client. After a fork, each process has
     connections of its own.
     """
 

@@ -1,4 +1,4 @@
-"""`load`: a network in this process, without HTTP."""
+"""`load` and `Network`: a network in this process, without HTTP."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from movemask.pipeline import Answer, Query, run_queries
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
-_AT_ONCE = 64
+_BATCH = 64
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
-    """The network of that name, the default one if None, loaded and checked.
+    """A network, loaded and checked.
 
     Parameters
     ----------
-    models_dir : a folder of models; by default those of the settings (MOVEMASK_MODELS_DIR), your own and the shipped
+    model : its name; the default model if None
+    models_dir : a folder of models; by default MOVEMASK_MODELS_DIR, or your own models folder and the shipped folder
     threads : concurrent runs of the network; by default the cores that the process may use
 
     Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
@@ -46,7 +47,7 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     wanted = model or settings.default_model
     if wanted is not None and wanted not in files:
         raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(sorted(files))}")
-    # As the registry chooses its default, but without loading the others.
+    # The registry chooses the same default, but loads all models.
     names = list(files) if wanted is None else [wanted]
     failures = []
     for name in names:
@@ -94,6 +95,7 @@ class Network:
 
     @property
     def name(self) -> str:
+        """The name of the model."""
         return self._model.name
 
     @property
@@ -118,12 +120,13 @@ class Network:
         return Logits(values, batch.slots, moves_of(batch.codes))
 
     def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
-        """The move distribution of a board; its move stack is the history.
+        """The move distribution of a board. Its move stack is the history.
 
         Parameters
         ----------
-        elo : the rating of both players, or of the side to move and of its opponent; the network's default if None
-        temperature : logits are divided by it; `"calibrated"` takes the contract's
+        elo : the rating of both players, or the ratings of the side to move and of its opponent; the network's default
+            if None
+        temperature : divides the logits; `"calibrated"` stands for the temperature in the contract
         normalizer, alpha, top_k, top_p, min_p : as in docs/numerics.md
 
         Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
@@ -139,9 +142,9 @@ class Network:
         elos: Sequence[Ratings | None] | None = None,
         **rule: Unpack[RuleOptions],
     ) -> list[Policy]:
-        """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network.
+        """The distributions of many boards, in order. Faster than `policy`: the network sees 64 boards in one run.
 
-        `elos` holds a rating for each board, each as `elo`, which then is for those with None.
+        `elos` has an item for each board, of the form of `elo`. `elo` is for the boards whose item is None.
         """
         temperature = rule.get("temperature")
         if isinstance(temperature, str) and temperature == "calibrated":
@@ -157,18 +160,19 @@ class Network:
             Query(position=Position(board), elo=_elo_of(elo if own is None else own), rule=normalisation)
             for board, own in zip(copies, of_each, strict=True)
         ]
-        found: list[Policy] = []
-        for start in range(0, len(queries), _AT_ONCE):
-            part = queries[start : start + _AT_ONCE]
-            for outcome in run_queries(self._model, part, [0.0] * len(part))[0]:
+        policies: list[Policy] = []
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            for outcome in run_queries(self._model, batch, [0.0] * len(batch))[0]:
                 if not isinstance(outcome, Answer):
                     raise outcome
-                found.append(_policy_of(outcome))
-        return found
+                policies.append(_policy_of(outcome))
+        return policies
 
 
 def _checked(board: chess.Board) -> chess.Board:
-    """A copy of a board, which the caller may change. Raises InvalidPosition, UnsupportedVariant, InvalidParameter."""
+    """A copy of a board, because the caller may change the board. Raises InvalidPosition, UnsupportedVariant, or
+    InvalidParameter."""
     if not isinstance(board, chess.Board):
         raise InvalidParameter(f"board: {quoted(board)} is not a chess.Board; for a FEN, pass chess.Board(FEN)")
     check_variant(board, "board")
@@ -179,14 +183,14 @@ def _checked(board: chess.Board) -> chess.Board:
 
 
 def _each(elos: Sequence[Ratings | None]) -> list[Ratings | None]:
-    """The ratings of each board; raises InvalidParameter."""
+    """The items of `elos`; raises InvalidParameter."""
     if isinstance(elos, str) or not isinstance(elos, Iterable):
         raise InvalidParameter(f"elos: {quoted(elos)} is not a list of ratings")
     return list(elos)
 
 
 def _elo_of(elo: Ratings | None) -> Elo | None:
-    """The ratings of a query; raises InvalidParameter."""
+    """The ratings that `elo` stands for; raises InvalidParameter."""
     if elo is None:
         return None
     ratings = ratings_of(elo)

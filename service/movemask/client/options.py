@@ -1,16 +1,23 @@
-"""What the methods of both clients take: positions, and options by keyword."""
+"""The arguments of the methods of both clients: positions, and options by keyword."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import chess
 
-from movemask.api.schemas.answers import Include
+from movemask.schemas.choices import (
+    CastlingName,
+    GamesInclude,
+    Include,
+    Method,
+    PolicyInclude,
+    SweepInclude,
+    VaryName,
+)
 
 if TYPE_CHECKING:  # imports numpy, which a client of a service does without
     from movemask.normalisation import Normalizer, Temperature
@@ -18,10 +25,10 @@ if TYPE_CHECKING:  # imports numpy, which a client of a service does without
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
 
-#: The position of a request. `...` stands for an argument that was left out; None is a position that was lost.
+#: The position of a request: `...` if the argument was left out, None if the program lost its position.
 Given = PositionLike | EllipsisType | None
 
-#: One rating for both players, or those of the side to move and of its opponent. Numbers and arrays of numpy count.
+#: One rating for both players, or the ratings of the side to move and of its opponent; numpy's, too.
 Ratings = float | Sequence[float]
 
 #: A parameter of a query; None is left out.
@@ -39,40 +46,49 @@ class RuleOptions(TypedDict, total=False):
     min_p: float
 
 
-class PolicyOptions(RuleOptions, total=False):
-    """Options of policies, whatever their positions."""
+class NetworkOptions(RuleOptions, total=False):
+    """The network, the ratings that it is given, and the kind of chess."""
 
     model: str | None
     elo: Ratings | None
-    include: Sequence[Include | Literal["forecast"]] | AbstractSet[Include | Literal["forecast"]]
     chess960: bool
 
 
+class BatchOptions(NetworkOptions, total=False):
+    """Options of many policies."""
+
+    include: Collection[Include]
+
+
 class PlayedFrom(TypedDict, total=False):
-    """A position by keyword: `moves`, in UCI or SAN, are played from `fen`, or from the position that was given."""
+    """A position by keyword: `moves`, in UCI or SAN, are played from `fen` or from the positional argument."""
 
     fen: str | None
     moves: Sequence[str | chess.Move] | None
 
 
-class PositionOptions(PlayedFrom, PolicyOptions, total=False):
+class PolicyOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of one policy."""
 
+    include: Collection[PolicyInclude]
 
-class MoveOptions(PositionOptions, total=False):
+
+class MoveOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of a move."""
 
-    method: Literal["greedy", "sample"]
+    include: Collection[Include]
+    method: Method
     seed: int
     clock: Mapping[str, float]
 
 
-class SweepOptions(PositionOptions, total=False):
+class SweepOptions(PlayedFrom, NetworkOptions, total=False):
     """Options of a sweep."""
 
+    include: Collection[SweepInclude]
     ratings: Sequence[float]
     models: Sequence[str]
-    vary: Literal["both", "self", "opponent"]
+    vary: VaryName
 
 
 class GamesOptions(TypedDict, total=False):
@@ -80,16 +96,17 @@ class GamesOptions(TypedDict, total=False):
 
     model: str | None
     temperature: Temperature | None
-    include: Sequence[Literal["tree", "forecast"]] | AbstractSet[Literal["tree", "forecast"]]
+    include: Collection[GamesInclude]
 
 
 class AuditOptions(PlayedFrom, total=False):
-    """The numbers to judge, and how they are read."""
+    """The numbers to judge, and how to read them."""
 
+    chess960: bool
     logits: Sequence[float | None]
     probabilities: Sequence[float]
     policy: Mapping[str, float] | Mapping[chess.Move, float]
     vocabulary: str
-    castling: Literal["king_two_squares", "king_takes_rook"]
+    castling: CastlingName
     threshold: float
     limit: int

@@ -1,4 +1,4 @@
-"""What the body of a response says: JSON, lines of JSON, a text, or a problem. Nothing larger than a bound is held."""
+"""Reads the bodies of responses, within bounds: JSON, lines of JSON, texts, and problems."""
 
 from __future__ import annotations
 
@@ -8,32 +8,35 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from movemask.api.schemas.answers import Problem
 from movemask.client.connections import Response
 from movemask.errors import ApiError, InvalidResponse
+from movemask.schemas.answers import Problem
 
 T = TypeVar("T")
 
-#: Most bytes of a body. A sweep of 1,024 ratings has 6 MB; Python's objects take up to 26 times the bytes.
+#: Most bytes of a body. A sweep of 1,024 ratings has 6 MB. Read into Python, JSON takes up to 26 times its bytes.
 MOST = 8 * 2**20
 
-#: Most bytes of a line of a stream, and of a problem. A position with everything included has 30 kB.
+#: Most bytes of a line of a stream, and of a problem. The longest answer to a position has about 30 kB.
 MOST_OF_LINE = 2**20
 
-_SHOWN = 60  # characters of a server's text that an error shows,
-_SHOWN_ADDRESS, _SHOWN_DETAIL = 300, 2_000  # of an address, and of the detail of a problem
-_FAULTS = 20  # faults of a body that are looked at
+#: Most characters of a server's text in an error: of any text, of an address, and of the detail of a problem.
+_MOST_OF_TEXT, _MOST_OF_ADDRESS, _MOST_OF_DETAIL = 60, 300, 2_000
+
+#: With more errors than this, a ValidationError is not taken apart, which would take memory for each.
+_FAULTS = 20
+
 _REDIRECTS = range(300, 400)
 
 
 async def content_of(response: Response, accept: str, most: int = MOST) -> bytes:
-    """The body, which is of the media type `accept`; raises InvalidResponse, ServiceUnreachable."""
+    """The body of a response; raises InvalidResponse for another media type than `accept`, and ServiceUnreachable."""
     _check_head(response, accept)
     return await _body(response, most)
 
 
 class Lines:
-    """The lines of a streamed body."""
+    """The lines of a streamed body. Lines end at line feeds alone: JSON may hold Unicode's other line ends."""
 
     def __init__(self, response: Response, accept: str) -> None:
         _check_head(response, accept)
@@ -42,7 +45,7 @@ class Lines:
         self._ended = False
 
     async def next(self) -> bytes | None:
-        """The next line; None at the end. Raises InvalidResponse, ServiceUnreachable."""
+        """The next line; None after the last. Raises InvalidResponse, ServiceUnreachable."""
         searched = 0
         while (end := self._read.find(b"\n", searched)) < 0:
             if len(self._read) > MOST_OF_LINE:
@@ -53,7 +56,7 @@ class Lines:
                 self._ended = True
                 if not self._read:
                     return None
-                piece = b"\n"  # the last line may lack its end
+                piece = b"\n"  # the last line may come without a line feed
             self._read += piece
         line = bytes(self._read[:end])
         del self._read[: end + 1]
@@ -61,21 +64,24 @@ class Lines:
 
 
 def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
-    """The JSON of a body as its schema has it; raises InvalidResponse."""
+    """The answer in a body; raises InvalidResponse unless it is JSON of this shape."""
     try:
         return shape.validate_python(from_json(content, allow_inf_nan=False))
     except ValidationError as error:
         fault = f"{error.error_count():,} fields that do not fit"
         if error.error_count() <= _FAULTS:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            fault = f"{'.'.join(map(str, first['loc']))[:_SHOWN]}: {first['msg']}"
+            fault = f"{'.'.join(map(str, first['loc']))[:_MOST_OF_TEXT]}: {first['msg']}"
         raise InvalidResponse(f"{where}: the answer is not movemask's: {fault}") from None
     except ValueError as error:
         raise InvalidResponse(f"{where}: the answer is not JSON: {error}: {_quoted(content)}") from None
 
 
 async def text_of(response: Response, accept: str, most: int = MOST) -> str:
-    """A body in UTF-8 that tells its length, so that a lost end is seen; raises InvalidResponse, ServiceUnreachable."""
+    """A body as text; raises InvalidResponse, ServiceUnreachable.
+
+    A text has no end of its own, as JSON has. So a response without a length is refused, because its end may be lost.
+    """
     if not {"content-length", "transfer-encoding"} & set(response.headers):
         raise InvalidResponse(f"{response.where}: an answer without its length, whose end may be missing")
     content = await content_of(response, accept, most)
@@ -86,7 +92,7 @@ async def text_of(response: Response, accept: str, most: int = MOST) -> str:
 
 
 async def error_of(response: Response) -> ApiError:
-    """The error that a response is. Without a problem document, as of a proxy's page, its status says what happened."""
+    """The problem in a response; without a problem document, as in a proxy's page, an error with the status."""
     status = response.status
     content = await _body(response, MOST_OF_LINE)
     try:
@@ -95,7 +101,7 @@ async def error_of(response: Response) -> ApiError:
         where = response.headers.get("location", "")
         if status in _REDIRECTS and where:
             detail = (
-                f"{response.where}: redirects to {printable(where, _SHOWN_ADDRESS)}; give the service's own address"
+                f"{response.where}: redirects to {printable(where, _MOST_OF_ADDRESS)}; give the service's own address"
             )
         else:
             detail = f"{response.where}: the service answered {status} without a problem document"
@@ -104,14 +110,14 @@ async def error_of(response: Response) -> ApiError:
 
 
 def error_of_problem(problem: Problem, status: int | None = None) -> ApiError:
-    """A problem as an exception."""
-    extra, detail = problem.model_extra or {}, printable(problem.detail, _SHOWN_DETAIL)
+    """The exception for a problem. `status` is the status of the response, if the problem is a whole response."""
+    extra, detail = problem.model_extra or {}, printable(problem.detail, _MOST_OF_DETAIL)
     status = problem.status if status is None else status
     return ApiError(status, problem.type, problem.title, detail, problem.request_id, extra)
 
 
 def seconds_to_wait(response: Response) -> float | None:
-    """Seconds after which a request may be sent again; None if the response does not say so in digits."""
+    """Seconds until the request may be sent again; None unless it is a 429 or 503 with a Retry-After in digits."""
     delay = response.headers.get("retry-after", "")
     again = response.status in (429, 503) and re.fullmatch(r"[0-9]{1,9}", delay)
     return float(delay) if again else None
@@ -120,14 +126,14 @@ def seconds_to_wait(response: Response) -> float | None:
 _PROBLEM: TypeAdapter[Problem] = TypeAdapter(Problem)
 
 
-def printable(text: str, most: int = _SHOWN) -> str:
-    """A server's text for a message: cut, and with escapes in place of what a terminal would obey."""
+def printable(text: str, most: int = _MOST_OF_TEXT) -> str:
+    """A server's text for a message: cut, and with escapes in place of control characters."""
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
     return "".join(shown) + "…" * (len(text) > most)
 
 
 def _check_head(response: Response, accept: str) -> None:
-    """Raises InvalidResponse for another media type."""
+    """Raises InvalidResponse for another media type than `accept`, and for an unknown Content-Encoding."""
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != accept:
         named = printable(media_type) or "an answer of no type"
@@ -136,14 +142,14 @@ def _check_head(response: Response, accept: str) -> None:
 
 
 def _check_coding(response: Response) -> None:
-    """Raises InvalidResponse for a body that cannot be unpacked in bounded time, as one that was packed repeatedly."""
+    """Raises InvalidResponse for a Content-Encoding but gzip. Unpacking `gzip, gzip` can take unbounded time."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "gzip"):
         raise InvalidResponse(f"{response.where}: has the Content-Encoding {printable(coding)}, which nobody asked for")
 
 
 async def _body(response: Response, most: int) -> bytes:
-    """The whole body; raises InvalidResponse, ServiceUnreachable."""
+    """The whole body; raises InvalidResponse for more than `most` bytes, and ServiceUnreachable."""
     _check_coding(response)
     content = bytearray()
     while (piece := await response.piece()) is not None:
@@ -154,4 +160,4 @@ async def _body(response: Response, most: int) -> bytes:
 
 
 def _quoted(content: bytes) -> str:
-    return repr(content[:_SHOWN].decode("utf-8", "replace"))
+    return repr(content[:_MOST_OF_TEXT].decode("utf-8", "replace"))

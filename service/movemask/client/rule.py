@@ -1,4 +1,4 @@
-"""`rule_of`: the rule of normalising, from options by keyword."""
+"""`rule_of`: a `Normalisation` from keyword arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RULE = TypeAdapter(Normalisation)
 
 
 def rule_of(options: Mapping[str, Any]) -> Normalisation:
-    """The rule of these options, without those that are None; raises InvalidRule, which names the wrong one."""
+    """The rule of these options; None counts as left out. Raises InvalidRule, which names the wrong option."""
     try:
         return _RULE.validate_python({name: value for name, value in options.items() if value is not None})
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""`DeadlineTransport`: the connections of the blocking client. Every wait on them ends at the call's `Deadline`.
+"""`DeadlineTransport`: a transport of httpx2 for blocking code, in which every wait ends at the call's `Deadline`.
 
-httpx2 bounds each wait alone, so a server that sends a byte now and then would be waited for without end. asyncio can
-bound a whole call, and needs nothing of this.
+The transport of httpx2 bounds each wait: with a server that sends a byte now and then, a call never ends. `asyncio`
+needs no such transport, because `asyncio.timeout` bounds a whole call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import httpx2
 from movemask.client.deadline import Deadline
 from movemask.errors import InvalidParameter
 
-#: What httpcore2 raises. Its errors have no base class of their own.
+#: The errors of httpcore2, which have no common base class.
 CORE_ERRORS = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
@@ -30,15 +30,15 @@ CORE_ERRORS = (
     httpcore2.UnsupportedProtocol,
 )
 
-#: Bytes written at once, between two looks at the clock.
+#: Bytes written between two looks at the clock.
 _WRITTEN = 16_384
 
 
 class DeadlineTransport(httpx2.BaseTransport):
-    """Sends the requests of an `httpx2.Client` over connections that keep to deadlines; raises CORE_ERRORS.
+    """Sends requests over connections that keep to deadlines; raises CORE_ERRORS.
 
-    `socket` is the path of a Unix socket. Without it, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY count as they do
-    for httpx2.
+    `socket` is the path of a Unix socket. Without it, the transport obeys HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and
+    NO_PROXY, as httpx2 does.
     """
 
     def __init__(self, url: httpx2.URL, limits: httpx2.Limits, socket: str | None = None) -> None:
@@ -61,7 +61,7 @@ class DeadlineTransport(httpx2.BaseTransport):
             self._pool = httpcore2.HTTPProxy(proxy_url=address, proxy_auth=proxy.raw_auth, **options)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The response, its body still to be read."""
+        """The response, before its body is read."""
         url = request.url
         core = httpcore2.Request(
             method=request.method,
@@ -94,21 +94,21 @@ class _Body(httpx2.SyncByteStream):
 
 
 def _proxy_of(url: httpx2.URL) -> httpx2.Proxy | None:
-    """The proxy that the environment names for an address; raises InvalidParameter for a SOCKS proxy."""
+    """The proxy that the environment names for a URL; raises InvalidParameter unless it is an HTTP proxy."""
     proxies = getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(url.host):
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address or proxy_bypass(url.host):
         return None
     try:
-        found = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+        proxy = httpx2.Proxy(address if "://" in address else f"http://{address}")
     except (ValueError, httpx2.InvalidURL) as error:
-        raise InvalidParameter(f"url: the environment's proxy {proxy!r:.60} cannot be used: {error}") from None
-    if found.url.scheme not in ("http", "https"):
+        raise InvalidParameter(f"url: the environment's proxy {address!r:.60} cannot be used: {error}") from None
+    if proxy.url.scheme not in ("http", "https"):
         raise InvalidParameter(
-            f"url: the environment's proxy speaks {found.url.scheme}, which the blocking client does not; "
+            f"url: the environment's proxy speaks {proxy.url.scheme}, which the blocking client does not; "
             "set NO_PROXY, or pass http=httpx2.Client()"
         )
-    return found
+    return proxy
 
 
 class _Backend(httpcore2.NetworkBackend):
@@ -125,7 +125,7 @@ class _Backend(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
-        """Tries the addresses of a host in turn, each for an equal part of the time that is left."""
+        """Tries the IP addresses of a host in turn, each for an equal share of the remaining time."""
         addresses = _addresses(host, port, _left(timeout, httpcore2.ConnectTimeout))
         last: Exception = httpcore2.ConnectError(f"{host} has no address")
         for number, address in enumerate(addresses):
@@ -150,7 +150,7 @@ class _Backend(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection whose waits end at the deadline that is passed as their timeout."""
+    """A connection of httpcore2. A timeout that is a `Deadline` ends each wait at its moment."""
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
         self._stream = stream
@@ -176,7 +176,7 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def _left(timeout: float | None, expired: type[Exception]) -> float | None:
-    """The seconds that a wait may last; raises `expired` if the deadline has passed."""
+    """The seconds for one wait; raises `expired` after the deadline."""
     if not isinstance(timeout, Deadline):
         return timeout
     left = timeout.left
@@ -186,7 +186,10 @@ def _left(timeout: float | None, expired: type[Exception]) -> float | None:
 
 
 def _addresses(host: str, port: int, seconds: float | None) -> list[str]:
-    """The IP addresses of a host. A thread looks the name up, because the system's resolver takes no timeout."""
+    """The IP addresses of a host; raises errors of httpcore2.
+
+    A thread asks the resolver of the system, which takes no timeout. If it is late, the thread is left to itself.
+    """
     try:
         ipaddress.ip_address(host)
         return [host]
@@ -196,8 +199,8 @@ def _addresses(host: str, port: int, seconds: float | None) -> list[str]:
 
     def look_up() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            answers.put([str(address[0]) for *_, address in found])
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers.put([str(address[0]) for *_, address in entries])
         except (OSError, UnicodeError) as error:  # UnicodeError: a label of more than 63 characters
             answers.put(error)
 

@@ -1,1 +1,1 @@
-"""Keeping: the recorder, the tables and what is written to them, cells of figures, and what is read."""
+"""The audit's database: the recorder writes to it, the reader reads it; cells hold the figures."""

@@ -1,4 +1,12 @@
-"""Cells: figures of one kind over one group of positions. They add up across time, processes and machines."""
+"""Cells: the figures of one kind of leakage over one group of positions.
+
+Cells of different times, processes and machines can be added up. Their quantiles come from a sketch, DDSketch: a
+histogram whose bins grow by a constant ratio, which bounds the relative error. Unlike DDSketch, `Cells` reports the
+upper bound of a bin instead of its middle, so that a quantile is never too low.
+
+Source: Masson, Rim & Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees",
+PVLDB 12 (2019), doi:10.14778/3352063.3352135.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +24,21 @@ from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RAW
 from movemask.records import DIMENSIONS, AuditTable, groups
 
-#: The dimension with a single group, which holds every position.
+#: The dimension with a single group, of all positions.
 ALL = "all"
 
-#: The dimension of the causes; a position counts under each cause of some of its `raw` mass.
+#: The dimension of causes. A position counts under each cause that has some of its `raw` mass.
 CAUSE = "cause"
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
-#: Values below this count as zero; no probability so small changes a decision.
+#: Values below this count as 0; no probability so small changes a decision.
 SMALLEST = 1e-15
 
+#: Upper bound of a bin over that of the bin before it (gamma in DDSketch): quantiles are at most 2 % too high.
 _RATIO = 1.02
 
-#: Upper bounds of the bins of a histogram: a bin holds the values above the bound before its own, up to its own.
+#: Upper bounds of the bins, rising. Bin 0 holds values below SMALLEST; the last bin has no bound.
 BOUNDS = np.array(
     [
         np.nextafter(SMALLEST, 0),
@@ -38,7 +47,7 @@ BOUNDS = np.array(
     ]
 )
 
-#: A bin and its count as one number in the database: the bin in the high 16 bits.
+#: A bin and its count are one number in the database: the bin in the high 16 bits, the count in the low 48.
 _COUNT_BITS = 48
 
 
@@ -50,7 +59,8 @@ class CellKey(NamedTuple):
     group: str
 
 
-#: The groups of a position: that of everything, then those of each dimension, in the order of `AuditTable.groups`.
+#: All groups: first the group of all positions, then those of each dimension, in the order of `AuditTable.groups`. And
+#: the index of each dimension's first group.
 _GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
 _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
 _CAUSES = [CellKey(RAW, CAUSE, cause.value) for cause in CAUSES]
@@ -58,13 +68,13 @@ _CAUSES = [CellKey(RAW, CAUSE, cause.value) for cause in CAUSES]
 
 @dataclass(slots=True)
 class Cell:
-    """Figures of one kind over one group of positions.
+    """The figures of one kind over one group of positions.
 
-    count, unmeasured : positions that were measured, and that could not be
-    flips, infinite : measured positions where the mistake changes the top move, and where the divergence is infinite
-    sum, max : of what leaked; no maximum if nothing was measured
+    count, unmeasured : positions that were measured, and positions that could not be measured
+    flips, infinite : measured positions where the mistake changes the top move, and with an infinite divergence
+    sum, max : sum and maximum of the leakage; the maximum is None if nothing was measured
     kl : sum of the finite divergences, in nats
-    quantiles : by name; the store's may be up to 2 % too high, all other figures are exact
+    quantiles : by name, None if nothing was measured. The store's are up to 2 % too high; all other figures are exact.
     """
 
     count: int = 0
@@ -78,11 +88,12 @@ class Cell:
 
     @property
     def positions(self) -> int:
-        """Positions, measured or not."""
+        """Number of positions, measured or not."""
         return self.count + self.unmeasured
 
     @property
     def mean(self) -> float | None:
+        """Mean leakage of the measured positions; None if there are none."""
         return self.sum / self.count if self.count else None
 
     @property
@@ -92,11 +103,11 @@ class Cell:
         return self.kl / finite if finite else None
 
     def mass_figures(self) -> dict[str, Any]:
-        """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
+        """The figures of a cause by name. A cause has part of a position's mass, so no top move and no divergence."""
         return {"count": self.count, "mean": self.mean, "max": self.max, **self.quantiles}
 
     def figures(self) -> dict[str, Any]:
-        """Figures by name, as reported."""
+        """The figures of a kind by name, as the API reports them."""
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
@@ -108,20 +119,22 @@ class Cell:
 
 
 def rank_of(q: float, total: int) -> int:
-    """The rank, from 1, of the `q` quantile among `total` sorted values: nearest rank, rounded up."""
-    return max(1, math.ceil(Fraction(str(q)) * total))  # exact: 0.07 * 100 is more than 7 in floats
+    """Rank of the `q` quantile among `total` sorted values, from 1: the nearest rank, rounded up."""
+    return max(1, math.ceil(Fraction(str(q)) * total))  # in floats, 0.07 * 100 is more than 7
 
 
 class Cells:
-    """C cells by their keys, as arrays.
+    """C cells as arrays. `cells[key]` is one of them.
 
+    places : the index of each cell in the arrays, by key
     counts : int64 `[C, 4]`: count, unmeasured, flips, infinite
     sums : float64 `[C, 2]`: sum, kl
     max : float64 `[C]`
-    bins, tallies : those of all cells, `place of the cell * len(BOUNDS) + bin`, rising
+    bins, tallies : the histograms' bins that are not empty, and their counts, int64 `[K]`. The number of a bin is
+        `place of the cell * len(BOUNDS) + bin`; the numbers rise.
     """
 
-    #: The columns of a stored cell, in the order of `of_rows` and `rows`.
+    #: The columns of a cell in the database, in the order of `of_rows` and `rows`.
     COLUMNS = (*CellKey._fields, "count", "unmeasured", "flips", "infinite", "sum", "kl", "max", "histogram")
 
     def __init__(self, keys: Iterable[CellKey]) -> None:
@@ -144,8 +157,10 @@ class Cells:
         return cell
 
     def _quantile(self, place: int, rank: int) -> float:
-        """The upper bound of the bin that holds the value at a rank: at most 2 % above it, and not above the maximum.
-        Never below it: the error can fail a check against a threshold, but not pass it."""
+        """The value at a rank of a cell: never too low, at most 2 % too high, and not above the maximum.
+
+        A threshold that the true value exceeds is therefore always noticed.
+        """
         first, end = np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)])
         holding = first + np.searchsorted(np.cumsum(self.tallies[first:end]), rank)
         bin_ = self.bins[holding] % len(BOUNDS)
@@ -153,23 +168,23 @@ class Cells:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
-        """The cells of rows of the database, by COLUMNS; rows of the same key are added up."""
+        """Cells from rows of the database with COLUMNS. Rows with the same key are added up."""
         keys = [CellKey(*row[:3]) for row in rows]
         cells = cls(keys)
         if rows:
-            owners = np.array([cells.places[key] for key in keys])
-            np.add.at(cells.counts, owners, np.array([row[3:7] for row in rows], dtype=np.int64))
-            np.add.at(cells.sums, owners, np.array([row[7:9] for row in rows]))
-            np.maximum.at(cells.max, owners, np.array([row[9] for row in rows]))
+            places = np.array([cells.places[key] for key in keys])
+            np.add.at(cells.counts, places, np.array([row[3:7] for row in rows], dtype=np.int64))
+            np.add.at(cells.sums, places, np.array([row[7:9] for row in rows]))
+            np.maximum.at(cells.max, places, np.array([row[9] for row in rows]))
             packed = np.frombuffer(b"".join([row[10] for row in rows]), dtype="<u8")
-            owners = np.repeat(owners, [len(row[10]) // 8 for row in rows])
+            places = np.repeat(places, [len(row[10]) // 8 for row in rows])
             bins, counts = packed >> _COUNT_BITS, packed & ((1 << _COUNT_BITS) - 1)
-            cells.bins, places = np.unique(owners * len(BOUNDS) + bins.astype(np.intp), return_inverse=True)
-            cells.tallies = np.bincount(places, counts, len(cells.bins)).astype(np.int64)
+            cells.bins, same = np.unique(places * len(BOUNDS) + bins.astype(np.intp), return_inverse=True)
+            cells.tallies = np.bincount(same, counts, len(cells.bins)).astype(np.int64)
         return cells
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of the database, by COLUMNS."""
+        """Rows for the database, with COLUMNS."""
         packed = (self.bins % len(BOUNDS)).astype("<u8") << _COUNT_BITS | self.tallies.astype("<u8")
         ends = np.searchsorted(self.bins, np.arange(len(self.max) + 1) * len(BOUNDS)).tolist()
         numbers = zip(self.counts.tolist(), self.sums.tolist(), self.max.tolist(), pairwise(ends), strict=True)
@@ -180,11 +195,15 @@ class Cells:
 
 
 def cells_of(table: AuditTable) -> Cells:
-    """The cells of a table's positions. ValueError for a figure that is no probability."""
+    """The cells of a table's positions. ValueError for a leakage or a divergence that is no number or is negative.
+
+    A position counts in `1 + len(DIMENSIONS)` cells of each kind, and in one for each cause of its mass. So each number
+    is repeated once for each cell, and the repeats are added up by the number of the cell.
+    """
     measured, by_cause = table.measured, table.explained.by_cause
-    leaked = np.stack([one.leaked for one in measured.values()])  # [K, B]
-    flipped = np.stack([one.flipped for one in measured.values()])
-    kl = np.stack([one.kl for one in measured.values()])
+    leaked = np.stack([of_kind.leaked for of_kind in measured.values()])  # [K, B]
+    flipped = np.stack([of_kind.flipped for of_kind in measured.values()])
+    kl = np.stack([of_kind.kl for of_kind in measured.values()])
     known = ~np.isnan(leaked)
     sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
     if not (sound.all() and np.isfinite(by_cause).all()):
@@ -194,21 +213,22 @@ def cells_of(table: AuditTable) -> Cells:
     rows, causes = np.nonzero(by_cause)
     masses = by_cause[rows, causes]
 
+    # Cells are numbered kind by kind, then the causes; cells without a position are left out.
     keys = [*(CellKey(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
     cell = np.concatenate([cell.ravel(), len(keys) - len(_CAUSES) + causes])
     used = np.flatnonzero(np.bincount(cell, minlength=len(keys)))
     cells = Cells(keys[place] for place in used.tolist())
     cell, size = np.searchsorted(used, cell), len(used)
 
-    def each(values: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of positions `[K, B]` and of the causes' masses, once for each cell that they belong to."""
+    def repeated(values: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the positions `[K, B]`, then of the causes' masses, in the order of `cell`."""
         spread = np.broadcast_to(values[:, None], (len(measured), len(groups_of), len(table)))
         return np.concatenate([spread.ravel(), of_causes])
 
-    none = np.zeros(len(masses))
-    bins = each(np.searchsorted(BOUNDS, leaked), np.searchsorted(BOUNDS, masses))
-    known, leaked, kl = each(known, none == 0), each(leaked, masses), each(kl, none)
-    flags = known, ~known, each(flipped, none > 0), np.isinf(kl)
+    zeros = np.zeros(len(masses))
+    bins = repeated(np.searchsorted(BOUNDS, leaked), np.searchsorted(BOUNDS, masses))
+    known, leaked, kl = repeated(known, zeros == 0), repeated(leaked, masses), repeated(kl, zeros)
+    flags = known, ~known, repeated(flipped, zeros > 0), np.isinf(kl)
     cells.counts[:] = np.stack([np.bincount(cell[flag], minlength=size) for flag in flags], axis=1)
     finite = np.isfinite(kl)
     cells.sums[:, 1] = np.bincount(cell[finite], kl[finite], size)

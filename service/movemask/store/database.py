@@ -1,18 +1,16 @@
-"""The database of the store, SQLite or PostgreSQL: connections, opening, and recovery after an outage."""
+"""The store's database: transactions, opening and migrating, and recovery after a failure."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import (
@@ -27,6 +25,7 @@ from sqlalchemy.exc import (
 )
 
 from movemask.errors import StoreError, StoreUnreachable
+from movemask.store import sqlite
 from movemask.store.tables import bring_up_to_date, is_current, version_of
 
 log = logging.getLogger(__name__)
@@ -34,56 +33,54 @@ log = logging.getLogger(__name__)
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 _VARIABLE = "MOVEMASK_DATABASE_URL"
-_READING = "movemask_reading"
 
-#: Seconds that a write waits for another process's write to SQLite.
-_LOCK_SECONDS = 5
-
-#: Seconds that reads are refused at once after the server did not answer, so that many readers do not wait in turn.
+#: After a server did not answer, reads fail at once for this many seconds, so that waiting readers do not each try.
 _REFUSED_SECONDS = 2.0
 
-#: Seconds that a server may be silent once the service stops.
+#: Longest silence of a server, in seconds, once the service stops.
 _HURRIED_SECONDS = 2.0
 
 
 class Database:
-    """A database by its URL, opened on first use. Raises StoreError for an unusable URL."""
+    """A database by its URL, opened on first use. Raises StoreError for an unusable URL.
+
+    shown : the URL without its password
+    dialect : SQLITE or POSTGRESQL
+    migrated : what was migrated when the database was opened, in words; None if nothing was
+    """
 
     def __init__(self, url: str) -> None:
         try:
             parsed = sa.engine.make_url(url)
-        except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        except (ArgumentError, ValueError):  # ValueError: the port is no number
             shown = re.sub(r":[^:@/]*@", ":***@", url)
             raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL") from None
         self.shown = parsed.render_as_string(hide_password=True)
         self.dialect = parsed.get_backend_name()
+        self.migrated: str | None = None
+        self._file: Path | None = None
         if self.dialect == SQLITE:
             if parsed.database in (None, "", ":memory:"):
                 raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
-            self._file: Path | None = Path(str(parsed.database))
-            self._engine = sa.create_engine(parsed)
-            sa.event.listen(self._engine, "connect", _set_up_sqlite)
-            sa.event.listen(self._engine, "begin", _begin_sqlite)
+            self._file = Path(str(parsed.database))
+            self._engine = sqlite.engine(parsed)
         elif self.dialect == POSTGRESQL:
-            self._file = None
             from movemask.store import postgresql  # imports psycopg, which takes 0.3 s
 
             self._engine, self._patience = postgresql.engine(parsed)
         else:
             raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
-        #: What was migrated when the database was opened, in words; None if nothing was.
-        self.migrated: str | None = None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
-        self._inode: int | None = None
-        self._ready = False
-        self._refused: tuple[float, str] = (0.0, "")  # until when reads are refused (monotonic), and why
+        self._ready = False  # whether the tables are up to date, as far as is known
+        self._inode: int | None = None  # of SQLite's file when it was last checked
+        self._refused: tuple[float, str] = (0.0, "")  # until when reads fail (time.monotonic), and why
 
     @contextmanager
     def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that writes; with `without_limits`, its statements may take any time.
+        """A transaction that writes. With `without_limits`, PostgreSQL may take any time for its statements.
 
-        Raises StoreError for a failure that may pass, StoreUnreachable if it is the connection's. A statement that can
+        Raises StoreError for a failure that may pass, StoreUnreachable if the connection failed. A statement that can
         never succeed raises SQLAlchemy's own error.
         """
         with self._store_errors("written"), self._prepared().begin() as connection:
@@ -93,131 +90,59 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads. Raises StoreError, and StoreUnreachable as `writing` does."""
+        """A transaction that only reads. Raises StoreError; StoreUnreachable if the connection failed."""
         with self._store_errors("read"):
             engine = self._prepared(reading=True)
-            with engine.connect().execution_options(**{_READING: True}) as connection:
+            with engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 yield connection
 
     def hurry(self) -> None:
-        """Ends waits for a silent PostgreSQL after two seconds from now on, also those that have begun."""
+        """From now on, a wait for PostgreSQL ends after two silent seconds; this holds for present waits too."""
         if self.dialect == POSTGRESQL:
             self._patience.answer_seconds = _HURRIED_SECONDS
 
     def open(self) -> None:
-        """Opens the database, and creates or migrates its tables. Raises StoreUnreachable for a server that does not
-        answer, StoreError for any other failure."""
+        """Opens the database, and creates or migrates its tables.
+
+        Raises StoreUnreachable if a server does not answer, StoreError for any other failure.
+        """
         with self._opening():
             self._prepared()
 
     def version(self) -> int | None:
-        """The version of the tables as they are, None if there are none; changes nothing. Raises StoreError as `open`,
-        and for tables that cannot be migrated."""
+        """The version of the existing tables, None if there are none. Changes nothing.
+
+        Raises StoreError as `open`, and for tables that cannot be migrated.
+        """
         if self._file is not None and not self._file.exists():
             return None
-        with self._opening(), self._engine.connect().execution_options(**{_READING: True}) as connection:
+        with self._opening(), self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
             return version_of(connection, self._name)
 
     def checkpointed(self) -> bool:
-        """Writes SQLite's write-ahead log into the database and empties it; False while others read."""
+        """Moves SQLite's write-ahead log into the database and empties it; False if another process is reading."""
         with self._store_errors("written"), self._prepared().raw_connection() as connection:
             busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
 
     def close(self) -> None:
+        """Closes the connections that are not in use."""
         self._engine.dispose()
 
-    @contextmanager
-    def _opening(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLAlchemyError as error:
-            unreachable = self.dialect == POSTGRESQL and isinstance(error, OperationalError)
-            kind = StoreUnreachable if unreachable else StoreError
-            raise kind(f"{self._name} cannot be opened: {self._reason(error)}") from None
-
-    def _copied_aside(self, version: int) -> Path | None:
-        """A copy of SQLite's file, made while the caller's transaction keeps others from writing. Raises StoreError."""
-        if self._file is None:
-            return None
-        aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
-        part = aside.with_name(f"{aside.name}.part")  # a copy that is there is whole
-        try:
-            with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(part)) as copy:
-                source.backup(copy)
-            shutil.copymode(self._file, part)
-            os.replace(part, aside)
-        except (OSError, sqlite3.Error) as error:
-            with suppress(OSError):
-                part.unlink()
-            reason = f"{error}; it takes as much space as the database, which is as it was"
-            raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
-        return aside
-
-    @contextmanager
-    def _store_errors(self, done: str) -> Iterator[None]:
-        """Turns the driver's errors into StoreError; after one, tables and file are checked again before use."""
-        try:
-            yield
-        except SQLAlchemyError as error:
-            self._ready = False
-            if _is_damage(error):
-                self._set_aside(error)
-            if _is_permanent(error):
-                raise
-            message = f"the audit store cannot be {done}: {self._reason(error)}"
-            if not self._is_unreachable(error):
-                raise StoreError(message) from error
-            self._refused = time.monotonic() + _REFUSED_SECONDS, message
-            raise StoreUnreachable(message) from error
-
-    def _is_unreachable(self, error: SQLAlchemyError) -> bool:
-        """Whether a connection to the server failed or broke, rather than a statement."""
-        silent = isinstance(error, OperationalError) and error.statement is None and _state(error) is None
-        broken = isinstance(error, DBAPIError) and error.connection_invalidated
-        return self.dialect == POSTGRESQL and (silent or broken)
-
-    def _lift_limits(self, connection: sa.Connection) -> None:
-        if self.dialect == POSTGRESQL:
-            from movemask.store import postgresql  # imported with the engine
-
-            postgresql.lift_limits(connection)
-
-    def _set_aside(self, error: SQLAlchemyError) -> None:
-        """Renames a damaged file of SQLite, so that the next use makes a new one. Only a file that this process has
-        used: at the start, one that is no database may be something else."""
-        with self._lock:
-            if self._file is None or self._inode in (None, -1) or self._inode != self._inode_now():
-                return  # another process was first
-            self._engine.dispose()
-            aside = self._file.with_name(f"{self._file.name}.damaged-{time.time_ns()}")
-            try:
-                os.rename(self._file, aside)
-                for ending in ("-wal", "-shm"):
-                    with suppress(FileNotFoundError):
-                        os.rename(f"{self._file}{ending}", f"{aside}{ending}")
-            except OSError as failure:
-                log.error("%s is damaged, and cannot be renamed: %s", self.shown, failure.strerror)
-            else:
-                log.error(
-                    "%s was damaged: %s; it was renamed to %s, and a new one was created",
-                    self.shown,
-                    error.__cause__,
-                    aside,
-                )
-
     def _prepared(self, *, reading: bool = False) -> sa.Engine:
-        """The engine, once the tables are up to date. Raises StoreError for tables that cannot be migrated, and for
-        `reading` right after the server could not be reached."""
+        """The engine, once the tables are up to date.
+
+        Raises StoreError for tables that cannot be migrated, and for `reading` if a server has just not answered.
+        """
         if self._ready and self._inode == self._inode_now():
             return self._engine
         with self._lock:
-            until, message = self._refused
-            if reading and time.monotonic() < until:
-                raise StoreUnreachable(message)
+            refused_until, reason = self._refused
+            if reading and time.monotonic() < refused_until:
+                raise StoreUnreachable(f"the audit store cannot be read: {reason}")
             if self._inode is not None and self._inode != self._inode_now():
                 self._engine.dispose()  # open connections still write to the deleted file
-            with self._engine.connect().execution_options(**{_READING: True}) as connection:
+            with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 current = is_current(connection, self._name)
             if not current:
                 with self._engine.begin() as connection:
@@ -229,33 +154,107 @@ class Database:
             self._ready = True
         return self._engine
 
-    def _reason(self, error: SQLAlchemyError) -> str:
-        """The driver's message without SQLAlchemy's additions, and why the file of SQLite cannot be used."""
-        message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
-        obstacle = None
-        if self._file is not None and isinstance(error, OperationalError):
-            obstacle = _obstacle(self._file.absolute())
-        return f"{message}: {obstacle}" if obstacle else message
-
     def _inode_now(self) -> int | None:
+        """The inode of SQLite's file, by which a deleted or replaced file is noticed; None for a missing file."""
         try:
             return None if self._file is None else os.stat(self._file).st_ino
         except OSError:
-            return -1
+            return None
+
+    def _lift_limits(self, connection: sa.Connection) -> None:
+        if self.dialect == POSTGRESQL:
+            from movemask.store import postgresql  # imported already, by `__init__`
+
+            postgresql.lift_limits(connection)
+
+    def _copied_aside(self, version: int) -> Path | None:
+        """The copy of SQLite's file before a migration, None for PostgreSQL. Raises StoreError.
+
+        The caller's transaction keeps others from writing meanwhile.
+        """
+        if self._file is None:
+            return None
+        aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
+        try:
+            sqlite.copy(self._file, aside)
+        except (OSError, sqlite3.Error) as error:
+            reason = f"{error}; it takes as much space as the database, which is as it was"
+            raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
+        return aside
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Turns the driver's errors into StoreError."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            message = f"{self._name} cannot be opened: {self._reason(error)}"
+            if self.dialect == POSTGRESQL and isinstance(error, OperationalError):
+                raise StoreUnreachable(message) from None
+            raise StoreError(message) from None
+
+    @contextmanager
+    def _store_errors(self, done: str) -> Iterator[None]:
+        """Turns the driver's errors into StoreError, and has tables and file checked before the next use."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            self._ready = False
+            if sqlite.is_damage(error):
+                self._set_aside(error)
+            if _is_permanent(error):
+                raise
+            reason = self._reason(error)
+            message = f"the audit store cannot be {done}: {reason}"
+            if not self._is_unreachable(error):
+                raise StoreError(message) from error
+            self._refused = time.monotonic() + _REFUSED_SECONDS, reason
+            raise StoreUnreachable(message) from error
+
+    def _is_unreachable(self, error: SQLAlchemyError) -> bool:
+        """Whether a connection to a server could not be made, or broke."""
+        not_made = isinstance(error, OperationalError) and error.statement is None and _state(error) is None
+        broken = isinstance(error, DBAPIError) and error.connection_invalidated
+        return self.dialect == POSTGRESQL and (not_made or broken)
+
+    def _set_aside(self, error: SQLAlchemyError) -> None:
+        """Renames a damaged file of SQLite, so that the next use makes a new one.
+
+        Only if this process has used the file: at the start, a file that is no database may be a wrong name.
+        """
+        with self._lock:
+            if self._file is None or self._inode is None or self._inode != self._inode_now():
+                return  # not used yet, or another process has renamed the file
+            self._engine.dispose()
+            try:
+                aside = sqlite.set_aside(self._file)
+            except OSError as failure:
+                log.error("%s is damaged, and cannot be renamed: %s", self.shown, failure.strerror)
+            else:
+                message = "%s was damaged: %s; it was renamed to %s, and a new one was created"
+                log.error(message, self.shown, error.__cause__, aside)
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """The driver's message without SQLAlchemy's additions, and what is wrong with SQLite's file."""
+        message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        obstacle = None
+        if self._file is not None and isinstance(error, OperationalError):
+            obstacle = sqlite.obstacle(self._file.absolute())
+        return f"{message}: {obstacle}" if obstacle else message
 
 
-#: PostgreSQL's error classes that the data is at fault for: a bad value, a constraint, a limit such as the size of an
-#: index row, which psycopg reports as operational errors.
+#: PostgreSQL's classes of errors that lie in the data: a bad value, a constraint, a limit such as the size of an index
+#: row. psycopg reports the last as an operational error.
 _DATA_ERRORS = ("22", "23", "54")
 
 
 def _state(error: SQLAlchemyError) -> str | None:
-    """The code of an error that PostgreSQL reported; None if the error is not the server's."""
+    """PostgreSQL's code of an error; None if the server did not report it."""
     return getattr(getattr(error, "orig", None), "sqlstate", None)
 
 
 def _is_permanent(error: SQLAlchemyError) -> bool:
-    """Whether a statement can never succeed, by its data; a missing table or permission may come back."""
+    """Whether a statement can never succeed because of its data. A missing table or permission may come back."""
     state = _state(error)
     if isinstance(error, ProgrammingError):
         return not (state and state.startswith("42"))
@@ -264,47 +263,3 @@ def _is_permanent(error: SQLAlchemyError) -> bool:
     return isinstance(error, StatementError) and (
         isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
     )
-
-
-#: SQLite's SQLITE_CORRUPT and SQLITE_NOTADB.
-_DAMAGED = (11, 26)
-
-
-def _is_damage(error: SQLAlchemyError) -> bool:
-    """Whether the content of SQLite's file makes no sense; nothing but another file helps."""
-    return getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF in _DAMAGED
-
-
-def _obstacle(file: Path) -> str | None:
-    """Why a SQLite file cannot be opened or written, and what to do about it; None if nothing is found."""
-    folder = file.parent
-    if not os.path.isdir(folder):
-        return f"there is no folder {folder}, or this user may not enter it; make it, or name another file"
-    if os.path.isdir(file):
-        return f"{file} is a folder; name a file in it"
-    if not hasattr(os, "geteuid"):  # Windows
-        return None
-    user = os.geteuid()
-    for path in (folder, file):  # SQLite keeps two more files beside its own
-        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-            if os.statvfs(path).f_flag & os.ST_RDONLY:
-                return f"{path} is on a read-only file system; mount a volume there that can be written"
-            return f"user {user} cannot read and write {path}; give it to that user (chown -R {user} {path})"
-    return None
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not block each other; and transactions that we begin ourselves."""
-    connection.isolation_level = None  # else the driver begins them late, and creating tables would not be in one
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = NORMAL")
-    cursor.execute("PRAGMA secure_delete = ON")  # positions that are deleted are overwritten
-    cursor.close()
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    """A writer takes the lock at the start, where SQLite waits for it; a later upgrade to it fails at once."""
-    reads = connection.get_execution_options().get(_READING, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL on which no wait is endless, whatever becomes of the server or the network between."""
+"""Connections to PostgreSQL that give up on a silent server."""
 
 from __future__ import annotations
 
@@ -14,42 +14,41 @@ from psycopg.abc import PQGen
 
 R = TypeVar("R")
 
-#: Seconds that connecting, a lock and a statement may take. The server ends the last two, if it can.
+#: Longest time in seconds to connect, to get a lock, and for a statement. The server ends the last two.
 _CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 8
-#: Seconds of silence after which the client gives up on the server: longer than a statement may take.
+#: Silence in seconds after which the client gives up on the server; longer than a statement may take.
 _ANSWER_SECONDS = 10.0
-#: Seconds without a statement after which the server ends a transaction, whose client is gone or has given up. Until
-#: then its locks hold up the client's next try, also the last one of a service that stops.
+#: Seconds without a statement after which the server ends a transaction: its client is gone or has given up. Until then
+#: the transaction's locks hold up the client's next try, which a stopping service makes within 5 seconds.
 _IDLE_SECONDS = 3
 
-#: How the system finds out that a server is gone: probes after 5 silent seconds, every 2 seconds, 3 times, and at most
-#: 10 seconds without an acknowledgement of what was sent. It is all that ends a wait `without_limits`.
+#: How the operating system notices a server that is gone: 3 probes, 2 seconds apart, after 5 silent seconds; and 10,000
+#: ms for the acknowledgement of sent data. Only this ends a wait of a connection `without_limits`.
 _TCP = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 
 
 @dataclass(slots=True)
 class Patience:
-    """How long the connections of an engine wait for the server, now."""
+    """The silence in seconds that the connections of an engine accept. A change applies at once, to waits too."""
 
     answer_seconds: float
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that closes itself, with an OperationalError, once the server has been silent too long.
+    """A connection that closes itself and raises OperationalError when the server is silent for too long.
 
-    A server can be silent although the system's connection is alive: it hangs, or a proxy before it does. The server's
-    own limits do not end that, nor do TCP's.
+    Neither the server's limits nor TCP's notice a server, or a proxy before it, that accepts data and never answers.
     """
 
     patience = Patience(math.inf)
     without_limits = False
 
     def wait(self, gen: PQGen[R], *args: Any, **options: Any) -> R:
-        """psycopg's wait for the server, of which every statement, commit and rollback consists."""
+        """Runs `gen` to its end. psycopg sends and receives everything by this method, commits included."""
         return super().wait(self._until_silent(gen), *args, **options)
 
     def _until_silent(self, gen: PQGen[R]) -> Generator[Any, Any, R]:
-        """`gen`, which is sent what the socket is ready for, or 0 several times a second while it is not ready."""
+        """`gen` with a limit. psycopg sends it the socket's state: readable, writable, or 0 every tenth of a second."""
         heard = time.monotonic()
         try:
             wanted = next(gen)
@@ -67,7 +66,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def engine(url: sa.URL) -> tuple[sa.Engine, Patience]:
-    """An engine for a database, and the patience of its connections. Parameters in the URL outrank those set here."""
+    """An engine for a URL, and the patience of its connections. Parameters in the URL override those set here."""
     patience = Patience(_ANSWER_SECONDS)
     defaults = {"connect_timeout": _CONNECT_SECONDS, "application_name": "movemask", **_TCP}
     limits = {
@@ -79,8 +78,8 @@ def engine(url: sa.URL) -> tuple[sa.Engine, Patience]:
     made = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         paramstyle="format",  # parameters by place, as in SQLite
-        pool_pre_ping=True,  # a connection from before an outage is replaced, and nobody notices
-        pool_size=2,  # the recorder and two readers: there may be many processes
+        pool_pre_ping=True,  # replaces a connection from before an outage
+        pool_size=2,  # with the overflow three connections: the recorder's and two readers'
         max_overflow=1,
         connect_args={
             **{name: value for name, value in defaults.items() if name not in url.query},
@@ -102,7 +101,7 @@ def engine(url: sa.URL) -> tuple[sa.Engine, Patience]:
 
 
 def lift_limits(connection: sa.Connection) -> None:
-    """Lets the statements of this transaction take any time: those of a migration, or of a large deletion."""
+    """Allows the statements of this transaction any time, as migrations and large deletions need it."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, Connection)
     driver.without_limits = True

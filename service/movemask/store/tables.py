@@ -1,7 +1,7 @@
-"""The tables of the store, their version, and the way from an older one to this movemask's, by Alembic.
+"""The tables of the store, their version, and migrations from older versions by Alembic.
 
-A revision is a file of `migrations/versions`, named for the version that it leads to. Alembic is imported only where
-there is something to migrate, since that takes a quarter of a second and 11 MB.
+A revision is a file in `migrations/versions`, named after the version that it makes. Alembic is imported only if there
+is something to migrate, because the import takes a quarter of a second and 11 MB.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from movemask.errors import StoreError
 
-#: The version of these tables. A change here is a new one, and takes a revision in `migrations/versions` that makes
-#: it to a database of the one before.
+#: The version of these tables. A change of the tables needs a new version, and a revision in `migrations/versions` that
+#: makes the same change to an existing database.
 VERSION = 4
 
 METADATA = sa.MetaData()
@@ -31,7 +31,7 @@ MODEL = sa.Table(
     sa.UniqueConstraint("name", "digest"),
 )
 
-#: Figures by span of time: `tier` is the length of the span in seconds, 0 for all time, `start` its beginning.
+#: Figures by span of time: `tier` is the length of the span in seconds (0: all time), `start` its first second.
 CELL = sa.Table(
     "cell",
     METADATA,
@@ -87,8 +87,8 @@ WORST = sa.Table(
     sa.Index("worst_value", "model", "kind", "value"),
 )
 
-#: The last batch that each writer committed. A writer that did not get the reply to its COMMIT writes the batch again,
-#: and finds it here. `time` is in seconds since 1970, by the writer's clock.
+#: The id of each writer's last batch. A writer that got no reply to its COMMIT writes the batch again; if the first try
+#: succeeded, it finds the id here and adds nothing. `time` is that of the last write, in seconds since 1970.
 WRITER = sa.Table(
     "writer",
     METADATA,
@@ -97,12 +97,13 @@ WRITER = sa.Table(
     sa.Column("time", sa.Double, nullable=False),
 )
 
-#: The first version that is a revision. Tables of this version may come from before Alembic; their version is then in
-#: the table below, which later versions do not have.
+#: The first version that is a revision. Tables of this version may be from before Alembic: their version is in
+#: `schema_version`, a table that the next version drops.
 FIRST = 3
 _BEFORE_ALEMBIC = sa.Table("schema_version", sa.MetaData(), sa.Column("version", sa.Integer, nullable=False))
 
-_LOCK = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes or migrates the tables
+#: PostgreSQL's advisory lock, with which one process at a time makes or migrates the tables.
+_LOCK = 0x6D6F7665
 
 _ALEMBIC = sa.Table(
     "alembic_version",
@@ -115,13 +116,13 @@ _ALEMBIC = sa.Table(
 def version_of(connection: sa.Connection, shown: str) -> int | None:
     """The version of the tables, None if there are none. `shown` names the database in errors.
 
-    Raises StoreError, with what to do, for one that cannot be migrated to VERSION.
+    Raises StoreError, which says what to do, for a version that cannot be migrated to VERSION.
     """
     tables = set(sa.inspect(connection).get_table_names())
     if not tables & {*METADATA.tables, _BEFORE_ALEMBIC.name, _ALEMBIC.name}:
         return None
     version = None
-    for column in (_BEFORE_ALEMBIC.c.version, _ALEMBIC.c.version_num):  # the last that is there counts
+    for column in (_BEFORE_ALEMBIC.c.version, _ALEMBIC.c.version_num):  # Alembic's counts if both exist
         if column.table.name in tables:
             version = connection.execute(sa.select(sa.func.max(column))).scalar()
     number = int(str(version)) if str(version).isdecimal() else 0
@@ -139,14 +140,14 @@ def version_of(connection: sa.Connection, shown: str) -> int | None:
 
 
 def is_current(connection: sa.Connection, shown: str) -> bool:
-    """Whether there is nothing to do: the tables are of VERSION, and Alembic knows it. Raises StoreError as above."""
+    """Whether the tables are of VERSION and known to Alembic. Raises StoreError as `version_of`."""
     return version_of(connection, shown) == VERSION and sa.inspect(connection).has_table(_ALEMBIC.name)
 
 
 def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callable[[int], Path | None]) -> str | None:
-    """Makes the tables, or migrates existing ones, in this transaction; says what was migrated.
+    """Makes or migrates the tables in this transaction. Returns what was migrated, in words; None if nothing was.
 
-    `copied_aside` copies the database before it is migrated, and says where. Raises StoreError.
+    `copied_aside` copies the database before its migration and returns the copy's place. Raises StoreError.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -156,7 +157,7 @@ def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callab
         _ALEMBIC.create(connection)
         connection.execute(sa.insert(_ALEMBIC).values(version_num=str(VERSION)))
         return None
-    if is_current(connection, shown):  # another process was first
+    if is_current(connection, shown):  # another process migrated them while this one waited
         return None
     aside = copied_aside(version) if version < VERSION else None
     copy = f"; a copy made before the migration is at {aside}" if aside else ""

@@ -1,8 +1,7 @@
-"""Writes the audit's store: cells of figures, whose size does not grow with the positions, the worst positions, and
-single positions for as long as they are kept. `reader` reads it.
+"""`Store`: writes figures, the worst positions and single positions to the database; `delete` deletes positions.
 
-Several processes on several machines may share one database: a write adds to the existing rows, under a lock on the
-row of its model.
+Several processes on several machines may share a database. A write adds to the existing figures, and locks the row of
+its model meanwhile. The figures take the same space for any number of positions.
 """
 
 from __future__ import annotations
@@ -29,41 +28,39 @@ from movemask.store.cells import CellKey, Cells, cells_of
 from movemask.store.database import POSTGRESQL, SQLITE, Database
 from movemask.store.tables import CELL, MODEL, POSITION, WORST, WRITER
 
-#: Lengths in seconds of the spans that figures are kept by, finest first, which is the one written to, and how long a
-#: span is kept before it is merged into the next tier.
+#: The tiers of figures over time: the length of a span, and how long spans are kept before they are merged into the
+#: next tier, in seconds. Writes go to the first tier.
 TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 
-#: Worst positions that are kept per model and kind.
+#: Worst positions kept per model and kind.
 _KEEP_WORST = 100
 
 #: Most positions deleted in one transaction.
 _PER_PRUNE = 10_000
 
-#: The tier of all time.
+#: The tier of the figures of all time, in a single span.
 EVER = 0
 
-#: Seconds that the id of a writer's last batch is kept. A batch whose commit was not acknowledged can be written again
-#: for so long without being counted twice.
+#: Seconds after its last write that a writer is forgotten. Until then it can repeat a write without counting twice.
 _KEEP_WRITERS = 7 * 86_400.0
 
-#: The columns of CELL that a stored cell has, by `Cells.COLUMNS`.
+#: The columns of CELL in the order of `Cells.COLUMNS`.
 CELL_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
 
 _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in CAUSES]
 
 
 class Store:
-    """Opens the database of a URL and creates its tables if needed. Raises StoreError if it cannot.
+    """A database that positions are written to. Creates or migrates its tables. Raises StoreError if it cannot.
 
-    A server that cannot be reached is not an error here: `unreachable` holds the error, and writes work once the server
-    is back.
+    A server that does not answer is no error here: `unreachable` holds the reason, and writes work once it answers.
 
     Parameters
     ----------
-    keep_seconds : how long single positions are kept; figures and the worst positions are kept for good
-    keep_positions : how many of the newest single positions are kept
-    keep_worst : how many of the worst positions are kept per model and kind
-    positions : whether positions are written at all, or figures alone
+    keep_seconds : age at which single positions are deleted; figures and the worst positions stay
+    keep_positions : number of single positions to keep, the newest
+    keep_worst : number of worst positions to keep per model and kind
+    positions : False writes figures only
     """
 
     def __init__(
@@ -106,9 +103,9 @@ class Store:
                 self._keep_the_worst(connection, model, table)
 
     def _is_new(self, connection: sa.Connection, table: AuditTable) -> bool:
-        """Notes a table as this writer's last, in the transaction that writes it; False if it is that already.
+        """Notes a table as this writer's last, in the transaction that writes it. False if it is noted already.
 
-        If an earlier transaction of this writer has not ended, this waits for it: both need the same row.
+        If a lost transaction of this writer has not ended on the server, this waits for it: both change the same row.
         """
         row = {"id": self._writer, "batch": table.id, "time": time.time()}
         insert = _insert_into(connection.dialect, WRITER).values(row)
@@ -116,9 +113,9 @@ class Store:
         return connection.execute(noted.returning(WRITER.c.id)).first() is not None
 
     def prune(self) -> bool:
-        """Deletes single positions beyond their age or number and ids of old batches, and merges old spans.
+        """Deletes positions that are too old or too many, and forgotten writers; merges old spans into longer ones.
 
-        At most 10,000 positions are deleted, so that nobody waits long; True if there may be more.
+        Deletes at most 10,000 positions, so that others wait only shortly. True if more may be left to delete.
         """
         now = time.time()
         surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
@@ -135,14 +132,17 @@ class Store:
         return bool(deleted == _PER_PRUNE)
 
     def hurry(self) -> None:
-        """Gives up soon on a database that does not answer, also in a write that has begun."""
+        """Makes a write give up on a silent database after two seconds, also a write that has begun."""
         self.database.hurry()
 
     def close(self) -> None:
         self.database.close()
 
     def _keep_the_worst(self, connection: sa.Connection, model: int, table: AuditTable) -> None:
-        """Adds the positions that are worse than the least of the kept, each position once, and deletes the surplus."""
+        """Adds a table's positions to the worst of each kind, each FEN once, and deletes the surplus.
+
+        Only positions worse than the least bad one of a full list are written.
+        """
         query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(WORST.c.model == model)
         kept = {kind: (count, least) for kind, count, least in connection.execute(query.group_by(WORST.c.kind))}
         for kind, measured in table.measured.items():
@@ -158,8 +158,8 @@ class Store:
             rows = np.array(list(worst.values()))
             rows = np.sort(rows[np.argsort(-measured.leaked[rows], kind="stable")][: self._keep_worst])
             values = [(kind, value) for value in measured.leaked[rows].tolist()]
-            found = _position_rows(model, table.rows(rows))
-            _execute(connection, WORST, [value + row for value, row in zip(values, found, strict=True)])
+            positions = _position_rows(model, table.rows(rows))
+            _execute(connection, WORST, [value + row for value, row in zip(values, positions, strict=True)])
             ranking = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
             order = WORST.c.value.desc(), WORST.c.fen
             keep = sa.select(WORST.c.fen).where(ranking).order_by(*order).limit(self._keep_worst)
@@ -167,31 +167,35 @@ class Store:
 
 
 def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
-    """Id of a network's row, inserted or updated, and locked until the transaction ends."""
+    """The id of a network's row in MODEL. The row is added or updated, and locked until the transaction ends."""
     last_time = float(table.times.max())
     newest = {"trained_with_mask": table.trained_with_mask, "last_time": last_time}
     key = {"name": table.model, "digest": table.digest}
     insert = _insert_into(connection.dialect, MODEL).values({**key, **newest})
-    not_older = MODEL.c.last_time <= last_time  # a row that is newer is locked all the same
+    not_older = MODEL.c.last_time <= last_time  # the row is locked even if this is false
     connection.execute(insert.on_conflict_do_update(index_elements=[*key], set_=newest, where=not_older))
     return int(connection.execute(sa.select(MODEL.c.id).filter_by(**key)).scalar_one())
 
 
 def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
-    """The rows of POSITION without their id."""
+    """A table's rows for POSITION, without `id`."""
     figures = [
-        zip(one.leaked.tolist(), one.flipped.tolist(), one.kl.tolist(), strict=True) for one in table.measured.values()
+        zip(of_kind.leaked.tolist(), of_kind.flipped.tolist(), of_kind.kl.tolist(), strict=True)
+        for of_kind in table.measured.values()
     ]
     explained = table.explained
     causes: list[dict[str, float]] = [{} for _ in range(len(table))]
-    found = np.nonzero(explained.by_cause)
-    for row, place, mass in zip(*(one.tolist() for one in (*found, explained.by_cause[found])), strict=True):
+    rows, places = np.nonzero(explained.by_cause)
+    masses = explained.by_cause[rows, places]
+    for row, place, mass in zip(rows.tolist(), places.tolist(), masses.tolist(), strict=True):
         causes[row][_CAUSES[place]] = mass
     names = [_CAUSES[place] for place in explained.causes.tolist()]
     illegal = list(zip(explained.moves, explained.masses.tolist(), names, strict=True))
     kinds = tuple(table.measured)
     leakage = [
-        orjson.dumps((dict(zip(kinds, row, strict=True)), by_cause, illegal[start:end])).decode()  # NaN, inf: null
+        orjson.dumps(
+            (dict(zip(kinds, row, strict=True)), by_cause, illegal[start:end])
+        ).decode()  # orjson writes NaN and infinity as null
         for row, by_cause, (start, end) in zip(
             zip(*figures, strict=True), causes, pairwise(explained.indptr.tolist()), strict=True
         )
@@ -206,7 +210,7 @@ def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
             table.in_check.tolist(),
             [_PHASES[phase] for phase in table.phases.tolist()],
             table.legal_moves.tolist(),
-            [None if elo != elo else elo for elo in table.elos.tolist()],
+            table.elos,
             leakage,
             strict=True,
         )
@@ -214,7 +218,7 @@ def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
 
 
 def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None:
-    """Adds positions to the figures of all time and to those of the span of each."""
+    """Adds a table's positions to the figures of all time, and to those of the ten minutes of each position."""
     length = TIERS[0][0]
     starts = table.times.astype(np.int64) // length * length
     for start in np.unique(starts).tolist():
@@ -224,7 +228,7 @@ def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None
 
 
 def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, added: Cells) -> None:
-    """Adds cells to the stored ones of a span."""
+    """Adds cells to the stored cells of a span."""
     kinds = sorted({key.kind for key in added.places})
     stored = _rows_of(connection, _span(model, tier, start), CELL.c.kind.in_(kinds))
     rows = [*(row for row in stored if CellKey(*row[:3]) in added.places), *added.rows()]
@@ -232,7 +236,7 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ad
 
 
 def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, before: int) -> None:
-    """Merges the spans of a tier that begin before a time into those of the next tier, and deletes them."""
+    """Merges the spans of a tier that begin before a time into the next tier, whose spans are `longer` seconds."""
     old = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start < before)
     starts = connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start)).scalars().all()
     for start in starts:
@@ -246,20 +250,20 @@ def _span(model: int, tier: int, start: int) -> sa.ColumnElement[bool]:
 
 
 def _rows_of(connection: sa.Connection, *chosen: sa.ColumnElement[bool]) -> list[tuple[Any, ...]]:
-    """Rows of CELL, by `Cells.COLUMNS`."""
+    """The chosen rows of CELL, with the columns `Cells.COLUMNS`."""
     return [tuple(row) for row in connection.execute(sa.select(*CELL_COLUMNS).where(*chosen))]
 
 
 def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
-    """An INSERT that can say what to do on conflict."""
+    """An INSERT for which SQLAlchemy knows ON CONFLICT; each dialect has its own."""
     return postgresql.insert(table) if dialect.name == POSTGRESQL else sqlite.insert(table)
 
 
 def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Adds rows to POSITION, adds or replaces rows of CELL, and of WORST where they are worse.
+    """Adds rows to POSITION; adds or replaces rows of CELL, and of WORST if the new row is worse.
 
-    SQLAlchemy compiles the statement, once, but the rows go straight to the driver: they are most of what is written,
-    and SQLAlchemy's processing would be half of the cost.
+    SQLAlchemy compiles the statement once; the rows go to the driver directly, because SQLAlchemy's processing of each
+    row would double the cost of a write.
     """
     if rows:
         connection.exec_driver_sql(_compiled(connection.dialect, table), list(rows))
@@ -267,7 +271,7 @@ def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[An
 
 @lru_cache(maxsize=8)
 def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
-    """The text of the statement, whose parameters are the table's columns in order, without the id that a row gets."""
+    """The text of the statement. Its parameters are the table's columns in order, without the id of POSITION."""
     insert = _insert_into(dialect, table)
     names = [column.name for column in table.columns if column is not POSITION.c.id]
     if table is not POSITION:
@@ -282,8 +286,10 @@ def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Rows deleted: single positions, entries of the lists of worst positions, and rows of figures. `traces` says that
-    SQLite's write-ahead log could not be emptied, and may hold what was deleted until it is written over."""
+    """Numbers of deleted rows: single positions, entries of the lists of worst positions, and rows of figures.
+
+    traces : SQLite's write-ahead log could not be emptied; it contains deleted positions until it is overwritten
+    """
 
     positions: int
     worst: int
@@ -294,11 +300,11 @@ class Deleted:
 def delete(
     database: Database, *, before: float | None, model: str | None, figures: bool = False, only_count: bool = False
 ) -> Deleted:
-    """Deletes positions audited before a time (seconds since 1970; None for all) by a model (None for all).
+    """Deletes positions audited before a time (seconds since 1970; None: at any time) of a model (None: of all).
 
-    `figures` deletes the model's figures too, which hold no positions; it takes a model, and no time. Raises StoreError
-    for a model that the database does not know. Content is overwritten in SQLite; in PostgreSQL it stays on disk until
-    vacuuming reuses its place.
+    `figures` deletes the model's figures too; it needs a model and no time. `only_count` deletes nothing. Raises
+    StoreError for a model without positions or figures. SQLite overwrites deleted content; PostgreSQL keeps it on disk
+    until vacuuming reuses the space.
     """
     assert not figures or (model is not None and before is None)
     with database.writing(without_limits=True) as connection:

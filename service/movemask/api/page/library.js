@@ -1,17 +1,20 @@
 // The list of games: added from PGN of any size, kept by the browser, and read by the service one by one.
 
 import { Gone, call } from "./api.js";
+import { agrees } from "./ask.js";
 import { byId, element, table } from "./dom.js";
-import { forget, keep, kept } from "./shelf.js";
+import { save as download } from "./share.js";
+import { drop, forget, keep, kept } from "./shelf.js";
 import { headersOf, ratingOf, split } from "./split.js";
 import { wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
+const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
 const WAIT = 5; // s until a service that does not answer is asked again
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
 const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Key move"];
 
-let entries; // the games in the order of their addition: what is kept of each, and its cells
+let entries; // the games in the order of their addition: what is kept of each, and its cells; `played` marks those played here
 let found = []; // those that are listed, in the list's order
 let sorting = { by: -1, down: false }; // a column, or none
 let most = SHOWN;
@@ -25,7 +28,8 @@ export function start({ open, notices, model }) {
   [notice, named] = [notices, model];
   byId("library-go").onclick = () => (running && !stopping ? stop() : read());
   byId("library-more").onclick = () => { most += SHOWN; draw(); };
-  byId("library-find").oninput = () => { most = SHOWN; draw(); };
+  for (const id of ["library-find", "library-which"]) byId(id).oninput = () => { most = SHOWN; draw(); };
+  byId("library-save").onclick = () => download("games.pgn", "application/x-chess-pgn", found.map(({ game }) => `${game.pgn.trim()}\n`).join("\n"));
   byId("library-clear").onclick = clear;
   byId("library-list").onclick = ({ target }) => {
     const head = target.closest("thead th"), row = target.closest("tbody tr");
@@ -71,6 +75,23 @@ export async function add(text) {
   read();
 }
 
+/** Adds a game that was played here, and has it read. True if the browser has stored it. */
+export async function addPlayed(pgn) {
+  await ready();
+  const game = { id: [Date.now(), 0], pgn: pgn.trim(), played: true };
+  if (entries.some((one) => one.game.pgn === game.pgn)) return true;
+  entries.push(entryOf(game));
+  const stored = await save([game]);
+  const old = entries.filter((one) => one.game.played).slice(0, -PLAYED);
+  if (old.length) {
+    entries = entries.filter((one) => !old.includes(one));
+    await drop(old.map((one) => one.game.id)).catch(refuse);
+  }
+  draw();
+  read();
+  return stored;
+}
+
 async function ready() {
   if (entries) return;
   let games = [];
@@ -102,7 +123,8 @@ async function read() {
   stopping = false;
   if (running) return;
   running = true;
-  for (let next; !stopping && (next = entries.find(({ game }) => !game.asked));) await ask(next);
+  const unread = () => entries.findLast(({ game }) => game.played && !game.asked) ?? entries.find(({ game }) => !game.asked);
+  for (let next; !stopping && (next = unread());) await ask(next);
   running = false;
   progress();
 }
@@ -146,12 +168,14 @@ async function held(error) {
   if (wait && stopping) waiting = "";
 }
 
-/** Keeps games, or says that the browser does not. */
+/** Keeps games, or says that the browser does not. True if it does. */
 async function save(games) {
   try {
     await keep(games);
+    return true;
   } catch (error) {
     refuse(error);
+    return false;
   }
 }
 
@@ -161,7 +185,7 @@ function refuse(error) {
 }
 
 async function clear() {
-  if (!confirm(`Remove ${counted(entries.length)} from the list?`)) return;
+  if (!await agrees(`Remove ${counted(entries.length)} from the list? They are then gone.`, "Remove")) return;
   stop();
   entries = [];
   refused = waiting = byId("library-added").textContent = "";
@@ -176,11 +200,13 @@ async function clear() {
 /** The rows that were asked for, and all that is said above them. */
 function draw() {
   const words = byId("library-find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  found = entries.filter(({ cells }) => {
+  const which = byId("library-which").value, played = which === "played";
+  found = entries.filter(({ game, cells }) => {
     const text = cells.join(" ").toLowerCase();
-    return words.every((word) => text.includes(word));
+    return (!which || Boolean(game.played) === played) && words.every((word) => text.includes(word));
   });
-  if (sorting.by >= 0) {
+  if (sorting.by < 0) found.sort(({ game: a }, { game: b }) => b.id[0] - a.id[0] || a.id[1] - b.id[1]); // the latest first
+  else {
     const { compare } = new Intl.Collator("en", { numeric: true });
     found.sort((a, b) => (sorting.down ? -1 : 1) * compare(a.cells[sorting.by], b.cells[sorting.by]));
   }
@@ -190,7 +216,7 @@ function draw() {
   if (sorting.by >= 0) list.tHead.rows[0].cells[sorting.by].setAttribute("aria-sort", sorting.down ? "descending" : "ascending");
   byId("library-list").replaceChildren(...(entries.length ? [list] : []));
   byId("library-more").hidden = found.length <= most;
-  byId("library-found").textContent = words.length ? `${counted(found.length)} found` : "";
+  byId("library-found").textContent = words.length || which ? `${counted(found.length)} found` : "";
   progress();
 }
 

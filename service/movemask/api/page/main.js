@@ -1,13 +1,17 @@
 // The page put together: what each control and key does to the state, and what is shown when the state has changed.
 
 import { readHash, hashOf, writeHash } from "./address.js";
-import { call, useKey } from "./api.js";
+import { Analysis } from "./analysis.js";
+import { endingBy } from "./answer.js";
+import { call, remembered, useKey } from "./api.js";
+import { keepsGames } from "./archive.js";
 import { listenForTexts } from "./arriving.js";
 import { agrees } from "./ask.js";
 import { challenge } from "./challenge.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
+import { Editor } from "./editor.js";
 import { showGoing } from "./going.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import * as library from "./library.js";
@@ -15,22 +19,25 @@ import { isYours, newMatch, other } from "./match.js";
 import { closeMenus } from "./menu.js";
 import { Notice } from "./notice.js";
 import { keepPlaying } from "./opponent.js";
-import { position, read } from "./reading.js";
+import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
 import { setSound, soundsOf, sounds } from "./sound.js";
-import { START, hasBoard, named, playing } from "./state.js";
+import { START, hasBoard, named, playing, position } from "./state.js";
 import { Store } from "./store.js";
 import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
+import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
+import { wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
 const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
 const notice = new Notice();
-const table = new Table(store, notice);
+const analysis = new Analysis(store, notice);
+const table = new Table(store, analysis);
 const does = (type, more = {}) => () => store.dispatch({ type, ...more });
 
 let models = [];
@@ -82,10 +89,12 @@ store.subscribe((state, before, event) => {
 store.subscribe(settled(() => keep(store.state), SAVES));
 store.subscribe(soundsOf);
 runsClocks(store);
+keepsGames(store);
 const askAgain = keepPlaying(store, notice);
 
-/** The panel for a new game; `from` is the position to play from, or null for the start. */
+/** The panel for a new game; `from` is the answer of the position to play from, or null for the start. Throws where a game is over. */
 function challenged(from) {
+  if (from && endingBy(from)) throw new Error("The game is over in this position.");
   challenge({ model: chosen(store.state, models), from, start: (choice) => begin({ ...choice, model: chosen(store.state, models).name, ...(from ? { fen: from.fen, chess960: store.state.tree.chess960 } : {}) }) });
 }
 
@@ -151,6 +160,15 @@ const attempt = (work) => async (event) => {
   }
 };
 
+const editor = new Editor(async (fen, chess960, then) => {
+  try {
+    store.dispatch(await read(fen, store.state.model, chess960));
+  } catch (error) {
+    throw wrong(error);
+  }
+  if (then === "play") challenged(await remembered("v1/policy", { ...position(store.state, []), ...named(store.state) }));
+});
+
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
 const first = does("step", { at: 0 }), last = step(Infinity), back = step(-1), forward = step(1), undo = does("undo");
 const flip = () => store.dispatch({ type: "set", name: "flip", value: !store.state.flip });
@@ -166,14 +184,15 @@ function switchTo(by) {
 listenToControls(store, {
   first, back, forward, last, undo, flip, skip, "show-keys": showKeys, resign, rematch, draw: offerDraw,
   "challenge-open": () => challenged(null),
-  "challenge-again": () => challenged(null),
+  review: () => analysis.reviewFaults(),
   "play-here": attempt(() => challenged(table.seen.answer)),
   "cancel-challenge": () => byId("challenge").close(),
+  edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
   sound: () => setSound(!sounds()),
-  clear: attempt(async () => store.dispatch(await position("startpos", store.state.model, false))),
+  clear: does("load", { tree: new Tree() }),
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
-  ...Object.fromEntries(shares({ shown: () => table.seen, pgn: (rated) => table.pgn(rated), model: () => named(store.state), report: (error) => notice.tell("event", error) })),
+  ...Object.fromEntries(shares({ shown: () => table.seen, pgn: (rated) => analysis.pgn(rated), model: () => named(store.state), report: (error) => notice.tell("event", error) })),
 });
 listenToKeys(Object.fromEntries(Object.entries({
   ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,
@@ -193,7 +212,10 @@ listenForTexts({
 library.start({ open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))), notices: notice, model: () => named(store.state) });
 for (const [id, work] of [["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", work);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
-document.addEventListener("visibilitychange", () => document.hidden || store.state.view !== "leakage" || dashboard.again());
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) keep(store.state); // a phone may end the page now without another word
+  else if (store.state.view === "leakage") dashboard.again();
+});
 byId("board").addEventListener("wheel", (event) => {
   if (event.ctrlKey) return; // the browser's zoom
   event.preventDefault();

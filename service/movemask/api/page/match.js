@@ -40,7 +40,7 @@ export function newMatch({ id, date, site, model, you, rating, level, control, p
   const base = control ? controlOf(control).base : 0;
   return {
     id, date, site, model, you, rating, level, control, pace, fen, chess960, moves: [], sans: [], clocks: [],
-    left: { white: base, black: base }, running: null, since: null, premove: null, remark: "", standing: null, ending: null, kept: false,
+    left: { white: base, black: base }, running: null, since: null, premove: null, remark: "", standing: null, ending: null, kept: "",
   };
 }
 
@@ -50,10 +50,10 @@ export const isYours = (match) => !match.ending && turnOf(match) === match.you;
 /** What tells the positions of games apart: answers to an older one are too late. */
 export const keyOf = (match) => `${match.id}:${match.moves.join(".")}`;
 
-/** The ratings as the service takes them, of the side to move and of its opponent. At a strength both are as measured. */
+/** The ratings as the service takes them, of the side to move and of its opponent. A strength was measured between equals. */
 export function ratingsOf({ you, rating, level }, side) {
-  const own = level.strength ? level.rating : rating;
-  return side === you ? { self: own, opponent: level.rating } : { self: level.rating, opponent: own };
+  if (side === you) return { self: rating, opponent: level.rating };
+  return { self: level.rating, opponent: level.strength ? level.rating : rating };
 }
 
 /** The game as what the board shows. */

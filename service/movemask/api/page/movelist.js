@@ -3,9 +3,9 @@
 import { element, percent } from "./dom.js";
 import { GLYPHS, firstPly, numbered, readable } from "./tree.js";
 
-/** Shows a tree; `current` is the node on the board, `reportOf` says how likely a node's move was, `goTo` gets a path. */
-export function showMoves(root, { tree, current, reportOf, goTo }) {
-  const list = { tree, current, reportOf, goTo };
+/** Shows a tree; `current` is the node on the board, `reportOf` says how likely a node's move was, `markOf` what is thought of it, such as "?"; `goTo` gets a path. */
+export function showMoves(root, { tree, current, reportOf, markOf, goTo }) {
+  const list = { tree, current, reportOf, markOf, goTo };
   root.replaceChildren(...comment(tree.nodes[0].comment), ...columns(list));
   requestAnimationFrame(() => { // by then the browser has laid it out anyway
     const button = root.querySelector("[aria-current]");
@@ -55,8 +55,8 @@ function inline(index, ply, list) {
   return words.filter(Boolean).flatMap((word) => [word, " "]);
 }
 
-function button(index, { tree, current, reportOf, goTo }) {
-  const node = tree.nodes[index], glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("");
+function button(index, { tree, current, reportOf, markOf, goTo }) {
+  const node = tree.nodes[index], glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("") || markOf(index);
   const made = element("button", { type: "button", onclick: () => goTo(tree.path(index)) }, node.san + glyphs);
   const { probability, rank } = reportOf(index);
   if (probability !== undefined) {

@@ -39,5 +39,7 @@ export function showResult(match) {
   byId("result").hidden = !match;
   if (!match) return;
   byId("result-title").textContent = { won: "You won", lost: "You lost", drawn: "Draw" }[outcomeOf(match)];
+  byId("result-kept").hidden = match.kept !== "stored";
+  byId("result-listed").hidden = match.kept !== "listed";
   byId("result-why").textContent = `${match.ending.result.replace("1/2-1/2", "½-½")} · ${whyOf(match.ending)}`;
 }

@@ -1,8 +1,8 @@
 // A text that was pasted or opened, read by the service: a position, or a game with its variations.
 
 import { remembered } from "./api.js";
+import { ownSide } from "./names.js";
 import { ratingOf } from "./split.js";
-import { ownSide } from "./state.js";
 import { Tree } from "./tree.js";
 
 /** The event that loads a text: the position or the game that it is. Throws the service's problem. */
@@ -25,7 +25,7 @@ export async function read(text, model, chess960 = false) {
 }
 
 /** The event that loads a position. Throws the service's problem. */
-export async function position(fen, model, chess960) {
+async function position(fen, model, chess960) {
   const answer = await remembered("v1/policy", { fen, ...(model ? { model } : {}), ...(chess960 ? { chess960 } : {}) });
   return { type: "load", tree: new Tree({ fen: fen === "startpos" ? fen : answer.fen, chess960 }) };
 }

@@ -60,7 +60,7 @@ const EVENTS = {
 
   /** A new game against the network; a game that went on is given up. */
   begin(state, { match: one }) {
-    const sides = { [one.you]: match.ratingsOf(one, one.you).self, [match.other(one.you)]: one.level.rating };
+    const sides = { [one.you]: one.rating, [match.other(one.you)]: one.level.strength || one.level.rating };
     return withMatch({ ...state, ...sides, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
   },
 
@@ -94,8 +94,8 @@ const EVENTS = {
   /** The page is left, or frozen, and looked at again. */
   pause: (state, { now }) => (live(state) ? { ...state, match: match.paused(state.match, now) } : state),
 
-  /** A game against the network is over and in the list of games. */
-  kept: (state, { id }) => (state.match?.id === id ? { ...state, match: { ...state.match, kept: true } } : state),
+  /** A game against the network that is over is in the list of games: "stored" by the browser, or only "listed" until it is closed. */
+  kept: (state, { id, kept }) => (state.match?.id === id ? { ...state, match: { ...state.match, kept } } : state),
 };
 
 /** Whether a path is how a line begins. */

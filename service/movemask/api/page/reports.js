@@ -63,28 +63,27 @@ export class Reports {
     return this.along(state).every(({ rank }) => rank) && (!state.moves.length || Boolean(this.#end(state, state.moves)));
   }
 
-  /** Asks for the reports on a line: of every move, the end, and what stands out. Returns the names of the moves. */
-  async ask(state, line) {
+  /** Asks for the reports on a line: of every move, the end, and what stands out; `brief` for its opening alone. Returns the names of the moves. */
+  async ask(state, line, { brief = false } = {}) {
     const { tree, white, black } = state, known = this.#of(state), key = keyOf(tree, line);
-    const side = turnAfter(tree.fen, line.length);
-    const end = remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, side), include: ["san", "forecast"] });
-    end.catch(() => {}); // told below
     const headers = { WhiteElo: Math.round(white), BlackElo: Math.round(black) };
     if (tree.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: tree.fen });
     if (tree.chess960) headers.Variant = "Chess960";
     const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
     const indices = tree.along(line);
     const words = indices.map((index) => tree.nodes[index]).map((node) => `${node.uci ?? ""} {${evaluationOf(node)}}`);
-    const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: ["forecast"] })).games;
+    const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: brief ? [] : ["forecast"] })).games;
     if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
-    const answer = await end, result = resultOf(answer);
+    known.reviews.set(key, { moments: found.moments });
+    this.#openings.set(tree.fen + key, found.opening);
+    if (brief) return found.moves.map(({ san }) => san);
+    const end = { ...position(state, line), ...named(state), elo: elo(state, turnAfter(tree.fen, line.length)), include: ["san", "forecast"] };
+    const answer = await remembered("v1/policy", end), result = resultOf(answer);
     known.ends.set(key, { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : whiteScore(answer) });
     found.moves.forEach((move, ply) => {
       const { probability, rank, surprise, lost } = move;
       known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, score: whiteScore(move) });
     });
-    known.reviews.set(key, { moments: found.moments });
-    this.#openings.set(tree.fen + key, found.opening);
     return found.moves.map(({ san }) => san);
   }
 

@@ -10,6 +10,9 @@ export const kept = () => within("readonly", (store) => store.getAll());
 /** Keeps games, or their new state, by their `id`: all of them or, where it throws, none. */
 export const keep = (games) => within("readwrite", (store) => games.forEach((game) => store.put(game)));
 
+/** Takes games away, by their `id`. */
+export const drop = (ids) => within("readwrite", (store) => ids.forEach((id) => store.delete(id)));
+
 export const forget = () => within("readwrite", (store) => store.clear());
 
 /** What a request gives, once its transaction is written. */

@@ -42,6 +42,3 @@ export const position = ({ tree }, moves) => ({ fen: tree.fen, moves, ...(tree.c
 
 /** The ratings as the service takes them, of the side to move and of its opponent. */
 export const elo = ({ white, black }, side) => (side === "white" ? { self: white, opponent: black } : { self: black, opponent: white });
-
-/** Which side of a game is the player's own, by its headers. */
-export const ownSide = ({ White, Black }) => (White === "You" ? "white" : Black === "You" ? "black" : "");

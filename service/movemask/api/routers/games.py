@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.context import RequestContext, context_of, while_connected
+from movemask.api.http.bodies import games_limits
+from movemask.api.http.routes import Router
 from movemask.api.problems import counted_problem, item_error
-from movemask.api.routes import Router, games_limits
-from movemask.api.schemas.answers import GamesOut
-from movemask.api.schemas.requests import GamesIn
+from movemask.api.requests import GamesIn
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import game_out
+from movemask.api.writing import game_out, games_out
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, foreseen, report_games, unclear
 from movemask.pipeline import Pipeline
+from movemask.schemas.answers import GamesOut
 
 JSON, PGN = "application/json", "application/x-chess-pgn"
 
@@ -86,11 +85,10 @@ def _reports(
     """The response with the reports, and the error of a game in its place."""
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
-    games: list[Any] = [
-        orjson.Fragment(item_error(game, services.metrics.problem))
+    games = [
+        item_error(game, services.metrics.problem)
         if isinstance(game, MovemaskError)
         else game_out(game, model, forecasts)
         for game in reports
     ]
-    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
-    return Response(orjson.dumps(out), media_type=JSON)
+    return Response(orjson.dumps(games_out(games, model, temperature)), media_type=JSON)

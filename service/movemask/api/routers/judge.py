@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal, cast
 
 import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from movemask.api.routes import Router, audit_limits
-from movemask.api.schemas.answers import VerdictOut
-from movemask.api.schemas.requests import AuditIn
+from movemask.api.http.bodies import audit_limits
+from movemask.api.http.routes import Router
+from movemask.api.requests import AuditIn
 from movemask.api.state import AppServices
-from movemask.api.writing import causes_out
+from movemask.api.writing import causes_out, figures_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
@@ -21,6 +21,11 @@ from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit
 from movemask.leakage.judge_policy import judge_policy
 from movemask.leakage.judge_slots import judge_slots
+from movemask.schemas.answers import IllegalMoveOut, PatternName, PatternOut, TopOut, VerdictOut
+from movemask.schemas.shapes import as_json
+
+_Verdict, _Top, _Pattern = as_json(VerdictOut), as_json(TopOut), as_json(PatternOut)
+_IllegalMove = as_json(IllegalMoveOut)
 
 router = Router(tags=["leakage"])
 
@@ -41,8 +46,8 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
 
 
-def _verdict(request: AuditIn) -> dict[str, Any]:
-    """The JSON of a `VerdictOut`."""
+def _verdict(request: AuditIn) -> VerdictOut:
+    """The verdict on the numbers of a request."""
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
     if request.policy is not None:
@@ -55,18 +60,21 @@ def _verdict(request: AuditIn) -> dict[str, Any]:
         name: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)
         verdict = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
-    return {
-        "fen": position.fen,
-        "turn": position.turn,
-        "notation": position.notation,
-        "legal_moves": len(legal_moves([position.board]).codes),
-        "kinds": verdict.figures,
-        "sum": verdict.total,
-        "top": {"uci": verdict.top, "legal": verdict.top_is_legal},
-        "missing": verdict.missing,
-        "causes": causes_out(verdict.causes),
-        "illegal": verdict.illegal,
-        "patterns": [
-            {"pattern": pattern.name, "share": pattern.share, "detail": pattern.detail} for pattern in verdict.patterns
+    return _Verdict(
+        fen=position.fen,
+        turn=position.turn,
+        notation=None if position.notation is None else position.notation.value,
+        legal_moves=len(legal_moves([position.board]).codes),
+        kinds=figures_out(verdict.figures),
+        sum=verdict.total,
+        top=_Top(uci=verdict.top, legal=verdict.top_is_legal),
+        missing=list(verdict.missing),
+        causes=causes_out(verdict.causes),
+        illegal=[
+            _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in verdict.illegal
         ],
-    }
+        patterns=[
+            _Pattern(pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail)
+            for pattern in verdict.patterns
+        ],
+    )

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import Depends, Header, Query, Request, Response
@@ -19,15 +19,34 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
-from movemask.api.routes import Router
-from movemask.api.schemas.reports import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.api.http.routes import Router
 from movemask.api.state import AppServices, Services
+from movemask.api.writing import figures_out
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
+from movemask.schemas.reports import (
+    AuditedOut,
+    BucketOut,
+    FreshnessOut,
+    GroupOut,
+    HistoryOut,
+    KindOut,
+    LeakageFiguresOut,
+    ModelHistoryOut,
+    ModelLeakageOut,
+    PositionsOut,
+    WorstOut,
+)
+from movemask.schemas.shapes import Out, as_json
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
+from movemask.store.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
 from movemask.times import FORMS, rfc3339, time_of
+
+_LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
+_History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(BucketOut)
+_Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
+_Freshness, _Group, _Kind = as_json(FreshnessOut), as_json(GroupOut), as_json(KindOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 
@@ -40,9 +59,6 @@ _PLAIN = (
 
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
-
-#: The fields of an `AuditedOut` that a stored position has.
-_STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
 _MOST = 10**9  # largest `limit`
 
@@ -92,9 +108,11 @@ async def figures(
     """
     dimension = None if by == "model" else by
 
-    def read() -> dict[str, Any]:
-        models = services.figures.models(*which, dimension)
-        return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
+    def read(freshness: FreshnessOut) -> LeakageFiguresOut:
+        models = services.reader.summaries(*which, dimension)
+        return _LeakageFigures(
+            models={model.name: model_figures_out(model, dimension) for model in models}, freshness=freshness
+        )
 
     return await _respond(services, read)
 
@@ -109,14 +127,11 @@ async def history(
     forever, so older figures may come in longer buckets than you asked for. Each bucket gives its length in
     `seconds`."""
 
-    def read() -> dict[str, Any]:
-        histories = services.figures.history(*which, _BUCKETS[bucket])
-        return {
-            "models": {
-                model.name: {**_network_out(model), "buckets": [_bucket_out(bucket) for bucket in buckets]}
-                for model, buckets in histories
-            }
-        }
+    def read(freshness: FreshnessOut) -> HistoryOut:
+        histories = services.reader.history(*which, _BUCKETS[bucket])
+        return _History(
+            models={model.name: _history_out(model, buckets) for model, buckets in histories}, freshness=freshness
+        )
 
     return await _respond(services, read)
 
@@ -134,8 +149,9 @@ async def worst(
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
-    def read() -> dict[str, Any]:
-        return {"positions": [_position_out(position) for position in services.figures.worst(kind, limit, *which)]}
+    def read(freshness: FreshnessOut) -> WorstOut:
+        worst = services.reader.worst(kind, limit, *which)
+        return _Worst(positions=[_position_out(position) for position in worst], freshness=freshness)
 
     return await _respond(services, read)
 
@@ -173,83 +189,114 @@ async def positions(
             raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")
         wanted = limit or 100
 
-        def read() -> dict[str, Any]:
-            page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
+        def read(freshness: FreshnessOut) -> PositionsOut:
+            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return {"positions": [_position_out(position) for position in page[:wanted]], "next": more}
+            positions = [_position_out(position) for position in page[:wanted]]
+            return _Positions(positions=positions, next=more, freshness=freshness)
 
         return await _respond(services, read)
-    fresh = freshness_out(services)
+    fresh = services.recorder.freshness()
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
-        return services.figures.positions(size, before=before, model=model, span=span)
+        return services.reader.positions(size, before=before, model=model, span=span)
 
     if chosen == "csv":
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
         parts, media_type = _parts(page, before, limit, _ndjson), _NDJSON
     headers = {
-        "Movemask-As-Of": repr(fresh["as_of"]),
-        "Movemask-As-Of-Utc": fresh["as_of_utc"],
-        "Movemask-Waiting": str(fresh["waiting"]),
+        "Movemask-As-Of": repr(fresh.as_of),
+        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
+        "Movemask-Waiting": str(fresh.waiting),
     }
     if context_of(http.scope).head:  # without reading rows, of which there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
 
-async def _respond(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
-    """The JSON of the result of `read` and its freshness, made on a thread of the readers."""
+async def _respond(services: Services, read: Callable[[FreshnessOut], Out]) -> Response:
+    """The JSON of the result of `read`, which takes the freshness; made on a thread of the readers."""
 
     def made() -> bytes:
-        freshness = freshness_out(services)  # first: figures that are read later are at least as fresh
-        return orjson.dumps({**read(), "freshness": freshness})
+        return orjson.dumps(read(freshness_out(services)))  # figures that are read later are at least as fresh
 
     return Response(await services.read(made), media_type="application/json")
 
 
-def freshness_out(services: Services) -> dict[str, Any]:
-    """The JSON of a `FreshnessOut`."""
+def freshness_out(services: Services) -> FreshnessOut:
+    """How recent the figures are."""
     fresh = services.recorder.freshness()
-    return {"as_of": fresh.as_of, "waiting": fresh.waiting, "as_of_utc": rfc3339(fresh.as_of)}
+    return _Freshness(as_of=fresh.as_of, waiting=fresh.waiting, as_of_utc=rfc3339(fresh.as_of))
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
-    """The JSON of one model's figures, a `ModelLeakageOut`."""
-    out = {**_kinds_out(model.kinds), **_network_out(model)}
+def model_figures_out(model: AuditSummary, by: str | None = None) -> ModelLeakageOut:
+    """The figures of one model."""
+    out = _ModelLeakage(
+        digest=model.digest,
+        trained_with_mask=model.trained_with_mask,
+        positions=positions_of(model.kinds),
+        kinds=_kinds_out(model.kinds),
+    )
     if model.covered is not None:
-        out["since"], out["until"] = model.covered
-        out["since_utc"], out["until_utc"] = map(rfc3339, model.covered)
+        out.since, out.until = model.covered
+        out.since_utc, out.until_utc = map(rfc3339, model.covered)
     if by is not None and model.groups is not None:
         total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
-        out["by"] = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
+        out.by = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
     return out
 
 
-def _network_out(model: ModelFigures) -> dict[str, Any]:
-    return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
+def _history_out(model: AuditSummary, buckets: list[Bucket]) -> ModelHistoryOut:
+    return _ModelHistory(
+        digest=model.digest,
+        trained_with_mask=model.trained_with_mask,
+        buckets=[
+            _Bucket(
+                start=bucket.start,
+                start_utc=rfc3339(bucket.start),
+                seconds=bucket.seconds,
+                positions=positions_of(bucket.kinds),
+                kinds=_kinds_out(bucket.kinds),
+            )
+            for bucket in buckets
+        ],
+    )
 
 
-def _bucket_out(bucket: Bucket) -> dict[str, Any]:
-    start = {"start": bucket.start, "seconds": bucket.seconds, "start_utc": rfc3339(bucket.start)}
-    return {**start, **_kinds_out(bucket.kinds)}
-
-
-def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
+def _group_out(kinds: CellsByKind, by: str, total: float) -> GroupOut:
     if by != CAUSE:
-        return _kinds_out(kinds)
+        return _Group(positions=positions_of(kinds), kinds=_kinds_out(kinds))
+    figures = {name: _Kind(**cell.mass_figures()) for name, cell in kinds.items()}
     share = sum(cell.sum for cell in kinds.values()) / total if total else None
-    figures = {name: cell.mass_figures() for name, cell in kinds.items()}
-    return {"positions": positions_of(kinds), "share": share, "kinds": figures}
+    return _Group(positions=positions_of(kinds), share=share, kinds=figures)
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, Any]:
-    return {"positions": positions_of(kinds), "kinds": {name: cell.figures() for name, cell in kinds.items()}}
+def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
+    return {name: _Kind(**cell.figures()) for name, cell in kinds.items()}
 
 
-def _position_out(position: StoredPosition) -> dict[str, Any]:
-    """The JSON of an `AuditedOut`."""
-    return {name: position[name] for name in _STORED} | {"time_utc": rfc3339(position["time"])}
+def _position_out(position: StoredPosition) -> AuditedOut:
+    return _Audited(
+        fen=position["fen"],
+        chess960=position["chess960"],
+        model=position["model"],
+        digest=position["digest"],
+        trained_with_mask=position["trained_with_mask"],
+        time=position["time"],
+        time_utc=rfc3339(position["time"]),
+        turn=position["turn"],
+        phase=position["phase"],
+        in_check=position["in_check"],
+        legal_moves=position["legal_moves"],
+        elo=position["elo"],
+        raw=position["raw"],
+        multiplied=position["multiplied"],
+        served=position["served"],
+        kinds=figures_out(position["kinds"]),
+        causes=position["causes"],
+        illegal=position["illegal"],
+    )
 
 
 def _parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import Path, Request, Response
@@ -11,26 +11,31 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.http.routes import Router
 from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
-from movemask.api.routes import Router
-from movemask.api.schemas.reports import (
-    AliveOut,
-    AuditStateOut,
-    ModelEntryOut,
-    ModelsOut,
-    ReadyOut,
-    VersionOut,
-    VocabularyOut,
-)
 from movemask.api.state import AppServices, Services
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ModelUnavailable
 from movemask.network.registry import Entry
+from movemask.schemas.reports import (
+    AliveOut,
+    AuditStateOut,
+    CheckStepOut,
+    ModelEntryOut,
+    ModelsOut,
+    ReadyOut,
+    VersionOut,
+    VocabularyOut,
+)
+from movemask.schemas.shapes import Out, as_json
 from movemask.serving.tally import WAITING
 from movemask.version import __version__
+
+_Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
+_Vocabulary = as_json(VocabularyOut)
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
@@ -89,7 +94,7 @@ async def metrics(services: AppServices) -> Response:
 @models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why."""
-    return _response({"models": [_entry_out(entry, services) for entry in services.models.registry]})
+    return _response(_Models(models=[_entry_out(entry, services) for entry in services.models.registry]))
 
 
 @models_router.get(
@@ -106,9 +111,9 @@ async def model(
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
-        out["freshness"] = freshness_out(services)
-        for figures in await services.read(lambda: services.figures.models(entry.name)):
-            out["leakage"] = model_figures_out(figures)
+        out.freshness = freshness_out(services)
+        for figures in await services.read(lambda: services.reader.summaries(entry.name)):
+            out.leakage = model_figures_out(figures)
     return _response(out)
 
 
@@ -124,27 +129,30 @@ async def vocabulary_of(
     """Which move each logit stands for, in the order of the slots. A model's slots are those of its vocabulary with
     the variations of its contract."""
     if name in vocabulary_names():
-        return _response(described(vocabulary(name), name))
+        return _response(_Vocabulary(**described(vocabulary(name), name)))
     contract = services.models.registry.entry(name).contract
     if contract is None:
         raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
     words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
-    return _response(described(words, name))
+    return _response(_Vocabulary(**described(words, name)))
 
 
-def _response(out: dict[str, Any]) -> Response:
+def _response(out: Out) -> Response:
     return Response(orjson.dumps(out), media_type="application/json")
 
 
-def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
-    """The JSON of a `ModelEntryOut`."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.models.registry.default}
-    for name in ("served", "failure", "digest", "rejected"):
-        if (value := getattr(entry, name)) is not None:
-            out[name] = value
+def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
+    """A model, without its leakage."""
+    out = _ModelEntry(name=entry.name, default=entry.name == services.models.registry.default, served=entry.served)
+    if entry.failure is not None:
+        out.failure = entry.failure
+    if entry.rejected is not None:
+        out.rejected = entry.rejected
+    if entry.digest is not None:
+        out.digest = entry.digest
     if entry.steps:
-        out["check"] = entry.steps
+        out.check = [_CheckStep(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
     if entry.contract is not None:
-        out["contract"] = entry.contract.model_dump(mode="json", exclude={"card"})
-        out["card"] = entry.contract.card
+        out.contract = entry.contract.model_dump(mode="json", exclude={"card"})
+        out.card = entry.contract.card
     return out

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from movemask.api.routes import Router
+from movemask.api.http.routes import Router
 
 FOLDER = Path(__file__).parents[1] / "page"
 

@@ -13,17 +13,19 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api.context import RequestContext, context_of, while_connected
+from movemask.api.http.bodies import MAX_PLIES, batch_limits, position_limits, sweep_limits
+from movemask.api.http.routes import Router
 from movemask.api.problems import item_error
-from movemask.api.routes import MAX_PLIES, Router, batch_limits, position_limits, sweep_limits
-from movemask.api.schemas.answers import BatchOut, Include, MoveChosenOut, PolicyOut, SweepOut
-from movemask.api.schemas.requests import BatchIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
+from movemask.api.requests import BatchIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import move_out, policy_out, sweep_out
+from movemask.api.writing import move_out, point_out, policy_out, sweep_out, value_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
+from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOut
+from movemask.schemas.choices import Include
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
@@ -125,7 +127,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
         coroutine = sweep(
-            series, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope)
+            series, position, query.rule, lambda answer: point_out(answer, include), context_of(http.scope)
         )
         points = await while_connected(http.scope, coroutine)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
@@ -145,7 +147,9 @@ async def _with_forecast(
     (value,) = await forecasts(pipeline, [outlook], context)
     if isinstance(value, MovemaskError):
         raise value
-    return orjson.dumps(out if value is None else {**out, "forecast": value._asdict()})
+    if value is not None:
+        out.forecast = value_out(value)
+    return orjson.dumps(out)
 
 
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
@@ -155,7 +159,7 @@ async def _ndjson(request: BatchIn, services: Services, context: RequestContext)
             try:
                 results = await _results(request, together, pipeline, services, context)
             except MovemaskError as error:  # the status has been sent, so every position gets the error
-                results = [item_error(error, services.metrics.problem) for _ in together]
+                results = [orjson.dumps(item_error(error, services.metrics.problem)) for _ in together]
             yield b"\n".join([*results, b""])
 
 
@@ -175,7 +179,10 @@ async def _results(
 
     answers = iter(await pipeline.submit(queries, write, context))
     results = (next(answers) if isinstance(item, Query) else item for item in items)
-    return [result if isinstance(result, bytes) else item_error(result, services.metrics.problem) for result in results]
+    return [
+        result if isinstance(result, bytes) else orjson.dumps(item_error(result, services.metrics.problem))
+        for result in results
+    ]
 
 
 def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | MovemaskError:

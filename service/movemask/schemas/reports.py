@@ -1,4 +1,4 @@
-"""The JSON of the audit's figures and positions, of models, probes and the version."""
+"""The audit's figures and positions; the models, the probes and the version."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
-from movemask.api.schemas.shapes import ByName, Items, Out
+from movemask.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
+from movemask.schemas.shapes import ByName, Items, Out
 
 
 class FreshnessOut(Out):
@@ -207,4 +207,4 @@ class VocabularyOut(Out):
     black: Literal["ranks", "rotated", "none"] = Field(
         description="How Black's moves are looked up: with their ranks flipped, on a rotated board, or as they are."
     )
-    moves: list[str | None] = Field(description="The move of each slot, in UCI; null for a slot of no move.")
+    moves: Items[str | None] = Field(description="The move of each slot, in UCI; null for a slot of no move.")

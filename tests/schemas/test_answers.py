@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from movemask.api.app import EXAMPLES, create_app
-from movemask.api.schemas import answers, reports
-from movemask.api.schemas.answers import BatchOut, ErrorOut, GamesOut, MoveChosenOut, PolicyOut
 from movemask.network.model import Model
+from movemask.schemas import answers, reports
+from movemask.schemas.answers import BatchOut, ErrorOut, GamesOut, MoveChosenOut, PolicyOut
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, FixedSession, write_fake, write_net
 

@@ -1,4 +1,4 @@
-"""The JSON of errors and of what POST routes answer. Fields that do not apply are left out."""
+"""Problems, and the answers of the POST routes. A field that does not apply is left out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from movemask.api.schemas.shapes import ByName, Items, Out
 from movemask.board.openings import Opening
+from movemask.schemas.choices import Method
+from movemask.schemas.shapes import ByName, Items, Out
 
-Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
+DrawReason = Literal[
+    "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
+]
+PatternName = Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"]
 TrainedWithMask = Annotated[
     bool, Field(description="If true, the network's logits for illegal moves are arbitrary, and `raw` means nothing.")
 ]
@@ -122,9 +126,9 @@ class TimingOut(Out):
 class DrawOut(Out):
     """A draw by the laws of chess, in a position that has legal moves."""
 
-    reason: Literal[
-        "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
-    ] = Field(description="The strongest reason that applies. Repetitions are counted within the request's `moves`.")
+    reason: DrawReason = Field(
+        description="The strongest reason that applies. Repetitions are counted within the request's `moves`."
+    )
     claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
 
 
@@ -164,7 +168,7 @@ class MoveChosenOut(PointOut, Where):
     """The move that was chosen."""
 
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
-    method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
+    method: Method = Field(description="How it was chosen.")
     seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
     seconds: float | None = Field(
         None, description="Only with `clock`: seconds that a human would think, by a rule of thumb."
@@ -304,9 +308,7 @@ class TopOut(Out):
 class PatternOut(Out):
     """A known mistake that the numbers resemble."""
 
-    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"] = Field(
-        description="The mistake."
-    )
+    pattern: PatternName = Field(description="The mistake.")
     share: float = Field(description="Probability that the mistake accounts for.")
     detail: str = Field(description="What was found, for people.")
 

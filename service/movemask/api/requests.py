@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -22,13 +22,21 @@ from pydantic import (
 
 from movemask import normalisation
 from movemask.api import problems
-from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
 from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.think_time import LONGEST
 from movemask.normalisation import Normalisation, Normalizer
 from movemask.pipeline import Query
+from movemask.schemas.choices import (
+    CastlingName,
+    GamesInclude,
+    Include,
+    Method,
+    PolicyInclude,
+    SweepInclude,
+    VaryName,
+)
 from movemask.settings import Settings
 
 MAX_PGN = 500_000  # characters
@@ -66,7 +74,7 @@ Moves = Annotated[
 
 
 class In(BaseModel):
-    """Base class of what is sent: unknown fields are refused, and nothing is converted."""
+    """Base class of requests and their parts. Unknown fields are refused, and no value is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -158,7 +166,7 @@ class OneIn(PositionIn):
 class PolicyIn(OneIn):
     """A request for one position."""
 
-    include: list[Literal["san", "logit", "statistics", "illegal", "forecast"]] = Field(
+    include: list[PolicyInclude] = Field(
         _EMPTY,
         fail_fast=True,
         max_length=16,
@@ -177,7 +185,7 @@ class MoveIn(OneIn):
     """A request for one move."""
 
     include: Includes = _INCLUDE
-    method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by probability.")
+    method: Method = Field("greedy", description="The best move, or one drawn by probability.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`: same seed, same move. No unit.")
     clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think on this clock.")
 
@@ -222,7 +230,7 @@ class GamesIn(In):
     )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
-    include: list[Literal["tree", "forecast"]] = Field(
+    include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=2,
         description="`tree`: also comments and variations. `forecast`: for each move, as for a policy.",
@@ -245,12 +253,10 @@ class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
     ratings: SweptRatings | None = Field(None, description="In Elo points; by default every hundred from 800 to 2500.")
-    vary: Literal["both", "self", "opponent"] | None = Field(None, description="Whose rating changes; by default both.")
+    vary: VaryName | None = Field(None, description="Whose rating changes; by default both.")
     model: str | None = _MODEL
     models: Names | None = Field(None, description="Instead of `ratings`: one answer from each of these networks.")
-    include: list[Literal["san", "statistics"]] = Field(
-        _EMPTY, fail_fast=True, max_length=16, description="What to add to the answer."
-    )
+    include: list[SweepInclude] = Field(_EMPTY, fail_fast=True, max_length=16, description="What to add to the answer.")
 
     @model_validator(mode="after")
     def _ratings_or_models(self) -> SweepIn:
@@ -284,7 +290,7 @@ class AuditIn(PlacedIn):
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
         None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; needs no vocabulary."
     )
-    castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
+    castling: CastlingName | None = Field(
         None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
     )
     threshold: float = Field(0, ge=0, le=1, description="Leave out illegal moves below this probability, 0 to 1.")

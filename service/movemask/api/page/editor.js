@@ -1,0 +1,203 @@
+// The board editor: a position set up by hand, piece by piece, or as a FEN.
+
+import { byId, element } from "./dom.js";
+import { FILES, drawing, pieceName, piecesOf, squareAt } from "./squares.js";
+
+const START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", EMPTY = "8/8/8/8/8/8/8/8 w - - 0 1";
+const TOOLS = ["move", ...[..."kqrbnp"].flatMap((kind) => [`w${kind}`, `b${kind}`]), "none"];
+const RIGHTS = { K: ["e1", "h1", "w"], Q: ["e1", "a1", "w"], k: ["e8", "h8", "b"], q: ["e8", "a8", "b"] }; // where king and rook stand
+
+const field = (name) => byId("editor-form").elements[name];
+
+export class Editor {
+  #pieces = new Map(); // by square, such as "wk"
+  #flip = false;
+  #tool = "move";
+  #held = null; // the square that a piece is dragged from, or picked up by the keyboard
+  #grip = null; // where the pointer took it
+  #focus = "e2";
+  #squares = new Map();
+  #load;
+
+  /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; what it throws is told in the editor. */
+  constructor(load) {
+    this.#load = load;
+    byId("editor-tools").append(...TOOLS.map((tool) => this.#choice(tool)));
+    byId("editor-form").addEventListener("input", ({ target }) => (target.name === "fen" ? this.#read(target.value) : this.#write()));
+    byId("editor-form").addEventListener("submit", (event) => this.#submitted(event));
+    for (const [id, fen] of [["editor-start", START], ["editor-empty", EMPTY]]) byId(id).addEventListener("click", () => this.#read(fen));
+    byId("editor-flip").addEventListener("click", () => this.#turn(!this.#flip));
+    byId("editor-cancel").addEventListener("click", () => byId("editor").close());
+    const board = byId("editor-board");
+    board.addEventListener("pointerdown", (event) => this.#pressed(event));
+    board.addEventListener("keydown", (event) => this.#key(event));
+    board.addEventListener("contextmenu", (event) => event.preventDefault());
+    byId("editor").addEventListener("pointermove", (event) => this.#dragged(event));
+    byId("editor").addEventListener("pointerup", (event) => this.#released(event));
+  }
+
+  /** Opens with a position. */
+  open(fen, { flip, chess960 }) {
+    byId("editor-error").textContent = "";
+    field("chess960").checked = chess960;
+    this.#turn(flip);
+    this.#read(fen);
+    byId("editor").showModal();
+  }
+
+  #choice(tool) {
+    const input = element("input", { type: "radio", name: "tool", value: tool, checked: tool === this.#tool });
+    input.addEventListener("change", () => (this.#tool = tool));
+    const name = { move: "move pieces", none: "take pieces away" }[tool] ?? pieceName(tool);
+    return element("label", { title: name }, input, element("span", { className: "spoken" }, name), { move: "✥", none: "✕" }[tool] ?? drawing(tool));
+  }
+
+  #turn(flip) {
+    this.#flip = flip;
+    this.#squares.clear();
+    const ranks = [0, 1, 2, 3, 4, 5, 6, 7].map((row) => element("div", { role: "row", className: "rank" }, ...[0, 1, 2, 3, 4, 5, 6, 7].map((column) => {
+      const name = squareAt(column, row, flip), shade = (FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light";
+      const square = element("button", { type: "button", role: "gridcell", className: `square ${shade}`, tabIndex: name === this.#focus ? 0 : -1, "data-place": name });
+      this.#squares.set(name, square);
+      return square;
+    })));
+    byId("editor-board").replaceChildren(...ranks);
+    this.#draw();
+  }
+
+  #draw() {
+    for (const [name, square] of this.#squares) {
+      const piece = this.#pieces.get(name);
+      if (square.dataset.piece !== (piece ?? "")) square.replaceChildren(...(piece ? [drawing(piece, { class: "piece" })] : []));
+      square.dataset.piece = piece ?? "";
+      square.classList.toggle("chosen", name === this.#held);
+      square.ariaLabel = `${name}, ${piece ? pieceName(piece) : "empty"}${name === this.#held ? ", picked up" : ""}`;
+    }
+  }
+
+  /** Sets everything to a FEN, whose text stays as it is. */
+  #read(fen) {
+    const [, turn, rights = "-", passed = "-"] = fen.trim().split(/[\s_]+/);
+    this.#pieces = piecesOf(fen.trim());
+    field("turn").value = turn === "b" ? "b" : "w";
+    for (const right of Object.keys(RIGHTS)) field(right).checked = rights.includes(right);
+    this.#offer(passed);
+    this.#draw();
+    if (field("fen").value !== fen) field("fen").value = fen;
+  }
+
+  /** Writes the FEN of what is set. */
+  #write() {
+    this.#offer(field("passed").value);
+    const rights = Object.keys(RIGHTS).filter((right) => field(right).checked).join("") || "-";
+    this.#draw();
+    field("fen").value = `${placement(this.#pieces)} ${field("turn").value} ${rights} ${field("passed").value} 0 1`;
+  }
+
+  /** Offers what the pieces allow: castling, and the squares that a pawn may just have passed. */
+  #offer(chosen) {
+    for (const [right, [king, rook, side]] of Object.entries(RIGHTS)) {
+      const able = field("chess960").checked || (this.#pieces.get(king) === `${side}k` && this.#pieces.get(rook) === `${side}r`);
+      field(right).disabled = !able;
+      if (!able) field(right).checked = false;
+    }
+    const white = field("turn").value === "w", [rank, pawn, from] = white ? ["6", "5", "7"] : ["3", "4", "2"];
+    const files = [...FILES].filter((file) => this.#pieces.get(file + pawn) === (white ? "bp" : "wp") && !this.#pieces.has(file + rank) && !this.#pieces.has(file + from));
+    field("passed").replaceChildren(new Option("none", "-"), ...files.map((file) => new Option(file + rank)));
+    field("passed").value = files.includes(chosen[0]) && chosen[1] === rank ? chosen : "-";
+  }
+
+  /** Puts a piece on a square, or takes it away: the same piece again, or none. */
+  #put(name, piece) {
+    if (!piece || this.#pieces.get(name) === piece) this.#pieces.delete(name);
+    else this.#pieces.set(name, piece);
+    this.#write();
+  }
+
+  #carry(from, to) {
+    const piece = this.#pieces.get(from);
+    this.#held = this.#grip = null;
+    if (from === to) return this.#draw();
+    this.#pieces.delete(from);
+    if (to) this.#pieces.set(to, piece);
+    this.#write();
+  }
+
+  #pressed(event) {
+    const name = event.target.closest("[data-place]")?.dataset.place;
+    if (!name) return;
+    this.#focusOn(name);
+    if (event.button === 2) this.#put(name);
+    else this.#use(name);
+    if (this.#held === name) this.#grip = [event.clientX, event.clientY];
+  }
+
+  /** Does to a square what the chosen tool does. */
+  #use(name) {
+    if (this.#tool === "none") this.#put(name);
+    else if (this.#tool !== "move") this.#put(name, this.#tool);
+    else if (this.#held) this.#carry(this.#held, name);
+    else if (this.#pieces.has(name)) {
+      this.#held = name;
+      this.#draw();
+    }
+  }
+
+  #dragged(event) {
+    const piece = this.#grip && this.#squares.get(this.#held).firstElementChild;
+    if (piece) piece.style.transform = `translate(${event.clientX - this.#grip[0]}px, ${event.clientY - this.#grip[1]}px)`;
+  }
+
+  /** A piece that is dropped on another square goes there, and off the board it goes away. */
+  #released(event) {
+    if (!this.#grip) return;
+    this.#squares.get(this.#held).firstElementChild.style.transform = "";
+    this.#grip = null;
+    const name = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-place]")?.dataset.place;
+    if (name !== this.#held) this.#carry(this.#held, name);
+  }
+
+  #key(event) {
+    const name = this.#focus, [column, row] = this.#place(name);
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (step) {
+      const [x, y] = [column + step[0], row + step[1]];
+      event.preventDefault();
+      if (x >= 0 && x < 8 && y >= 0 && y < 8) this.#focusOn(squareAt(x, y, this.#flip), true);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      this.#use(name);
+    } else if (event.key === "Delete" || event.key === "Backspace") this.#put(name);
+  }
+
+  #place(name) {
+    const index = [...this.#squares.keys()].indexOf(name);
+    return [index % 8, Math.floor(index / 8)];
+  }
+
+  #focusOn(name, focus = false) {
+    this.#squares.get(this.#focus).tabIndex = -1;
+    this.#focus = name;
+    this.#squares.get(name).tabIndex = 0;
+    if (focus) this.#squares.get(name).focus();
+  }
+
+  async #submitted(event) {
+    event.preventDefault();
+    byId("editor-error").textContent = "";
+    try {
+      await this.#load(field("fen").value, field("chess960").checked, event.submitter.value);
+      byId("editor").close();
+    } catch (error) {
+      byId("editor-error").textContent = error;
+    }
+  }
+}
+
+/** The first field of a FEN. */
+function placement(pieces) {
+  return [8, 7, 6, 5, 4, 3, 2, 1].map((rank) => [...FILES].map((file) => {
+    const piece = pieces.get(file + rank);
+    return piece ? (piece[0] === "w" ? piece[1].toUpperCase() : piece[1]) : " ";
+  }).join("").replace(/ +/g, (empty) => empty.length)).join("/");
+}

@@ -1,1 +1,0 @@
-"""The JSON of requests and responses."""

@@ -1,0 +1,94 @@
+"""SQLite's file: connections to it, a copy of it, and why it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+#: The execution option of a transaction that only reads.
+READING = "movemask_reading"
+
+#: Seconds that a transaction waits for another one to end.
+_LOCK_SECONDS = 5
+
+#: SQLite's SQLITE_CORRUPT and SQLITE_NOTADB.
+_DAMAGED = (11, 26)
+
+
+def engine(url: sa.URL) -> sa.Engine:
+    """An engine for the file of a URL."""
+    made = sa.create_engine(url)
+    sa.event.listen(made, "connect", _set_up)
+    sa.event.listen(made, "begin", _begin)
+    return made
+
+
+def _set_up(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # `_begin` begins transactions; the driver would leave CREATE TABLE out of them
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
+    cursor.execute("PRAGMA journal_mode = WAL")  # readers and a writer do not block each other
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA secure_delete = ON")  # deleted positions are overwritten
+    cursor.close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begins a transaction. A writer locks the file at once: a lock taken later fails instead of waiting."""
+    reads = connection.get_execution_options().get(READING, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def copy(file: Path, target: Path) -> None:
+    """Copies a database to `target`, which is whole if it exists. Raises OSError or sqlite3.Error."""
+    part = target.with_name(f"{target.name}.part")
+    try:
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(part)) as unfinished:
+            source.backup(unfinished)
+        shutil.copymode(file, part)
+        os.replace(part, target)
+    except (OSError, sqlite3.Error):
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def set_aside(file: Path) -> Path:
+    """Renames a database and its two companions (-wal, -shm). Returns the new name; raises OSError."""
+    aside = file.with_name(f"{file.name}.damaged-{time.time_ns()}")
+    os.rename(file, aside)
+    for ending in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(f"{file}{ending}", f"{aside}{ending}")
+    return aside
+
+
+def is_damage(error: SQLAlchemyError) -> bool:
+    """Whether the file's content is no database; only another file helps."""
+    return getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+def obstacle(file: Path) -> str | None:
+    """Why a file cannot be opened or written, and what to do about it; None if there is no reason to see."""
+    folder = file.parent
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}, or this user may not enter it; make it, or name another file"
+    if os.path.isdir(file):
+        return f"{file} is a folder; name a file in it"
+    if not hasattr(os, "geteuid"):  # Windows
+        return None
+    user = os.geteuid()
+    for path in (folder, file):  # the folder too: SQLite makes two companions of the file
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                return f"{path} is on a read-only file system; mount a volume there that can be written"
+            return f"user {user} cannot read and write {path}; give it to that user (chown -R {user} {path})"
+    return None

@@ -1,0 +1,100 @@
+"""What a player would lose: a position of their own, set up by hand, analysed, and played on."""
+
+from __future__ import annotations
+
+import chess
+from playwright.sync_api import Page, expect
+
+from tests.page.test_match import begin
+from tests.page.visits import Visit
+
+
+def tool(page: Page, name: str) -> None:
+    page.locator("#editor-tools").get_by_label(name).check(force=True)  # the piece lies over its button
+
+
+def put(page: Page, piece: str, *squares: str) -> None:
+    tool(page, piece)
+    for square in squares:
+        page.locator(f'#editor-board [data-place="{square}"]').click()
+
+
+def drag(page: Page, source: str, target: tuple[float, float] | str) -> None:
+    box = page.locator(f'#editor-board [data-place="{source}"]').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 9, box["y"] + 9)
+    page.mouse.down()
+    if isinstance(target, str):
+        end = page.locator(f'#editor-board [data-place="{target}"]').bounding_box()
+        assert end
+        target = (end["x"] + 9, end["y"] + 9)
+    page.mouse.move(target[0] - 3, target[1])
+    page.mouse.move(*target)
+    page.mouse.up()
+
+
+def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
+    visit.refusals = True
+    page = visit.open()
+    page.get_by_role("button", name="Set up a position").click()
+    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+    expect(fen).to_have_value(chess.STARTING_FEN)
+    editor.get_by_role("button", name="Empty board").click()
+    put(page, "white king", "e1")
+    editor.get_by_role("button", name="Analyse").click()
+    expect(editor.get_by_role("alert")).to_have_text("This position cannot be: Black has no king.")
+    put(page, "black king", "e8")
+    put(page, "white rook", "a1", "b3")
+    put(page, "white rook", "b3")  # the same again takes it away
+    put(page, "black pawn", "d5")
+    put(page, "white pawn", "e5", "c7")
+    put(page, "take pieces away", "c7")
+    tool(page, "move pieces")
+    drag(page, "a1", "h1")
+    editor.get_by_label("White O-O", exact=True).check()
+    expect(editor.get_by_label("O-O-O").first).to_be_disabled()
+    page.get_by_label("En passant").select_option("d6")
+    expect(fen).to_have_value("4k3/8/8/3pP3/8/8/8/4K2R w K d6 0 1")
+    put(page, "black queen", "a8")
+    tool(page, "move pieces")
+    drag(page, "a8", (5, 5))  # off the board
+    editor.get_by_role("button", name="Analyse").click()
+    expect(editor).to_be_hidden()
+    for san in ("O-O", "exd6"):
+        expect(page.locator("#legal option").get_by_text(san, exact=True)).to_be_attached()
+    begin(visit, "White", onto=True)
+    visit.click("e1", "g1")
+    expect(page.locator("#line button").first).to_have_text("O-O")
+
+
+def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
+    page = visit.open("#play?moves=e2e4&flip=1")
+    page.get_by_role("button", name="Set up a position").click()
+    fen = page.get_by_label("FEN", exact=True)
+    page.locator('#editor-board [data-place="e4"]').focus()
+    page.locator('#editor-board [data-place="e2"]').focus()
+    page.locator("#editor-board [tabindex='0']").focus()  # e2
+    page.keyboard.press("ArrowUp")  # Black's side is below
+    page.keyboard.press("Enter")  # e1: the king is picked up
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Delete")  # f2
+    expect(fen).to_have_value("rnbqkbnr/pppppppp/8/8/4P3/8/PPPPK1PP/RNBQ1BNR b kq - 0 1")
+    fen.fill("8/8/8/4k3/8/8/4P3/4K3 b")
+    expect(page.locator('#editor-board [data-place="e5"]')).to_have_attribute("data-piece", "bk")
+    page.get_by_role("dialog").get_by_role("button", name="Play from here").click()
+    panel = page.get_by_role("dialog", name="Play from this position")
+    expect(panel.get_by_label("Black", exact=True)).to_be_checked()  # whose turn it is
+    panel.get_by_role("button", name="Start").click()
+    visit.sees("Your turn.")
+    visit.click("e5", "d4")
+    visit.line("Kd4")
+
+
+def test_chess960_is_known_by_its_rights_or_told(visit: Visit) -> None:
+    page = visit.open()
+    visit.load("1k6/8/8/8/8/8/8/RK2R3 w KQ - 0 1")  # no rook of standard chess castles there
+    expect(page.locator("#legal option").get_by_text("O-O", exact=True)).to_be_attached()
+    page.get_by_role("button", name="Set up a position").click()
+    expect(page.get_by_role("dialog").get_by_label("Chess960")).to_be_checked()
