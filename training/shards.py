@@ -26,7 +26,7 @@ VOCABULARY = "movemask-1880"
 SYSTEMS = ("lichess", "chesscom", "fide")
 EN_PASSANT = 1 << 11  # the flag above the slot
 LONGEST = 2000  # plies that are kept of a game
-LARGEST = 1 << 28  # bytes that a shard may unpack to
+MAX_UNPACKED_BYTES = 1 << 28  # bytes that a shard may unpack to
 GAME = np.dtype(
     [
         ("white_elo", "<i2"),
@@ -81,7 +81,7 @@ def read_shard(file: Path) -> Shard:
     """Raises ShardError for a file that is cut off, changed or something else."""
     try:
         packed = file.read_bytes()
-        unpacked = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST)
+        unpacked = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_UNPACKED_BYTES)
         with np.load(io.BytesIO(unpacked), allow_pickle=False) as arrays:
             games, planes = arrays["games"], arrays["plies"]
     except (OSError, ValueError, KeyError, EOFError, zstandard.ZstdError) as error:

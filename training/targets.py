@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from training.config import Data
 from training.dataset import Dataset
 
-LARGEST = 1 << 28  # bytes that a file may unpack to
+MAX_UNPACKED_BYTES = 1 << 28  # bytes that a file may unpack to
 TINY = 1e-6  # probability of all left-out slots together, at least: a slot of nothing has no logarithm
 
 
@@ -99,7 +99,7 @@ def ready(folder: Path, dataset: Dataset, data: Data) -> Targets:
 def read_targets(file: Path) -> tuple[dict[str, object], Targets]:
     """What the file says of itself, and its targets. Raises TargetsError if it is cut off or something else."""
     try:
-        unpacked = zstandard.ZstdDecompressor().decompress(file.read_bytes(), max_output_size=LARGEST)
+        unpacked = zstandard.ZstdDecompressor().decompress(file.read_bytes(), max_output_size=MAX_UNPACKED_BYTES)
         with np.load(io.BytesIO(unpacked), allow_pickle=False) as arrays:
             rows, counts, left_out, slots, roots = (
                 arrays[name] for name in ("rows", "counts", "left_out", "slots", "roots")

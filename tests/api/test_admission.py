@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.admission import AdmissionControl, BytesInFlight, RateLimit
+from movemask.api.admission import AdmissionControl
 from movemask.api.context import CONTEXT, RequestContext
+from movemask.api.limits import BytesInFlight, RateLimit
 from movemask.errors import Overloaded, RateLimited
 from movemask.serving.tally import HELD, Tally
 from tests.api.asking import refused
@@ -31,7 +32,8 @@ def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> 
 
 
 def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
-    flight = BytesInFlight(8 << 20, Tally())
+    tally = Tally()
+    flight = BytesInFlight(8 << 20, tally)
     first = asking("greedy")
     for _ in range(20):
         add(flight, first)  # more than all, but nobody else is there
@@ -61,7 +63,7 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
         flight.release(one)
     for one in (*answers[:4], *others):
         flight.release(one)
-    assert flight.total == 0
+    assert tally.total(HELD) == 0
 
 
 def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:
@@ -177,21 +179,6 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
     assert ask("/v1/models") == 429  # nor without a key
     assert ask("/livez") == 200
     assert ask("/v1/models", Authorization=f"Bearer {key}") == 200
-
-
-def test_clients_are_forgotten_beyond_ten_thousand_even_while_they_are_refused() -> None:
-    now = 0.0
-    limit = RateLimit(1, 1, 0, Tally(), clock=lambda: now)
-    first, slow = asking("slow"), asking("slow")
-    limit.charge(first, 1)
-    limit.release(first)
-    with pytest.raises(RateLimited):
-        limit.charge(slow, 1)  # it reads why slowly
-    now = 10.0
-    for number in range(10_001):
-        limit.charge(asking(f"other {number}"), 0)
-    limit.release(slow)
-    limit.charge(slow, 1)
 
 
 def test_a_rest_gives_positions_back() -> None:

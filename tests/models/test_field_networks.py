@@ -276,7 +276,7 @@ TWINS: dict[str, tuple[Callable[[Path], None], Callable[[onnx.ModelProto], objec
     "N02 float64 planes": (good, lambda m: cast(m, "input", 0, F64), "'/input/planes': Cast to float64"),
     "N02 int64 planes": (good, lambda m: cast(m, "input", 0, TensorProto.INT64), "Cast to int64"),
     "N02 uint8 planes": (good, lambda m: cast(m, "input", 0, TensorProto.UINT8), "Cast to uint8"),
-    "N03 float64 policy": (good, lambda m: cast(m, "output", 0, F64), "a network of the kind lc0"),
+    "N03 float64 policy": (good, lambda m: cast(m, "output", 0, F64), "a network of the family lc0"),
     "N14 float16 ratings": (maia3, lambda m: cast(m, "input", 1, F16), "'elo_self': Cast to float16"),
     "N14 float64 ratings": (maia3, lambda m: cast(m, "input", 2, F64), "'elo_oppo': Cast to float64"),
     "N12 planes of Keras": (good, lambda m: moved(m, "input", [1, 2, 0], [8, 8, 112]), "Transpose"),

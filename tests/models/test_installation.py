@@ -54,7 +54,7 @@ def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_pa
     write_named(tmp_path / "mine.onnx", inputs, [Tensor("logits_maia", (1880,))])
     result = run("models", "add", "--force", tmp_path / "mine.onnx", "--models-dir", folder)
     assert result.exit_code == 0, result.output
-    assert "a network of the kind maia2, by its shapes" in result.output
+    assert "a network of the family maia2, by its shapes" in result.output
     ask = ("predict", "--model", "mine", "--models-dir", folder, "--json", "--elo")
     low, high, higher = (json.loads(run(*ask, elo, "1500").output) for elo in ("1000", "2000", "2400"))
     assert low["moves"] != high["moves"]
@@ -102,7 +102,7 @@ def with_a_link(file: Path) -> None:
         (with_a_link, "net.onnx: weights in another file: "),
         (lambda file: file.write_bytes(b"\x08\x07hello"), "net.onnx: not an ONNX file"),
         (lambda file: file.write_bytes(b""), "net.onnx: not an ONNX file"),
-        (lambda file: write_named(file, [Tensor("x", (3,))], [Tensor("y", (4,))]), "no known kind of network"),
+        (lambda file: write_named(file, [Tensor("x", (3,))], [Tensor("y", (4,))]), "no known network family"),
     ],
     ids=["outside", "above", "missing", "too large", "linked", "damaged", "empty", "another network"],
 )

@@ -163,7 +163,7 @@ def test_a_file_cut_off_anywhere_is_an_error_with_its_name_and_never_a_network(t
 
 
 def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lc0, "LARGEST", 1 << 22)
+    monkeypatch.setattr(lc0, "MAX_UNPACKED_BYTES", 1 << 22)
     file = tmp_path / "bomb.pb.gz"
     file.write_bytes(gzip.compress(bytes(1 << 26)))
     assert file.stat().st_size < 1 << 17

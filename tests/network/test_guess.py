@@ -43,7 +43,7 @@ def test_an_lc0_export(tmp_path: Path) -> None:
         },
     }
     notes = "\n".join(found.notes)
-    assert "a network of the kind lc0" in notes
+    assert "a network of the family lc0" in notes
     assert "as probabilities" in notes
     assert "not used: /output/mlh" in notes
     assert "trained_with_mask = false" in notes
@@ -101,8 +101,8 @@ def test_exports_of_other_kinds(
             None,
             r"input '/input/planes' is lc0-112 by its shape, but no output has 1858 .* outputs p float32 \[B, 1859\]",
         ),
-        (LC0, [POLICY], "maia2", "not a network of the kind 'maia2'"),
-        (LC0, [POLICY], "maia9", "no kind of contract 'maia9'; available: lc0"),
+        (LC0, [POLICY], "maia2", "not a network of the family 'maia2'"),
+        (LC0, [POLICY], "maia9", "no network family 'maia9'; available: lc0"),
         (LC0, [POLICY, Tensor("again", (1858,))], None, "outputs /output/policy, again all have 1858"),
         (
             [*MAIA3[:1], Tensor("a"), Tensor("b")],

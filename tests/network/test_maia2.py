@@ -68,7 +68,7 @@ def model(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Model:
             dynamo=False,
         )
     installed = add_onnx(folder / "maia2.onnx", folder / "m", "maia2")
-    assert "a network of the kind maia2" in installed.notes[0]
+    assert "a network of the family maia2" in installed.notes[0]
     return open_model(folder / "m" / "maia2.toml", threads=1)
 
 

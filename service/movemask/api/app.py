@@ -55,8 +55,8 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    tally : what the processes of the service add up; None for a process that is alone
-    tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
+    tally : of the service; None for its only process
+    tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings

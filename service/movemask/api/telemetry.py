@@ -47,6 +47,9 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
+#: How a route begins whose duration has a histogram: those of probes and of the page's files tell nothing.
+_TIMED = ("/v1", "/mcp")
+
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
@@ -65,7 +68,7 @@ class Metrics:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
-        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
         seconds = partial(histogram, buckets=_SECONDS[: bisect_left(_SECONDS, longest_wait) + 1])
@@ -73,7 +76,7 @@ class Metrics:
         least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
         self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
-        self.request_seconds = seconds("movemask_request_seconds", "Time to answer.", ["route"])
+        self.request_seconds = seconds("movemask_request_seconds", "Time to answer, of /v1 and /mcp.", ["route"])
         self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
         self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
@@ -129,14 +132,19 @@ class Metrics:
                     getattr(self, name).set(value)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts a request by its route's template, and observes its duration."""
+        """Counts a request by its route's template, and observes the duration if the route is timed."""
         metrics = self._of_requests.get((route, method, status))
         if metrics is None:  # cached: looking up the labels costs more than observing
-            metrics = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
+            timed = route.startswith(_TIMED)
+            metrics = (
+                self.requests.labels(route, method, str(status)),
+                self.request_seconds.labels(route) if timed else None,
+            )
             self._of_requests[route, method, status] = metrics
         requests, request_seconds = metrics
         requests.inc()
-        request_seconds.observe(seconds)
+        if request_seconds is not None:
+            request_seconds.observe(seconds)
 
     def models(self, registry: Registry) -> None:
         """Sets which models are served. A model that is gone becomes NaN: several processes cannot drop a label."""

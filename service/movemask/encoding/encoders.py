@@ -140,7 +140,7 @@ def encode_pgx(position: Position) -> NDArray[np.float32]:
 
 FEN_LENGTH = 77
 _CHARACTERS = "0123456789abcdefghpnrkqPBNRQKw."
-_LARGEST = 999  # three digits: a FEN may hold any number
+_MAX_COUNTER = 999  # three digits: a FEN may hold any number
 
 
 def encode_fen(position: Position) -> NDArray[np.int32]:
@@ -148,7 +148,7 @@ def encode_fen(position: Position) -> NDArray[np.int32]:
     board = position.board
     pieces, side, castling, en_passant, _, _ = board.fen().split()
     squares = "".join("." * int(c) if c.isdigit() else c for c in pieces if c != "/")
-    counters = (f"{min(number, _LARGEST):.<3}" for number in (board.halfmove_clock, board.fullmove_number))
+    counters = (f"{min(number, _MAX_COUNTER):.<3}" for number in (board.halfmove_clock, board.fullmove_number))
     text = side + squares + castling.replace("-", "").ljust(4, ".") + en_passant.replace("-", "..") + "".join(counters)
     return np.array([_CHARACTERS.index(c) for c in text], dtype=np.int32)
 

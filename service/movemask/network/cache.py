@@ -1,4 +1,4 @@
-"""A cache in front of a network: the logits of positions seen before."""
+"""A cache in front of a network: logits of earlier positions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from movemask.network.model import Batch, Model, Outputs
 
-#: Bytes of an entry besides its arrays: key, objects and table slot.
+#: Bytes of an entry besides its arrays: key, objects and slot in the table.
 _OVERHEAD = 800
 
 
 class Cache:
-    """An LRU cache of at most `max_bytes`, of the outputs for single positions. Models and threads share it.
+    """An LRU cache of outputs, each for one position, of at most `max_bytes`. Models and threads share it.
 
-    It keeps logits, not policies, so that any rule and any kind of leakage can be computed from an entry.
+    It keeps logits rather than policies: every rule and every kind of leakage can be computed from an entry.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -28,7 +28,7 @@ class Cache:
         self.bytes = 0
 
     def get(self, key: Hashable) -> Outputs | None:
-        """The entry under a key, a single row; None if there is none."""
+        """The entry of a key, with one row; None if there is none."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -36,7 +36,7 @@ class Cache:
             return entry
 
     def put(self, key: Hashable, outputs: Outputs, row: int) -> Outputs:
-        """Stores a copy of one row, so that the batch can be freed, and returns the copy."""
+        """Stores a copy of one row and returns the copy. The batch can then be freed."""
         value = None if outputs.value is None else outputs.value[row : row + 1].copy()
         entry = Outputs(outputs.logits[row : row + 1].copy(), value)
         with self._lock:
@@ -54,9 +54,9 @@ def _size(entry: Outputs) -> int:
 
 @dataclass(frozen=True)
 class CachedModel(Model):
-    """A model whose network runs only on positions that are not in its cache.
+    """A model that runs its network only on positions missing from its cache.
 
-    observe : called for each batch with the model's name, hits and misses, and the bytes in the cache
+    observe : called for each batch with the model's name, hits, misses, and the cache's size in bytes
     """
 
     cache: Cache
@@ -82,7 +82,8 @@ class CachedModel(Model):
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:
-    """All that the network's output depends on: the FEN with counters, and ratings and history if it takes them."""
+    """All that the network's output depends on: the FEN with its counters; ratings and history if the network takes
+    them."""
     position = batch.positions[row]
     elo = tuple(batch.elo[row].tolist()) if model.takes_elo else None
     history = position.history_key if model.encoder.uses_history else b""

@@ -1,4 +1,4 @@
-"""The check of a network against its contract, when a model loads and in `movemask models check`.
+"""Checks a network against its contract, when a model loads and in `movemask models check`.
 
 A step passes with a finding or fails with an error. A model that fails a step is not served.
 """
@@ -17,7 +17,7 @@ from movemask.errors import ContractError, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.numeric.ragged import Index
 
-#: Castling, promotions, en passant and checks for both sides. Few, since every start of the service runs them.
+#: Castling, promotions, en passant and checks for both sides. Only eight, since every start of the service runs them.
 CHECK_FENS = (
     chess.STARTING_FEN,
     "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
@@ -29,16 +29,17 @@ CHECK_FENS = (
     "8/8/8/4k3/8/8/4P3/4K3 w - - 99 120",
 )
 
-#: Positions in which White is a queen and a rook up; mirrored, Black is.
+#: Positions in which White is a queen and a rook up. Mirrored, Black is.
 WON = (
     "4k3/8/8/8/8/8/3QR3/4K3 w - - 0 40",
     "6k1/5ppp/8/8/8/8/1Q3PPP/1R4K1 w - - 0 30",
     "r5k1/5ppp/8/8/8/8/1Q3PPP/RR4K1 w - - 0 30",
 )
 
-#: The order of the value is wrong if lost positions score higher than won ones by this much, of 0 to 1.
+#: The value's order is wrong if lost positions score higher than won ones by more than this, on a scale of 0 to 1.
 INVERTED = 0.1
-TOLERANCE = 1e-2  # of a logit of a position alone and in a batch, relative and absolute
+#: Largest difference, relative and absolute, between a position's logits in a batch and in a run of its own.
+TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Step:
 
 
 def check(model: Model) -> tuple[Step, ...]:
-    """The results of the steps up to the first that fails; later steps build on earlier ones."""
+    """The results of the steps, up to the first failure. Later steps rely on earlier ones."""
     steps: list[Step] = []
     for name, run in _STEPS:
         try:
@@ -109,7 +110,7 @@ def _legal(batch: Batch, row: int) -> Index:
 
 
 def check_value(model: Model) -> str:
-    """That won positions do not score below lost ones, in words; raises ContractError if they do."""
+    """Scores of won and lost positions, in words. Raises ContractError if won positions score below lost ones."""
     if model.contract.outputs.value is None:
         return "no value"
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
@@ -128,7 +129,7 @@ def check_value(model: Model) -> str:
 
 
 def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
-    """Mean expected score of the side to move, which is ahead in material or behind."""
+    """Mean expected score of the side to move, which is ahead or behind in material."""
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
@@ -150,27 +151,27 @@ _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
 )
 
 
-def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[TensorInfo]) -> None:
+def _check_tensors(role: str, expected: Sequence[TensorInfo], actual: Sequence[TensorInfo]) -> None:
     by_name = {info.name: info for info in actual}
     for info in expected:
         if info.name not in by_name:
-            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {', '.join(by_name)}")
+            raise ContractError(f"the contract names the {role} {info.name!r}; the network has {', '.join(by_name)}")
         got = by_name[info.name]
-        dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
+        dtypes = {info.dtype} if role == "input" else {"float32", "float16", "float64"}
         if got.dtype not in dtypes:
             raise ContractError(
-                f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype} (`movemask models add` puts a "
+                f"{role} {info.name!r} is {got.dtype}; the contract takes {info.dtype} (`movemask models add` puts a "
                 "Cast into a network where that is all)"
             )
         shape = info.shape
-        if kind == "output" and shape == (None, 1) and len(got.shape) == 1:
-            shape = (None,)  # a score may come without an axis of its own
+        if role == "output" and shape == (None, 1) and len(got.shape) == 1:
+            shape = (None,)  # a score may be [B] instead of [B, 1]
         sizes = zip(shape, got.shape, strict=False)
         if len(got.shape) != len(shape) or any(None not in (a, b) and a != b for a, b in sizes):
-            raise ContractError(f"{kind} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")
+            raise ContractError(f"{role} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")
         if got.shape[0] is not None:
             raise ContractError(
-                f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a variable batch"
+                f"{role} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a variable batch"
             )
 
 

@@ -20,7 +20,7 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
 from movemask.network.files import read_regular
 
-#: Most bytes of a contract with its card, and most tables and arrays inside one another; both are generous.
+#: Longest contract in bytes, with its card, and deepest nesting of tables and arrays. Both are generous.
 _MOST_BYTES = 131_072
 _DEEPEST = 16
 
@@ -224,7 +224,7 @@ def read_contract(file: Path) -> Contract:
 
 
 def _refuse_depth(file: Path, table: Any) -> None:
-    """Raises ContractError for tables and arrays that are nested too deep."""
+    """Raises ContractError for tables and arrays nested deeper than `_DEEPEST`."""
     level = [table]
     for _ in range(_DEEPEST):
         values = [value for outer in level for value in (outer.values() if isinstance(outer, dict) else outer)]

@@ -1,9 +1,9 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
-An item has a *cost* beside the others, 1 or more, and a batch has room for some cost. Small submissions go first. Large
-ones always get a quarter of a batch, at most a slice. They get more than a slice only if no other client waits and no
-small submission came in the last second: nobody waits for a whole batch of somebody else's. Among the small ones, and
-among the large ones, clients take turns of equal cost.
+An item has a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions
+always get a quarter of a batch, at most a slice. They get more than a slice only if no other client waits and no small
+submission came in the last second: nobody waits for a whole batch of somebody else's items. Clients take turns of equal
+cost, among the small submissions and among the large ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALL = 8
 #: Largest cost that one client gets per turn while other clients wait.
 TURN = 8
 
-#: Large submissions get 1/4 of a batch, at most a slice, however many small ones wait.
+#: Large submissions get 1/4 of a batch, at most a slice, even while many small submissions wait.
 _LARGE_SHARE = 4
 
 #: Seconds after a small submission during which another is expected.
@@ -32,8 +32,8 @@ _SMALL_EXPECTED = 1.0
 class Entry:
     """A submission in the order.
 
-    costs : summed up, from 0: item i costs `costs[i + 1] - costs[i]`
-    taken : items that are in a batch already
+    costs : running sum from 0: item i costs `costs[i + 1] - costs[i]`
+    taken : items already in a batch
     """
 
     client: str
@@ -42,17 +42,17 @@ class Entry:
 
     @property
     def small(self) -> bool:
-        """Whether it goes before large ones."""
+        """Whether it goes before large submissions."""
         return self.costs[-1] <= SMALL
 
     @property
     def items_left(self) -> int:
-        """Items that are in no batch yet."""
+        """Items not yet in a batch."""
         return len(self.costs) - 1 - self.taken
 
     @property
     def cost_left(self) -> float:
-        """The cost of the items that are in no batch yet."""
+        """The cost of the items not yet in a batch."""
         return self.costs[-1] - self.costs[self.taken]
 
 
@@ -60,7 +60,7 @@ E = TypeVar("E", bound=Entry)
 
 
 class Portion(NamedTuple, Generic[E]):
-    """Consecutive items of one submission in a batch: `size` items from the index `first` on, and their cost."""
+    """Consecutive items of one submission in a batch: `size` items from index `first` on, and their cost."""
 
     entry: E
     first: int
@@ -84,7 +84,7 @@ class _Turns(Generic[E]):
         self.cost += entry.cost_left
 
     def take(self, room: float) -> list[Portion[E]]:
-        """Items that cost up to `room` together. With room for 1, one item is taken whatever it costs."""
+        """Takes items that together cost up to `room`. The first item is taken even if it costs more."""
         portions: list[Portion[E]] = []
         while room >= 1 and self._clients:
             client, entries = next(iter(self._clients.items()))
@@ -117,7 +117,7 @@ class _Turns(Generic[E]):
 
 
 class FairOrder(Generic[E]):
-    """The submissions that wait. Times are in seconds by any clock that does not go back."""
+    """The waiting submissions. Times are in seconds by any clock that never goes back."""
 
     def __init__(self) -> None:
         self._small, self._large = _Turns[E](), _Turns[E]()
@@ -140,15 +140,15 @@ class FairOrder(Generic[E]):
 
     @property
     def cost(self) -> float:
-        """The cost of all waiting items."""
+        """Cost of all waiting items."""
         return self._small.cost + self._large.cost
 
     def cost_before(self, entry: E, slice: float) -> float:
-        """The cost of what runs before the last item of a submission, if it is added now."""
+        """Cost of the items that would run before a submission's last item, if it were added now."""
         return self._small.cost + (slice if entry.small else self._large.cost)
 
     def add(self, entry: E, now: float) -> None:
-        """Adds a submission; none of its items is in a batch yet."""
+        """Adds a submission. None of its items may be in a batch yet."""
         if entry.small:
             self._small.add(entry)
             self._small_came = now
@@ -158,7 +158,7 @@ class FairOrder(Generic[E]):
     def take(self, room: float, slice: float, now: float) -> list[Portion[E]]:
         """Takes the items of the next batch.
 
-        room : largest cost of the batch; an item that costs more is taken alone
+        room : largest cost of the batch; a costlier item is taken alone
         slice : largest cost of the large submissions in the batch, if anybody else waits or is expected
         """
         kept = min(slice, room // _LARGE_SHARE) if self._large.items else 0
@@ -169,5 +169,5 @@ class FairOrder(Generic[E]):
         return small + self._large.take(room)
 
     def remove(self, entry: E) -> None:
-        """Takes out the remaining items of a submission: its caller has gone, or it has failed."""
+        """Removes the remaining items of a submission that failed or whose caller has gone."""
         (self._small if entry.small else self._large).remove(entry)

@@ -1,4 +1,4 @@
-"""The families of networks whose contract `movemask models add` knows."""
+"""The families of networks for which `movemask models add` knows the contract."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of networks: its encoders (`planes` lists the alternatives), vocabulary, value and ratings."""
+    """A family of networks: its encoders (`planes` lists alternatives), vocabulary, value and ratings."""
 
     name: str
     planes: tuple[str, ...]
     vocabulary: str
     value_order: str = "win_draw_loss"
     elo: Mapping[str, Any] | None = None
-    whole_ratings: bool = False  # whether there are exports that take ratings as int64
+    whole_ratings: bool = False  # whether some exports take ratings as int64
     trained_with_mask: bool = False
 
 

@@ -1,8 +1,7 @@
-"""The files of models folders: where they are looked for, and how they are read. They may be anything: pipes, devices,
-networks whose weights lie elsewhere.
+"""Finds the files of models folders, and reads any file safely: a pipe, a device, a network with external weights.
 
-A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes: what is served
-is what was checked, whatever happens to the file.
+A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes. A later change
+of the file cannot change the served network.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from pathlib import Path
 
 from movemask.errors import ContractError, SettingsError
 
-#: Bytes of the largest message that protocol buffers can hold.
-LARGEST = 2**31 - 1
+#: Largest network in bytes: the limit of a protocol buffers message.
+MAX_NETWORK_BYTES = 2**31 - 1
 
-#: What comes before the word `location` where it is the key of a tensor's `external_data`: tags and lengths, also where
-#: they are written longer than they need be.
+#: Tags and lengths in front of the word `location`, if it is a key in a tensor's `external_data`. Also matches longer
+#: encodings than needed. `_LONGEST_KEY` is the longest match in bytes.
 _KEY = re.compile(rb"(\x0a|\x8a\x80*\x00)(\x08|\x88\x80*\x00)\Z")
 _LONGEST_KEY = 20
 
-#: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
+#: Opening a pipe must not block. Windows lacks O_NONBLOCK and has no such pipes; only Windows has O_BINARY.
 _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Folders of `NAME.toml` and `NAME.onnx` files. Of two models with one name, that in the earlier folder counts.
+    """Folders of `NAME.toml` and `NAME.onnx` files. If two folders hold the same name, the earlier folder's file
+    counts.
 
-    With several folders, those that are not there are passed over. The default is chosen among models of the names
-    `preferred` first, then as a folder's file `default` says, so that a model that was added is never the default
-    unless it is named. The networks of the folder `trusted` are opened without a trial.
+    With several folders, a missing folder is passed over. The default model is chosen among the names in `preferred`
+    first, then by a folder's file `default`. An added model is therefore never the default unless it is named. The
+    networks of the folder `trusted` are opened without a trial.
     """
 
     folders: tuple[Path, ...]
@@ -44,11 +44,11 @@ class ModelFolders:
 
     @classmethod
     def of(cls, where: Path | ModelFolders) -> ModelFolders:
-        """One folder, or the folders themselves."""
+        """`where` itself if it is a ModelFolders, otherwise that one folder."""
         return where if isinstance(where, ModelFolders) else cls((where,))
 
     def found(self) -> dict[str, Path]:
-        """The contracts' files by name; raises SettingsError for a folder that cannot be read."""
+        """The contracts' files by name. Raises SettingsError for a folder that cannot be read."""
         files: dict[str, Path] = {}
         for folder in self.folders:
             for file in self._contracts(folder):
@@ -56,7 +56,7 @@ class ModelFolders:
         return dict(sorted(files.items()))
 
     def files(self, default: str | None) -> dict[str, Path]:
-        """As `found`; raises SettingsError if there are none, or no `default`."""
+        """Like `found`, but raises SettingsError if there are no models, or no model named `default`."""
         files = self.found()
         if not files:
             raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {self}: it needs NAME.toml and NAME.onnx")
@@ -65,22 +65,24 @@ class ModelFolders:
         return files
 
     def ranked(self, default: str | None) -> dict[str, Path]:
-        """As `files`, but first the model that answers requests without a name."""
+        """Like `files`, with the default model first."""
         order = [default, *self.first]
         return dict(sorted(self.files(default).items(), key=lambda item: (*order, item[0]).index(item[0])))
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Names in the order in which a default is chosen, before any other: shipped ones, then those that the folders
-        keep."""
+        """Names in the order in which a default is chosen: shipped models, then the defaults kept by the folders."""
         kept = [name for name in map(_kept_default, self.folders) if name is not None]
         return (*sorted(self.preferred), *kept)
 
     def keep_default(self, folder: Path, added: str, before: str | None) -> None:
-        """Keeps the default of a folder to which a model was `added`, in its file `default`, unless that file names a
-        model already. `before` is the name of the default before it was added."""
+        """Writes the folder's file `default`, unless it names a model already.
+
+        added : name of the model that was just added to `folder`
+        before : name of the default before that, kept if it is not None
+        """
         if _kept_default(folder) not in self.found():
-            with suppress(OSError):  # read-only by now: the default is then chosen by name
+            with suppress(OSError):  # the folder has become read-only: the default is then chosen by name
                 (folder / DEFAULT).write_text(f"{before or added}\n", encoding="utf-8")
 
     def __str__(self) -> str:
@@ -97,7 +99,7 @@ class ModelFolders:
             raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
 
 
-#: In a models folder: the name of its default model, so that a model that is added later does not take its place.
+#: File in a models folder with the name of its default model, so that a model added later does not replace it.
 DEFAULT = "default"
 
 
@@ -109,33 +111,41 @@ def _kept_default(folder: Path) -> str | None:
 
 
 def read_regular(file: Path, most: int) -> bytes:
-    """The bytes of a file, or if it has more than `most`, one more than these. Raises OSError, also for a pipe or a
-    device, which could block or have no end."""
-    if not stat.S_ISREG(os.stat(file).st_mode):  # opening alone can do something to a device
+    """The bytes of a regular file, cut off after `most + 1`, so that the caller sees that it is too large.
+
+    Raises OSError, also for a pipe or a device: reading it could block or never end.
+    """
+    if not stat.S_ISREG(os.stat(file).st_mode):  # before opening: a device may react to being opened
         raise OSError(errno.EINVAL, "is not a regular file", str(file))
     with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # the file was replaced in between
             raise OSError(errno.EINVAL, "is not a regular file", str(file))
         return stream.read(most + 1)
 
 
 def read_onnx(file: Path, *, external: bool = False) -> bytes:
-    """The bytes of an ONNX file; raises ContractError if it cannot be read, or is none or, unless they are allowed, has
-    external weights."""
+    """The bytes of an ONNX file.
+
+    Raises ContractError if the file cannot be read, is larger than protocol buffers allow, or has external weights
+    without `external`.
+    """
     try:
-        network = read_regular(file, LARGEST)
+        network = read_regular(file, MAX_NETWORK_BYTES)
     except OSError as error:
         raise ContractError(f"{file.name}: {error.strerror}") from None
-    if len(network) > LARGEST:
-        raise ContractError(f"{file.name}: larger than {LARGEST} bytes")
+    if len(network) > MAX_NETWORK_BYTES:
+        raise ContractError(f"{file.name}: larger than {MAX_NETWORK_BYTES} bytes")
     if not external:
         refuse_external(network, file.name)
     return network
 
 
 def refuse_external(network: bytes, name: str) -> None:
-    """Raises ContractError for external weights: they would be read from a path that the file chooses, the digest does
-    not cover them, and onnxruntime maps them into memory, where a truncated file ends the process."""
+    """Raises ContractError if a network has external weights.
+
+    The file chooses their path, the digest does not cover them, and onnxruntime maps them into memory, where a
+    truncated file ends the process. The search is a heuristic over the bytes: it looks for the key `location`.
+    """
     for word in re.finditer(b"location", network):
         if _KEY.search(network, max(0, word.start() - _LONGEST_KEY), word.start()):
             raise ContractError(

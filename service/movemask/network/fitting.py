@@ -1,9 +1,9 @@
-"""Finds the family of a network by the shapes of its tensors, and what has to be put into its graph to fit a contract.
+"""Finds a network's family by the shapes of its tensors, and the changes that its graph needs to fit a contract.
 
-Shapes come first, types second. An export may differ from its family in a type alone (float16 planes, int32 ratings),
-or in a layout alone: `[B, 8, 8, 112]` for `[B, 112, 8, 8]`, a policy of `[B, 73, 8, 8]` for `[B, 4672]`, ratings of
-`[B, 1]`. Each such difference is a `Change`, which `models.rewriting` writes into the graph. Sizes that a file leaves
-open are those of a run.
+Shapes come first, types second. An export may differ from its family only in a type (float16 planes, int32 ratings) or
+in a layout: `[B, 8, 8, 112]` for `[B, 112, 8, 8]`, a policy of `[B, 73, 8, 8]` for `[B, 4672]`, ratings of `[B, 1]`.
+Each such difference is a `Change`, which `models.rewriting` writes into the graph. Sizes that the file leaves open are
+taken from a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int | None, ...]
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 WHOLES = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
-#: Types of outputs that are read as they are.
+#: Types of outputs that are read without a Cast.
 READ = frozenset({"float32", "float16", "float64"})
 
 #: Vocabularies whose slots are numbered by square and plane, square first.
@@ -35,15 +35,15 @@ _BY_SQUARE = {"alphazero-4672": (64, 73)}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is put into a graph between the tensor that a contract knows and the one that the file has, batch apart.
+    """A difference between a tensor of the contract and a tensor of the file, and the operators that bridge it.
 
     at : `input` or `output`
-    found, wanted : the tensor as the file has it, and as the contract takes it; both have its name
-    order : the axes after the batch in the order in which they are transposed; as they are if empty
-    scaled : a factor and a number to add, of an output
-    log : whether an output holds probabilities, whose logarithms are logits
+    found, wanted : the tensor in the file, and the tensor that the contract takes; both have the same name
+    order : permutation of the axes after the batch; empty for no transposition
+    scaled : factor and summand for an output
+    log : whether an output holds probabilities; their logarithms are the logits
 
-    An input is transposed, reshaped and cast; an output is cast, transposed, reshaped, and then scaled or made logits.
+    An input is transposed, reshaped and cast. An output is cast, transposed, reshaped, and then scaled or made logits.
     """
 
     at: str
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The operators in their order, by ONNX's names; none if only the declared shape changes."""
+        """ONNX names of the operators, in order; empty if only the declared shape changes."""
         source, target = (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
         shape = tuple(source.shape[1:][axis] for axis in self.order) if self.order else source.shape[1:]
         moved = ["Transpose"] if self.order else []
@@ -68,7 +68,7 @@ class Change:
 
     @property
     def note(self) -> str | None:
-        """A line for the user; None if nothing is put in."""
+        """A line for the user; None if the graph gets no operator."""
         if not self.steps:
             return None
         source, target = (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
@@ -89,7 +89,8 @@ class Change:
 class Fit:
     """The only family that fits a network, with the names of its planes and of the outputs that may be the policy.
 
-    `shapes` describes the tensors as the file has them.
+    named : whether the user named the family
+    shapes : the tensors of the file, in words
     """
 
     family: Family
@@ -107,13 +108,13 @@ class _Candidate:
     encoder: PlaneEncoder
     planes: Change
     policies: tuple[Change, ...]
-    outputs: Mapping[str, Shape]  # shapes of a run; empty if there was none
+    outputs: Mapping[str, Shape]  # shapes seen in a run; empty without a run
 
 
 def fitted(session: Session, name: str | None = None) -> Fit:
-    """The network's family: the named one, or the only one that fits. Raises ContractError that lists the tensors."""
+    """The network's family: `name`, or the single family that fits. Raises ContractError, which lists the tensors."""
     if name is not None and name not in FAMILIES:
-        raise ContractError(f"no kind of contract {name!r}; available: {', '.join(FAMILIES)}")
+        raise ContractError(f"no network family {name!r}; available: {', '.join(FAMILIES)}")
     for info in session.inputs:
         if info.shape and info.shape[0] is not None:
             if info.shape in {plane_encoder(known).shape for known in plane_encoder_names()}:
@@ -134,8 +135,8 @@ def fitted(session: Session, name: str | None = None) -> Fit:
                 wanted in ((None, 3), (None, 1), (None,)) and info.dtype not in READ
             ):
                 dtype = info.dtype if info.dtype in READ else "float32"
-                found = replace(info, shape=shape)
-                changes.append(Change("output", found, TensorInfo(info.name, dtype, wanted)))
+                actual = replace(info, shape=shape)
+                changes.append(Change("output", actual, TensorInfo(info.name, dtype, wanted)))
     return Fit(
         chosen.family,
         chosen.encoder,
@@ -148,28 +149,28 @@ def fitted(session: Session, name: str | None = None) -> Fit:
 
 
 def _chosen(session: Session, name: str | None) -> _Candidate:
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     for family in FAMILIES.values():
         if name not in (None, family.name) or (name is None and family.name == "maia1"):
             continue
         for encoder in map(plane_encoder, family.planes):
             for info in session.inputs:
                 fits = (_fit(session, family, encoder, way) for way in _ways_in(encoder, info))
-                found += [candidate for candidate in fits if candidate is not None][:1]
-    certain = [one for one in found if not one.outputs]
-    chosen = certain or found
+                candidates += [candidate for candidate in fits if candidate is not None][:1]
+    certain = [candidate for candidate in candidates if not candidate.outputs]
+    chosen = certain or candidates
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        families = list(dict.fromkeys(one.family.name for one in chosen))
-        which = ", ".join(f"input {one.planes.found.name!r} as {one.encoder.name}" for one in chosen)
+        families = list(dict.fromkeys(candidate.family.name for candidate in chosen))
+        which = ", ".join(f"input {fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen)
         advice = "say which with --contract" if len(families) > 1 else "write a TOML that says which"
         raise ContractError(f"fits {', '.join(families)} ({which}): {advice}; it has {shapes(session)}")
     raise ContractError(_nothing_fits(session, name))
 
 
 def _fit(session: Session, family: Family, encoder: PlaneEncoder, planes: Change) -> _Candidate | None:
-    """A way to read the planes with the outputs that fit the family; what the file leaves open is tried in a run."""
+    """The family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
     policies = tuple(_ways_out(family, session.outputs))
     if policies and None not in planes.found.shape[1:] and planes.found.shape:
         return _Candidate(family, encoder, planes, policies, {})
@@ -178,7 +179,7 @@ def _fit(session: Session, family: Family, encoder: PlaneEncoder, planes: Change
         return None
     try:
         outputs = _run(session, encoder, planes)
-    except (ModelError, ValueError, TypeError):  # the planes do not go through it like this
+    except (ModelError, ValueError, TypeError):  # the network does not take the planes in this form
         return None
     known = [replace(info, shape=outputs[info.name]) for info in session.outputs]
     policies = tuple(_ways_out(family, known))
@@ -186,21 +187,21 @@ def _fit(session: Session, family: Family, encoder: PlaneEncoder, planes: Change
 
 
 def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, Shape]:
-    """The shapes of the outputs for two positions, with ratings of 0."""
+    """The outputs' shapes for two positions, with ratings of 0."""
     positions = [Position.read(fen) for fen in CHECK_FENS[:2]]
     feeds = {planes.found.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))}
     for info in session.inputs:
         if info.name != planes.found.name:
             feeds[info.name] = np.zeros((2, *(size or 1 for size in info.shape[1:])), dtype=info.dtype)
     names = [info.name for info in session.outputs]
-    found = session.run(feeds, names)
-    return {name: (None, *array.shape[1:]) for name, array in zip(names, found, strict=True)}
+    arrays = session.run(feeds, names)
+    return {name: (None, *array.shape[1:]) for name, array in zip(names, arrays, strict=True)}
 
 
 def _ways_in(encoder: PlaneEncoder, info: TensorInfo) -> Iterator[Change]:
-    """The ways in which an input may take these planes, the encoder's own layout first."""
+    """The ways in which an input may take these planes. The encoder's own layout comes first."""
     wanted = TensorInfo(info.name, encoder.dtype, (None, *encoder.shape))
-    if not info.shape:  # its rank is not known
+    if not info.shape:  # the file does not declare the rank
         yield Change("input", info, wanted)
         return
     for order in _orders(encoder.shape):
@@ -230,12 +231,12 @@ def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]
 
 
 def _orders(shape: Sequence[int | None]) -> tuple[tuple[int, ...], ...]:
-    """The orders of axes that exporters use: as they are, channels last, channels first."""
+    """The orders of axes that exporters use: unchanged, channels last, channels first."""
     return {3: ((), (1, 2, 0), (2, 0, 1)), 2: ((), (1, 0))}.get(len(shape), ((),))
 
 
 def _same_layout(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    """Whether two shapes are the same, except that one may have 64 squares for 8 x 8 or axes of 1; None fits any."""
+    """Whether two shapes hold the same squares: 64 stands for 8 x 8, axes of 1 are ignored, None fits any size."""
     if len(shape) == len(other) and all(None in (a, b) or a == b for a, b in zip(shape, other, strict=True)):
         return True
     return None not in other and _squares(shape) == _squares(other)
@@ -246,23 +247,23 @@ def _squares(shape: Sequence[int | None]) -> list[int | None]:
 
 
 def _without_ones(shape: Shape) -> Shape:
-    """The shape without axes of 1 after the batch; `[B, 1]` for one number with axes."""
+    """The shape without axes of 1 after the batch. One number with axes becomes `[B, 1]`."""
     rest = tuple(size for size in shape[1:] if size != 1)
     return (*shape[:1], *(rest or shape[1:2]))
 
 
 def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> Iterator[Change]:
-    """The changes of rating inputs. Raises ContractError that names a type that cannot be fed."""
+    """The changes of the rating inputs. Raises ContractError that names a type that cannot be fed."""
     edges = "edges" in (family.elo or {})
     for info in inputs:
         if _without_ones(info.shape) not in ((None,), (None, 1), (None, None), ()):
-            continue  # no rating; `guess` says so
+            continue  # not a rating; `guess` reports it
         whole = info.dtype in WHOLES
         if not whole and info.dtype not in FLOATS:
             raise ContractError(f"input {info.name!r} is {info.dtype}; export ratings as float32 or int64")
         if edges and not whole and not named:
             raise ContractError(
-                f"a network of the kind {family.name} by its shapes, but its ratings {info.name!r} are {info.dtype}, "
+                f"a network of the family {family.name} by its shapes, but its ratings {info.name!r} are {info.dtype}, "
                 f"and {family.name} takes the numbers of its buckets, int64: export them so, or say with "
                 f"--contract {family.name} that the network takes the ratings themselves"
             )
@@ -272,7 +273,7 @@ def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> It
 
 
 def _refuse_types(chosen: _Candidate) -> None:
-    """Raises ContractError for planes that the input's type cannot hold, and for logits that are no floats."""
+    """Raises ContractError if the input's type cannot hold the planes, or if the logits are not floats."""
     info, encoder = chosen.planes.found, chosen.encoder
     if info.dtype not in FLOATS | WHOLES:
         raise ContractError(
@@ -295,7 +296,7 @@ def _refuse_types(chosen: _Candidate) -> None:
 
 
 def _nothing_fits(session: Session, name: str | None) -> str:
-    """Why no family fits, beginning with what fits by half."""
+    """Why no family fits, starting with families whose input or output fits alone."""
     near = []
     for family in FAMILIES.values():
         if name not in (None, family.name) or family.name == "maia1":
@@ -312,15 +313,15 @@ def _nothing_fits(session: Session, name: str | None) -> str:
             near.append(f"{taken[0]}, but no output has {size} numbers ({family.vocabulary})")
         elif given and not taken:
             near.append(f"output {given[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes")
-    none_fits = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
+    none_fits = "no known network family fits" if name is None else f"not a network of the family {name!r}"
     known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
     sizes = ", ".join(vocabulary_names())
-    why = "".join(f"{one}. " for one in near)
+    why = "".join(f"{reason}. " for reason in near)
     return f"{none_fits}: {why}It has {shapes(session)}. Inputs known: {known}; outputs: {sizes}"
 
 
 def shapes(session: Session) -> str:
-    """The inputs and outputs in words."""
+    """The inputs and outputs, in words."""
 
     def listed(infos: Sequence[TensorInfo]) -> str:
         return ", ".join(f"{info.name} {_form(info)}" for info in infos)

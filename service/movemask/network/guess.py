@@ -1,4 +1,4 @@
-"""Guesses a contract from an ONNX file: the names of its tensors, and the form of its policy and value in a run.
+"""Guesses a contract from an ONNX file: from its tensors' names, and from its policy and value in a run.
 
 Each guess is described in a line of text, so that the user can check it.
 """
@@ -26,18 +26,18 @@ from movemask.network.model import Array, Model, Session, TensorInfo
 
 Table = dict[str, Any]
 
-#: Names of outputs that count moves or time, which are no score.
+#: Names of outputs that count moves or time: not a score.
 _COUNTS = re.compile(r"mlh|moves?_?left|plies|ply|ponder|time")
-#: An output with larger numbers than this is no score from -1 to 1.
+#: An output with numbers above this is not a score from -1 to 1.
 _SCORE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A contract's tables, without `network` and `card`; `notes` describe the guesses, a line each.
+    """A contract's tables, without `network` and `card`. `notes` describes the guesses, one per line.
 
-    `changes` are what the contract needs in the graph besides those of the fit: logarithms of probabilities, or a score
-    on another scale.
+    `changes` lists further changes to the graph, beyond the fit's: the logarithm of probabilities, or another scale for
+    a score.
     """
 
     table: Table
@@ -46,14 +46,14 @@ class Guess:
 
 
 def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> Guess:
-    """The contract of the network in `session`, whose graph has the changes of its fit.
+    """The contract of the network in `session`. Its graph already has the changes of its fit.
 
     Raises ContractError if outputs or ratings can be read in several ways.
     """
     family, encoder, planes = fit.family, fit.encoder, fit.planes
     notes: list[str] = []
     if not fit.named:
-        notes.append(f"a network of the kind {family.name}, by its shapes: {fit.shapes}")
+        notes.append(f"a network of the family {family.name}, by its shapes: {fit.shapes}")
     ratings = [info for info in session.inputs if info.name != planes]
     inputs: Table = {"planes": planes}
     rating_notes: list[str] = []
@@ -91,13 +91,14 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     elif trained_with_mask is None:
         notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
     table["contract"]["trained_with_mask"] = masked
-    return Guess(table, tuple(notes), tuple(one for one in (log, change) if one is not None))
+    return Guess(table, tuple(notes), tuple(extra for extra in (log, change) if extra is not None))
 
 
 def settled(model: Model, table: Table) -> str | None:
-    """Turns the value in the contract's table round if won positions then score higher; a note if it was.
+    """Corrects the value's order and point of view in the contract's table, if won positions then score higher.
 
-    The outcome for the side to move, as the family has it, is kept where it can be.
+    Returns a note about the correction; None without one. A win, draw, loss of the side to move in the family's order
+    is preferred.
     """
     value = table["outputs"].get("value")
     if value is None:
@@ -108,22 +109,22 @@ def settled(model: Model, table: Table) -> str | None:
         outputs = {**table["outputs"], "value": changed}
         contract = Contract.model_validate({**table, "outputs": outputs})
         try:
-            found = check_value(Model(model.name, model.digest, contract, model.session))
+            scores = check_value(Model(model.name, model.digest, contract, model.session))
         except ContractError:
             continue
         except ModelError:
-            return None  # the check says what is wrong
+            return None  # the check reports the error
         if (order, point_of_view) == (value["order"], "side_to_move"):
             return None
         table["outputs"]["value"] = changed
         whose = "White" if point_of_view == "white" else "the side to move"
-        return f"output {value['name']!r} is {order.replace('_', ', ')} for {whose}: {found}"
+        return f"output {value['name']!r} is {order.replace('_', ', ')} for {whose}: {scores}"
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Runs the network on some positions, to see in which form its outputs are."""
+    """Runs the network on the positions of the check, to see the form of its outputs."""
 
     session: Session
     encoder: PlaneEncoder
@@ -164,7 +165,7 @@ def _are_probabilities(array: NDArray[np.float64]) -> bool:
 
 
 def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
-    """The contract's keys for the rating inputs: the mover's and the opponent's, told apart by name."""
+    """The contract's keys for the rating inputs. Names tell the mover's rating from the opponent's."""
     opponent = [info.name for info in ratings if "opp" in info.name.lower()]
     mover = [info.name for info in ratings if info.name not in opponent]
     if any(len(info.shape) != 1 for info in ratings) or len(opponent) > 1 or len(mover) > 1:
@@ -183,8 +184,10 @@ def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
 def _value(
     session: Session, family: Family, policies: Sequence[str], trial: _Trial, notes: list[str]
 ) -> tuple[Table | None, Change | None]:
-    """The contract's table of the value, an output of three numbers, or one, whose form is seen in a run; and what has
-    to be put into the graph for it."""
+    """The contract's table of the value, and the change that the graph needs for it.
+
+    The value is an output of three numbers or of one number. A run shows its form.
+    """
     rest = [info for info in session.outputs if info.name not in policies]
     threes = [info.name for info in rest if info.shape[1:] == (3,)]
     ones = [info for info in rest if info.shape[1:] in ((), (1,)) and not _COUNTS.search(info.name.lower())]

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, numpy dtype name and shape of an input or output; a free dimension, such as the batch, is None."""
+    """Name, numpy dtype name and shape of an input or output. A free dimension, such as the batch, is None."""
 
     name: str
     dtype: str
@@ -59,12 +59,12 @@ class Batch:
     """B positions and their N legal moves in CSR form.
 
     positions : the positions, with python-chess boards
-    boards : the same as bitboards
+    boards : the same positions as bitboards
     codes : intp `[N]`, the legal moves (`board.moves`), in the order of their slots within each position
     slots : intp `[N]`, ascending within each position
     indptr : intp `[B + 1]`
     in_check : bool `[B]`
-    elo : float64 `[B, 2]`, the ratings of the side to move and of its opponent as the network gets them; NaN for a
+    elo : float64 `[B, 2]`, the ratings of the side to move and of its opponent, as the network gets them; NaN for a
         network without ratings
     """
 
@@ -81,7 +81,7 @@ class Batch:
 
     @property
     def counts(self) -> Index:
-        """Legal moves of each position, `[B]`."""
+        """Number of legal moves of each position, `[B]`."""
         return row_lengths(self.indptr)
 
     def legal(self, row: int) -> slice:
@@ -89,12 +89,12 @@ class Batch:
         return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
 
     def elo_of(self, row: int) -> Elo | None:
-        """The ratings of a position as the network gets them; None for a network without ratings."""
+        """A position's ratings, as the network gets them; None for a network without ratings."""
         mover, opponent = self.elo[row].tolist()
         return None if math.isnan(mover) else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
-        """The index of a legal move among those of its position; ValueError if it is not legal."""
+        """The index of a move among its position's legal moves. Raises ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
 
     @classmethod
@@ -113,7 +113,7 @@ class Batch:
         )
 
     def rows(self, indices: Index, elo: Float | None = None) -> Batch:
-        """The rows at `indices`, which ascend; with `elo` `[len(indices), 2]` they may repeat in any order."""
+        """The rows at `indices`, in ascending order. With `elo` `[len(indices), 2]`, rows may repeat in any order."""
         if elo is None and len(indices) == len(self):
             return self
         lengths = self.counts[indices]
@@ -137,7 +137,7 @@ class Outputs:
     logits : `[B, A]`, unmodified
     value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1; None if
         the network has no value
-    cached : rows that came from a cache; the network ran on the others
+    cached : rows from a cache; the network ran on the others
     """
 
     logits: NDArray[np.floating]
@@ -192,7 +192,7 @@ class Model:
     def batch(
         self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> tuple[Batch, dict[int, MovemaskError]]:
-        """The batch of all positions; and by row, the errors of positions that the vocabulary cannot express.
+        """The batch of all positions, and by row the errors of positions that the vocabulary cannot express.
 
         The errors are MoveOutsideVocabulary or UnsupportedVariant; do not use these rows of the batch. Positions
         without a legal move are fine. If the same object comes several times, as in a sweep over ratings, its legal
@@ -211,7 +211,7 @@ class Model:
         return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
-        """As `batch`, but raises the first error. Without `elos`, at the default ratings."""
+        """Like `batch`, but raises the first error. Without `elos`, the default ratings are used."""
         batch, refused = self.batch(positions, elos or [None] * len(positions))
         for error in refused.values():
             raise error
@@ -226,7 +226,7 @@ class Model:
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
     def run(self, batch: Batch) -> Outputs:
-        """The outputs for a batch of at least 1; raises InferenceFailed if a shape differs from the contract's."""
+        """The outputs for a batch of 1 or more. Raises InferenceFailed if a shape differs from the contract's."""
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
         logits, *rest = self.session.run(self.feeds(batch), names)

@@ -1,4 +1,4 @@
-"""`OnnxSession`: networks in onnxruntime. The only module that runs it; `models.quantising` has its quantiser.
+"""`OnnxSession`: networks in onnxruntime. Only this module runs onnxruntime; `models.quantising` uses its quantiser.
 
 Official builds from 1.29 send telemetry about each session (model file name, graph hashes and so on), unless an
 environment variable turns it off before the import.
@@ -22,22 +22,22 @@ from movemask.errors import ContractError, InferenceFailed, SettingsError
 from movemask.network.files import read_onnx
 from movemask.network.model import Array, TensorInfo
 
-_DTYPES = {"float": "float32", "double": "float64"}  # onnxruntime's names that are not numpy's
+_DTYPES = {"float": "float32", "double": "float64"}  # onnxruntime's names where numpy's differ
 
 
 class Provider(Enum):
-    """What onnxruntime runs a network on, by onnxruntime's name of it."""
+    """The hardware that runs a network, by onnxruntime's name."""
 
     CPU = "CPUExecutionProvider"
     CUDA = "CUDAExecutionProvider"
 
 
-#: Runs at once on a GPU: one computes while the other copies its inputs.
+#: Simultaneous runs on a GPU: one computes while the other copies its inputs.
 _GPU_RUNS = 2
 
 
 def provider_named(name: str) -> Provider:
-    """The provider of the setting; raises SettingsError if the installed onnxruntime lacks it."""
+    """The provider of a setting. Raises SettingsError if the installed onnxruntime lacks it."""
     provider, available = Provider[name.upper()], ort.get_available_providers()
     if provider.value not in available:
         raise SettingsError(
@@ -48,11 +48,12 @@ def provider_named(name: str) -> Provider:
 
 
 class OnnxSession:
-    """One network in onnxruntime.
+    """One network in onnxruntime. Raises ContractError if it cannot be loaded.
 
-    On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once. `network` is the content of the
-    file if it has been read (`read_onnx`). One whose inputs have a batch fixed at 1 is run position by position, and
-    looks from outside as if it were free. Raises ContractError.
+    runs, threads : on the CPU, simultaneous runs and the threads of each. A GPU always has two runs.
+    network : the file's content, if it has been read already (`read_onnx`)
+
+    A network with a batch fixed at 1 runs position by position. Its callers see a free batch.
     """
 
     def __init__(
@@ -93,21 +94,21 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, so onnxruntime need not print them too
-    # It plans memory for each size of batch, which here is any: the shipped network took 75 MB more, and was no faster.
+    # onnxruntime plans memory for each batch size, and sizes vary: 75 MB more for the shipped network, and no faster.
     options.enable_mem_pattern = False
-    # Idle threads spin: within a run that halves its time, but after it they would occupy a core for milliseconds.
+    # Spinning threads halve the time of a run. Stop them after it, or they occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
         raise ContractError(f"{name}: onnxruntime cannot load it: {reason_of(error)}") from None
-    if provider.value not in session.get_providers():  # it falls back to the CPU and only logs it
+    if provider.value not in session.get_providers():  # onnxruntime falls back to the CPU and only logs it
         raise ContractError(
             f"{name}: onnxruntime cannot run it on {provider.name.lower()} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"
         )
     if hasattr(session, "_model_bytes"):
-        session._model_bytes = None  # the file's content, which it would keep for set_providers alone
+        session._model_bytes = None  # the file's content, which only set_providers would use
     return session
 
 
@@ -121,15 +122,15 @@ def _free(info: TensorInfo) -> TensorInfo:
     return replace(info, shape=(None, *info.shape[1:])) if info.shape[:1] == (1,) else info
 
 
-#: What onnxruntime puts before a reason: its status, and the place in its source. A signature follows the place.
+#: onnxruntime's messages begin with its status and a place in its source. A C++ signature follows the place.
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 _PLACE = re.compile(r"[^\s:]+\.(?:cc|cpp|cu|h):\d+ ")
-_AFTER = re.compile(r"[>\s]*(?:const\b)?")  # what may follow a signature's last parenthesis
+_AFTER = re.compile(r"[>\s]*(?:const\b)?")  # the rest of a signature after its last parenthesis
 _LONGEST = 300
 
 
 def reason_of(error: Exception) -> str:
-    """What an error of onnxruntime says, on one line, without its status, places in its source and C++ signatures."""
+    """The reason in an onnxruntime error, on one line, without status, source places and C++ signatures."""
     text = _STATUS.sub("", " ".join(str(error).split()))
     parts = _PLACE.split(text)
     said = " ".join(" ".join([parts[0], *map(_without_signature, parts[1:])]).split())
@@ -139,7 +140,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _without_signature(text: str) -> str:
-    """The text after the C++ signature that it begins with: past its parentheses and what belongs to them."""
+    """The text after the C++ signature at its beginning."""
     depth, end = 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
-#: Largest cost of large submissions in a batch while small ones are expected, and the seconds that it may take. A small
+#: Largest cost of large submissions in a batch while small ones are expected, and its longest time in seconds. A small
 #: submission waits for two such slices, so a slow network gets smaller slices.
 _SLICE, _SLICE_SECONDS = 8, 0.006
 
-#: A batch hangs if it takes this many seconds, and also 10 times its usual time.
+#: A batch hangs if it runs longer than this many seconds and longer than 10 times its usual time.
 _HANGS_SECONDS, _HANGS_TIMES = 4.0, 10
 
 
@@ -21,12 +21,12 @@ class Pace:
     def __init__(self) -> None:
         self.slice = float(_SLICE)
         self._seconds_per_cost = 0.0  # moving average; 0 before the first batch
-        self._seconds_per_cost_alone = inf  # of the last small submission that had a batch to itself
+        self._seconds_per_cost_alone = inf  # of the last small submission in a batch of its own
 
     def observe(self, cost: float, seconds: float, *, share: float, alone: bool) -> None:
         """Learns from a batch.
 
-        share : of the largest batch. Items of a small batch take longer, so it weighs less
+        share : the batch's cost over the largest batch's. Items of a small batch take longer, so it weighs less.
         alone : whether the batch was one small submission
         """
         per_cost = seconds / cost
@@ -37,13 +37,13 @@ class Pace:
             self._seconds_per_cost_alone = per_cost
 
     def seconds(self, cost: float) -> float:
-        """The time that this cost usually takes, one batch after the other; 0 if nothing has run yet."""
+        """Usual time of this cost, one batch after the other; 0 before the first batch."""
         return cost * self._seconds_per_cost
 
     def seconds_alone(self, cost: float) -> float:
-        """The time of a small submission in a batch of its own; infinite if none has run yet."""
+        """Time of a small submission in a batch of its own; infinite before the first."""
         return cost * self._seconds_per_cost_alone
 
     def hangs(self, cost: float, seconds: float) -> bool:
-        """Whether a batch that has been running for this long will not come back."""
+        """Whether a batch that has run for `seconds` probably never returns."""
         return seconds > max(_HANGS_SECONDS, _HANGS_TIMES * self.seconds(cost))

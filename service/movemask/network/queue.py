@@ -1,12 +1,12 @@
 """`Queue`: the queue in front of a network, and the threads that turn waiting items into batches.
 
-There are as many threads as the session has simultaneous runs. An idle thread takes its share of the waiting items and
-does everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
-Nothing is polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it; `fair.py`
-says which items come next, `pace.py` how long they will take.
+There is a thread for each simultaneous run of the session. An idle thread takes its share of the waiting items and does
+everything from the query to the caller's result, so one thread's Python overlaps with another's network run. Nothing is
+polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it. `fair.py` decides which
+items come next, `pace.py` predicts how long they take.
 
 A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
-read items and results: they are the pipeline's queries and the JSON of its answers.
+look into items and results: they are the pipeline's queries and the JSON of its answers.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from movemask.serving.tally import RUNNING, WAITING, Tally
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the threads get to end when the queue is closed.
+#: Seconds until the threads must have ended after the queue is closed.
 _CLOSES = 2.0
 
-#: Longest time that answering a lone submission may hold the event loop.
+#: Longest time in seconds that a lone submission may hold the event loop.
 _LOOP_SECONDS = 0.004
 
-#: Finished batches are followed up after this many seconds without work ...
+#: Finished batches are followed up when the queue has been quiet for this many seconds ...
 _QUIET_SECONDS = 0.005
 #: ... or when the oldest of them began this many seconds ago.
 _OLDEST_SECONDS = 0.1
 
-#: Small submissions may wait beyond the limit by this part of it.
+#: Small submissions may use 1/8 more than the limit of waiting items.
 _RESERVE = 8
 
 
 @dataclass(slots=True, eq=False)
 class Submission(Entry):
-    """Items submitted together, and their results in the same order, unless an `error` concerns them all.
+    """Items submitted together, and their results in the same order. An `error` concerns all items.
 
     unfinished : items without a result
-    submitted, started, ended : by `time.perf_counter`, when it came, its first batch began and its last ended
+    submitted, started, ended : when it came, its first batch began and its last batch ended, by `time.perf_counter`
     """
 
     items: Sequence[Any] = field(kw_only=True)
@@ -71,8 +71,8 @@ class Backlog:
 
     Parameters
     ----------
-    name : of the model, for messages
-    threads : threads that take batches
+    name : the model's, for messages
+    threads : number of threads that take batches
     max_batch, max_waiting, max_seconds, tally : as for `Queue`
     """
 
@@ -85,15 +85,15 @@ class Backlog:
         self._changed = threading.Condition()
         self._order = FairOrder[Submission]()
         self._pace = Pace()
-        self._counted = 0  # of the tally's waiting items, those of this queue
+        self._counted = 0  # this queue's share of the tally's waiting items
         self._closing = False
-        self._idle, self._busy = threads, 0  # threads without work, and threads that run a batch
-        # One thread per process runs small submissions: a second would only contend for Python's lock.
+        self._idle, self._busy = threads, 0  # idle threads, and threads that run a batch
+        # Small submissions use one thread per process: a second would only contend for Python's lock.
         self._for_small = max(1, threads // tally.processes)
-        self._running: dict[str, tuple[float, float]] = {}  # by thread: when its batch began, and the batch's cost
-        self._active = 0.0  # when something arrived or ended last
+        self._running: dict[str, tuple[float, float]] = {}  # by thread: its batch's start and cost
+        self._active = 0.0  # time of the last arrival or delivery
         self._finished: list[Any] = []  # batches to follow up
-        self._finished_items, self._oldest = 0, 0.0  # items in them, and when the first of them began
+        self._finished_items, self._oldest = 0, 0.0  # items in them, and the start of the first
 
     @property
     def items(self) -> int:
@@ -101,7 +101,7 @@ class Backlog:
         return self._order.items
 
     def add(self, submission: Submission) -> bool:
-        """Adds a submission. Returns whether the event loop should run it; if not, threads have been woken for it.
+        """Adds a submission. True if the event loop should run it; otherwise threads have been woken for it.
 
         Raises Overloaded or ShuttingDown.
         """
@@ -119,7 +119,7 @@ class Backlog:
             return False
 
     def _admit(self, submission: Submission) -> None:
-        """Raises Overloaded if too many items would wait, or this submission for too long."""
+        """Raises Overloaded if too many items would wait, or if this submission would wait too long."""
         waiting, size = self._order.items, submission.items_left
         if not waiting:
             return
@@ -127,7 +127,7 @@ class Backlog:
         room = self._max_waiting + reserve
         cost = self._order.cost_before(submission, self._pace.slice) + submission.cost_left
         seconds = self._pace.seconds(cost) / self._threads
-        # Each process has its part of the reserve, so that full queues elsewhere turn no small submission away here.
+        # Small submissions always have this process's part of the reserve, even if other processes' queues are full.
         reserved = submission.small and self._order.small_items + size <= reserve // self._tally.processes
         if self._tally.total(WAITING) + size > room and not reserved:
             limit = f"the queue has room for {room}"
@@ -141,14 +141,14 @@ class Backlog:
         )
 
     def drop(self, submission: Submission) -> None:
-        """Removes the items that are in no batch yet, because their caller has gone."""
+        """Removes the items not yet in a batch, because their caller has gone."""
         if submission.items_left:
             with self._changed:
                 self._order.remove(submission)
                 self._count()
 
     def take_lone(self, submission: Submission) -> list[Portion[Submission]]:
-        """A batch of a submission that is still the only one; otherwise nothing, and threads are woken."""
+        """A batch of the submission if it is still alone in the queue; otherwise empty, and threads are woken."""
         with self._changed:
             alone = not submission.taken and self._order.items == submission.items_left
             if not alone or self._idle < self._threads:
@@ -157,21 +157,21 @@ class Backlog:
             return self._take(submission.costs[-1])
 
     def next_batch(self) -> list[Portion[Submission]]:
-        """Waits for items and takes a share of them. The calling thread is busy from then on.
+        """Waits for items and takes a share of them. The calling thread counts as busy until `idle`.
 
-        Empty if it is time to follow up finished batches, or if the queue is closed and has no items.
+        Empty if finished batches are due for their follow-up, or if the queue is closed and has no items.
         """
         with self._changed:
             while not (self._order.items and self._free_threads()) and not (self._closing and not self._order.items):
                 timeout = None
-                if self._finished:  # a follow-up would slow down a running batch
+                if self._finished:  # wait while batches run: a follow-up would slow them down
                     running = self._idle < self._threads
                     due = self._oldest + _OLDEST_SECONDS if running else self._active + _QUIET_SECONDS
                     timeout = due - time.perf_counter()
                     if timeout <= 0:
                         break
                 self._changed.wait(timeout)
-            # An even split among the threads that may take some, rounded up.
+            # An even split among the threads that may take items, rounded up.
             share = -(-self._order.cost // max(1, self._free_threads()))
             self._idle -= 1
             portions = self._take(min(self._max_batch, share))
@@ -192,9 +192,9 @@ class Backlog:
         return portions
 
     def returned(self, portions: Sequence[Portion[Submission]], failure: Exception | None = None) -> list[Submission]:
-        """Notes that this thread's batch has its results, or failed; returns the submissions that are complete.
+        """Records that this thread's batch has its results or failed. Returns the submissions that are complete.
 
-        Called before callers hear of it: a probe right after an answer must not find that the batch hangs.
+        Must be called before the callers are woken, so that a probe right after an answer does not see a hanging batch.
         """
         complete = []
         with self._changed:
@@ -210,7 +210,7 @@ class Backlog:
         return complete
 
     def delivered(self, portions: Sequence[Portion[Submission]], started: float, finished: Sequence[Any]) -> None:
-        """Notes that the callers of a batch have their results. `finished` is to be followed up."""
+        """Records that the callers of a batch have their results, and keeps `finished` for the follow-up."""
         cost, items = sum(portion.cost for portion in portions), sum(portion.size for portion in portions)
         with self._changed:
             if not self._finished:
@@ -222,7 +222,7 @@ class Backlog:
             self._pace.observe(cost, self._active - started, share=cost / self._max_batch, alone=alone)
 
     def ended(self, *, lone: bool = False) -> None:
-        """Notes that this thread's batch is over; a thread is woken to follow up a lone submission."""
+        """Records that this thread's batch is over. For a lone submission, wakes a thread to follow it up."""
         with self._changed:
             if lone:
                 self._changed.notify()
@@ -233,7 +233,7 @@ class Backlog:
                 self._changed.notify_all()
 
     def due(self, *, quiet: bool) -> list[Any]:
-        """The finished batches of all threads, if it is time to follow them up. Wakes other threads for new items."""
+        """All finished batches, if their follow-up is due; otherwise empty. Wakes other threads for new items."""
         with self._changed:
             late = time.perf_counter() - self._oldest > _OLDEST_SECONDS
             if not self._finished or not (quiet or late or self._finished_items >= self._max_batch):
@@ -243,7 +243,7 @@ class Backlog:
             return due
 
     def idle(self) -> None:
-        """Notes that this thread is idle."""
+        """Records that this thread is idle."""
         with self._changed:
             self._idle += 1
 
@@ -259,16 +259,16 @@ class Backlog:
         return self._closing
 
     def hanging(self) -> float | None:
-        """How long the oldest batch that hangs has been running, in seconds; None if no batch hangs."""
+        """Seconds since the oldest hanging batch began; None if no batch hangs."""
         now = time.perf_counter()
         with self._changed:
             since = [began for began, cost in self._running.values() if self._pace.hangs(cost, now - began)]
         return now - min(since) if since else None
 
     def _free_threads(self) -> int:
-        """How many idle threads may take items now."""
+        """Number of idle threads that may take items now."""
         free = self._for_small - self._busy
-        if self._order.large_waits or self._order.cost > self._max_batch:  # and the cores that other processes leave
+        if self._order.large_waits or self._order.cost > self._max_batch:  # use cores that other processes leave idle
             free = max(free, self._threads - int(self._tally.total(RUNNING)))
         return max(0, min(self._idle, free))
 
@@ -276,7 +276,7 @@ class Backlog:
         self._changed.notify(min(self._order.items, self._free_threads()))
 
     def _count(self) -> None:
-        """Tells the service's other processes how many items wait here."""
+        """Tells the other processes how many items wait here."""
         self._tally.add(WAITING, self._order.items - self._counted)
         self._counted = self._order.items
 
@@ -286,17 +286,17 @@ class Queue:
 
     Parameters
     ----------
-    name : of the model, for messages and threads
-    run_batch : called with items and each one's seconds in the queue, on several threads at once; returns a result for
-        each item, and a value for `follow_up`, or raises an error that concerns all items
-    follow_up : called after delivery, on one of the threads, with the values of several batches: about `max_batch`
-        items at once, as soon as there is time
+    name : the model's, for messages and thread names
+    run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
+        each item and a value for `follow_up`, or raises an error that concerns all items
+    follow_up : called after delivery, on one of the threads, with the values of several batches, about `max_batch`
+        items together
     threads : batches that run at once
-    max_batch : largest cost of a batch; an item costs 1 unless `submit` is told otherwise
+    max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
     max_waiting : most items waiting, over all processes. Small submissions may use 1/8 more. Beyond it: Overloaded,
         unless this queue is empty
-    max_seconds : submissions that would probably wait longer are refused: Overloaded. None for no limit
-    tally : the counters that the service's processes share; by default, those of one process
+    max_seconds : a submission that would probably take longer raises Overloaded; None for no limit
+    tally : counters shared by the service's processes; by default, those of one process
     """
 
     def __init__(
@@ -336,17 +336,18 @@ class Queue:
 
     @property
     def fault(self) -> str | None:
-        """Why items do not run now; None if they do."""
+        """Why items do not run now; None if they run."""
         if self._backlog.closing or not all(thread.is_alive() for thread in self._threads):
             return f"a thread of model {self.name!r} has stopped"
         seconds = self._backlog.hanging()
         return None if seconds is None else f"the network of model {self.name!r} has been running for {seconds:.0f} s"
 
     async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
-        """The submission with the result of each item. `costs` compares the items, each 1 or more; 1 by default.
+        """The submission with a result for each item. `costs`, each 1 or more, weighs the items; by default each costs
+        1.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
-        client disconnected), items that are not in a batch yet are dropped.
+        client disconnected), items not yet in a batch are dropped.
         """
         loop = asyncio.get_running_loop()
         summed = range(len(items) + 1) if costs is None else [0, *accumulate(costs)]
@@ -354,7 +355,7 @@ class Queue:
         if not items:
             return submission
         if self._backlog.add(submission):
-            # After the events that the loop has ready: if they bring more submissions, a thread takes all together.
+            # Let the loop handle its ready events first: if they bring more submissions, a thread takes all together.
             loop.call_soon(self._run_lone, submission, context=Context())
         try:
             await submission.future
@@ -365,7 +366,7 @@ class Queue:
         return submission
 
     def close(self) -> None:
-        """Runs the waiting items, accepts no more, and ends the threads, except a thread whose network hangs."""
+        """Runs the waiting items and ends the threads, except a thread whose network hangs. Accepts no more items."""
         self._backlog.close()
         until = time.monotonic() + _CLOSES
         for thread in self._threads:
@@ -374,7 +375,7 @@ class Queue:
             log.error("a run of model %s does not return; the service stops without it", self.name)
 
     def _run_lone(self, submission: Submission) -> None:
-        """Runs a submission on the event loop if it is still the only one: a change of threads would cost more."""
+        """Runs a submission on the event loop if it is still alone: a change of threads would cost more."""
         portions = self._backlog.take_lone(submission)
         if portions:
             self._run(portions)
@@ -391,7 +392,7 @@ class Queue:
             if finished:
                 try:
                     self._follow_up(finished)
-                except Exception:  # a bug; the answers are out, and the thread goes on
+                except Exception:  # a bug; the answers have been sent, and the thread goes on
                     log.exception("work after the answers of model %s failed", self.name)
             elif not portions and self._backlog.closing:
                 return
@@ -440,5 +441,5 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
     for future in futures:
-        if not future.done():  # its caller has gone, or another batch has failed
+        if not future.done():  # the caller has gone, or another batch of the submission has failed
             future.set_result(None)

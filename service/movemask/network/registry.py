@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder, served if `failure` is None. `model` is None if it failed its check or is not loaded."""
+    """A model of the folder, served if `failure` is None. `model` is None if the check failed or it is not loaded."""
 
     name: str
     contract: Contract | None
     model: Model | None
     failure: str | None
-    steps: tuple[Step, ...] = ()  # of the contract check, up to the first that failed
+    steps: tuple[Step, ...] = ()  # of the contract check, up to the first failure
     digest: str | None = None
-    rejected: str | None = None  # why changed files did not replace the served ones
+    rejected: str | None = None  # why changed files did not replace the served model
 
     @property
     def served(self) -> bool:
@@ -37,11 +37,13 @@ class Entry:
 
 
 class Registry:
-    """Entries by name; None is the default's."""
+    """Entries by name. The name None stands for the default."""
 
     def __init__(self, entries: Mapping[str, Entry], default: str | None, preferred: Sequence[str] = ()) -> None:
-        """Entries (at least one) in any order; chooses a default if None, among `preferred` first and in their order. A
-        default without an entry is kept, and raises UnknownModel when requested."""
+        """Sorts the entries, at least one, by name. If `default` is None, one is chosen, among `preferred` first.
+
+        A default without an entry is kept, and raises UnknownModel when requested.
+        """
         self._entries = dict(sorted(entries.items()))
         self.default = default or _first_served(self._entries, preferred)
 
@@ -55,14 +57,14 @@ class Registry:
         return iter(self._entries.values())
 
     def entry(self, name: str | None) -> Entry:
-        """The entry of that name, the default's if None; raises UnknownModel."""
+        """The entry of a name, or the default's. Raises UnknownModel."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
             raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(self._entries)}")
         return self._entries[wanted]
 
     def get(self, name: str | None) -> Model:
-        """The served model of that name; raises UnknownModel or ModelUnavailable."""
+        """The served model of a name, or the default. Raises UnknownModel or ModelUnavailable."""
         entry = self.entry(name)
         if entry.model is None:
             raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
@@ -72,7 +74,7 @@ class Registry:
 def load_registry(
     where: Path | ModelFolders, default: str | None, threads: int, provider: Provider = Provider.CPU
 ) -> Registry:
-    """Loads and checks the models of a folder or several; raises SettingsError if there are none, or no default."""
+    """The loaded and checked models of one or more folders. Raises SettingsError if there are none, or no `default`."""
     folders = ModelFolders.of(where)
     entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
     registry = Registry(entries, default, folders.first)
@@ -81,12 +83,12 @@ def load_registry(
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
-    """The model of a TOML file, unchecked; raises ModelError."""
+    """The model of a TOML file, unchecked. Raises ModelError."""
     return _opened(file, read_contract(file), threads, provider, 1)
 
 
 def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
-    """Loads and checks the model of a TOML file; a failure is recorded in the entry, not raised."""
+    """The loaded and checked model of a TOML file. A failure is recorded in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
@@ -100,7 +102,7 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
 
 
 def network_file(file: Path, contract: Contract | None) -> Path:
-    """The network's file beside a TOML file."""
+    """The network file beside a TOML file."""
     return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
 
 
@@ -119,8 +121,8 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
 
 
 def _first_served(entries: Mapping[str, Entry], preferred: Sequence[str]) -> str:
-    """The default model if the settings name none: the first that is preferred and served, the first by name that is
-    served, or the first of all."""
+    """The default model if the settings name none: the first served model of `preferred`, or else by name. If no model
+    is served, the same choice among all."""
     served = [name for name, entry in entries.items() if entry.served] or list(entries)
     default = next((name for name in preferred if name in served), served[0])
     if len(entries) > 1:

@@ -1,7 +1,7 @@
 """`Trial`: opens, checks and runs a network in a process of its own before the service opens it.
 
-A file from elsewhere can end the process that opens it, loop without end or ask for all memory. In a trial this is an
-error of its model alone. A network that passed is remembered by its digest and is not tried again.
+A foreign file can end the process that opens it, loop without end or ask for all memory. In a trial, only its own model
+fails. A network that passed is remembered by its digest and is not tried again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from movemask.network.contract import read_contract
 from movemask.network.files import read_onnx
 from movemask.network.registry import Entry, load_entry, network_file
 
-#: Address space of a trial in bytes, and more for each byte of the network.
+#: Address space of a trial in bytes: a fixed part, and a part for each byte of the network.
 _MEMORY, _PER_BYTE = 4 << 30, 8
 
 
@@ -45,12 +45,12 @@ class Trial:
         self._closed = False
 
     def failed(self, file: Path) -> Entry | None:
-        """The entry of a TOML file's model if its network must not be opened here; None if it may."""
+        """The entry of a model that failed its trial, now or earlier; None if its network may be opened here."""
         try:
             contract = read_contract(file)
             network = read_onnx(network_file(file, contract))
         except ModelError:
-            return None  # opening it will raise the same error
+            return None  # opening it raises the same error
         known = f"{hashlib.sha256(network).hexdigest()} {ort.__version__}"
         failed = f"{hashlib.sha256(file.read_bytes()).hexdigest()} {known} {self._service}"
         with _one_at_a_time():
@@ -70,10 +70,13 @@ class Trial:
         return Entry(file.stem, contract, None, result["failure"], tuple(Step(**step) for step in result["steps"]))
 
     def result_of(self, module: str, *arguments: str, size: int) -> dict[str, Any]:
-        """The JSON that a module's `main` writes for these arguments, in a process with memory for a network of `size`
-        bytes. Raises ModelError if the process fails or does not end in time."""
+        """The JSON that `module` writes when run with these arguments in a process of its own.
+
+        size : bytes of the network; the process gets memory for it. Raises ModelError if the process fails or exceeds
+        its time.
+        """
         command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
-        reading, writing = os.pipe()  # nothing is written: it ends with this process, and `confine` sees that
+        reading, writing = os.pipe()  # never written to: it closes when this process ends, and `confine` notices
         with open(reading, "rb") as stdin, open(writing, "wb"):
             with self._lock:
                 if self._closed:
@@ -97,7 +100,7 @@ class Trial:
         return result
 
     def close(self) -> None:
-        """Ends the trial that is running and refuses any other."""
+        """Ends the running trial and refuses later ones."""
         with self._lock:
             self._closed = True
             if self._process is not None:
@@ -105,8 +108,11 @@ class Trial:
 
 
 def _results() -> Path:
-    """The file of results on this machine: a line for each network that passed, with the version of onnxruntime; two
-    lines for a network that failed, the second with its error."""
+    """The file of results on this machine.
+
+    A network that passed has one line, with the version of onnxruntime. A failed network has a second line with its
+    error.
+    """
     return platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
 
 
@@ -117,15 +123,15 @@ def _lines() -> list[str]:
 
 
 def _remember(text: str) -> None:
-    with suppress(OSError), open(_results(), "a") as file:  # without it, networks are tried at every start
+    with suppress(OSError), open(_results(), "a") as file:  # if this fails, networks are tried at every start
         file.write(f"{text}\n")
 
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """A lock between processes, where files can be locked; it ends with its process."""
+    """A lock between processes, where files can be locked. It is released when its process ends."""
     with ExitStack() as stack:
-        with suppress(ImportError, OSError):  # not on Windows; no place to write
+        with suppress(ImportError, OSError):  # Windows has no fcntl; the folder may be read-only
             import fcntl
 
             _results().parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +140,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def confine(memory: str) -> None:
-    """Limits this process, which tries a network, to `memory` bytes, and to the life of the process that started it."""
+    """Limits this process to `memory` bytes, and ends it when the process that started it ends."""
 
     def end_with_parent() -> None:
         sys.stdin.buffer.read()
@@ -146,7 +152,7 @@ def confine(memory: str) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):  # if memory runs out, the system should end this process rather than the service
+    with suppress(OSError):  # if memory runs out, the system should end this process, not the service
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
@@ -154,11 +160,11 @@ def finish(result: Mapping[str, Any]) -> NoReturn:
     """Writes the result of this process as JSON, and ends it."""
     sys.stdout.write("\n" + json.dumps(result))
     sys.stdout.flush()
-    os._exit(0)  # runs nothing that the network may have left behind
+    os._exit(0)  # skips exit handlers, which the network may have installed
 
 
 def main(file: str, memory: str) -> None:
-    """Tries the model of a TOML file in this process, within this number of bytes; writes the result as JSON."""
+    """Tries the model of a TOML file in this process, limited to `memory` bytes. Writes the result as JSON."""
     confine(memory)
     entry = load_entry(Path(file), threads=1)
     finish({"failure": entry.failure, "steps": [asdict(step) for step in entry.steps]})

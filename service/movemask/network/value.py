@@ -19,7 +19,7 @@ class Value(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Value:
-        """From win, draw and loss, or from the score alone."""
+        """From `[win, draw, loss]`, or from `[score]`."""
         if len(numbers) == 1:
             return cls(None, None, None, numbers[0])
         win, draw, loss = numbers

@@ -76,8 +76,9 @@ export class Analysis {
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
     showReview({
+      shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
       side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first,
-      at: isMain ? at : -1, review, loaded: Object.keys(tree.headers).length > 0, goTo: goOnMain,
+      at: isMain ? at : -1, review, goTo: goOnMain,
       choose: (side) => {
         noteName(tree.headers[SIDES[side]]);
         this.#store.dispatch({ type: "set", name: "you", value: side });
