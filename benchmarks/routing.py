@@ -20,8 +20,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from movemask.api.app import create_app
+from movemask.api.http.bodies import parsed, position_limits
+from movemask.api.http.parameters import known_parameters
+from movemask.api.http.routes import Router
 from movemask.api.requests import PolicyIn
-from movemask.api.routes import Router, known_parameters, parsed, position_limits
 from movemask.api.state import AppServices
 from movemask.settings import Settings
 

@@ -18,7 +18,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.api import keys, prefix, routes
+from movemask.api import keys, prefix
+from movemask.api.http import bodies
 from movemask.api.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
@@ -81,7 +82,7 @@ def most(text: str) -> str:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "api/routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "api/http/routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
     "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
@@ -156,8 +157,8 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
     "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
-    "api/routes.py _TOKEN": (
-        lambda text: sum(1 for _ in routes._TOKEN.finditer(text.encode())),
+    "api/http/bodies.py _TOKEN": (
+        lambda text: sum(1 for _ in bodies._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
     ),
     "api/prefix.py _FORWARDED": (

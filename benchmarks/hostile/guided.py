@@ -23,8 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
-    *("movemask.network.contract", "movemask.api.routes"),
-    *("movemask.api.requests",),
+    *("movemask.network.contract", "movemask.api.http.bodies", "movemask.api.requests"),
 )
 
 
@@ -94,9 +93,9 @@ def _contract() -> Callable[[bytes], None]:
 
 
 def _body() -> Callable[[bytes], None]:
+    from movemask.api.http.bodies import parsed
     from movemask.api.problems import ProblemError
     from movemask.api.routers import games, judge, policy
-    from movemask.api.routes import parsed
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 
@@ -106,7 +105,7 @@ def _body() -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]
         try:
-            parsed(data[1:], route._body, route._limits(settings), settings)
+            parsed(data[1:], route.request_model, route.limits(settings), settings)
         except ProblemError as error:
             _promise(error.problem.status < 500, str(error.problem))
         except MovemaskError:

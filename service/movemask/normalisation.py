@@ -88,7 +88,7 @@ class Policies:
     def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
         cumulative = np.cumsum(self._shares(row, temperature))
-        drawn = np.random.default_rng(seed).random() * cumulative[-1]
+        drawn = np.random.default_rng(seed).random() * np.nextafter(cumulative[-1], 0)
         return int(np.searchsorted(cumulative, drawn, side="right"))
 
     def unshaped(self, row: int) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.routes import sweep_limits
+from movemask.api.http.bodies import sweep_limits
 from movemask.schemas.answers import SweepOut
 from movemask.settings import Settings
 from tests.api.asking import asked, refused

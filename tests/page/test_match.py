@@ -189,6 +189,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_label("Your rating").fill("1350")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_contain_text("1300")
+    expect(page.locator("#black-shown")).to_have_text("1300")  # the review is of that player too
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
@@ -282,6 +283,40 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     going.get_by_role("button", name="Back to the game").click()
     expect(moves).to_have_count(6)
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
+
+
+def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.turns_to("#play?fen=8/8/8/4k3/8/4K3/4P3/8 w - - 0 1")
+    expect(page.get_by_role("region", name="Your game")).to_be_visible()
+    expect(page.locator("#below .player")).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="Back to the game").click()
+    visit.sees("You play White.")
+
+
+def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
+    """As a phone ends one in the background; the page that comes back counts its time from anew."""
+    own_visit.page.add_init_script("""
+        addEventListener("pagehide", (event) => event.stopImmediatePropagation(), true);
+        const now = performance.now.bind(performance), open = sessionStorage.getItem("open") ? 0 : 3600_000;
+        performance.now = () => now() + open;
+    """)
+    page = own_visit.open()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    own_visit.settles()
+    yours = page.get_by_role("timer", name="White's clock")
+    expect(yours).to_have_text(re.compile(r"2:5[0-8]"))
+    page.evaluate("""() => {
+        Object.defineProperty(document, "hidden", { value: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+        sessionStorage.setItem("open", "before");
+    }""")
+    page.reload()
+    own_visit.settles()
+    expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
 
 
 def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
@@ -432,6 +467,7 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
 
 def test_sound_looks_as_it_is(visit: Visit) -> None:
     page = visit.open()
+    page.get_by_text("More", exact=True).click()
     button = page.get_by_role("button", name="Sound")
     look = "one => getComputedStyle(one).backgroundColor"
     off = button.evaluate(look)
@@ -447,6 +483,10 @@ def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     panel = page.get_by_role("dialog", name="Play against the network")
     panel.get_by_label("White", exact=True).check()
     panel.get_by_label("Custom").check()
+    panel.get_by_label("Minutes").fill("0")
+    panel.get_by_label("Seconds a move").fill("0")
+    panel.get_by_role("button", name="Start").click()
+    expect(panel).to_be_visible()  # no time at all is no clock
     panel.get_by_label("Minutes").fill("0.5")
     panel.get_by_label("Seconds a move").fill("7")
     panel.get_by_label("at once").check()

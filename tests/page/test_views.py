@@ -17,6 +17,7 @@ from tests.processes import call, until
 RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
 CUT = """all => all.filter(one => { const box = one.getBBox();
     return box.x < 0 || box.x + box.width > one.ownerSVGElement.viewBox.baseVal.width; }).map(one => one.textContent)"""
+PAINTED = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(true))))"
 VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage", "#games"]
 
 
@@ -151,6 +152,26 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
     assert box
     assert box["y"] < 1000
     assert all(box["width"] >= 44 for box in (one.bounding_box() for one in visit.page.locator(".step").all()) if box)
+    visit.leave()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("view", ["play", "ratings", "games"])
+def test_a_page_that_loads_slowly_does_not_jump(
+    browser: Browser, port: int, view: str, width: int, height: int
+) -> None:
+    """What is painted before the code or the models have come stays where it is."""
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+    page, held = visit.page, []
+    page.route("**/main.js", lambda route: held.append(route))
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.goto(f"{visit.url}/#{view}", wait_until="commit")
+    for _ in ("the code", "the models"):
+        until(lambda: page.evaluate(PAINTED) and bool(held), "the page waits")
+        held.pop().continue_()
+    visit.settles()
+    page.evaluate(PAINTED)
+    assert page.evaluate("window.jumped") < 0.005
     visit.leave()
 
 

@@ -170,7 +170,10 @@ def test_five_minutes_and_three_seconds_as_black_with_premoves_takebacks_and_res
         visit.settles()
         if over(visit) or number + 1 in TAKEN_BACK or "is thinking" not in said.inner_text():
             continue
-        free = next(move for move in board.legal_moves if board.piece_type_at(move.from_square) == chess.PAWN)
+        pawns = (move for move in board.legal_moves if board.piece_type_at(move.from_square) == chess.PAWN)
+        free = next(pawns, None)
+        if free is None:
+            continue
         visit.click(chess.square_name(free.from_square), chess.square_name(free.to_square))
         if page.locator(".premove").count():
             premoves += 1

@@ -25,8 +25,9 @@ from uvicorn.server import ServerState
 
 from movemask.api.context import while_connected
 from movemask.serving import guard
-from movemask.serving.guard import MAX_HEADERS, MAX_PIPELINED, Guard, GuardedApp, Guards
+from movemask.serving.guard import MAX_PIPELINED, Guard, GuardedApp, Guards
 from movemask.serving.listening import Port
+from movemask.serving.request_reader import MAX_HEADERS
 from movemask.serving.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address, new_table
 from movemask.settings import Settings
 from tests.networks import write_fake
@@ -463,7 +464,7 @@ async def test_a_connection_that_is_stopped_ends_after_the_requests_that_have_be
         await writer.drain()
         if sent_before == GET:
             await reader.readuntil(b"\r\n\r\n0")
-        while not made or not (made[0]._pending or made[0]._unanswered or sent_before in (b"", GET)):
+        while not made or not (made[0]._requests.begun or sent_before in (b"", GET)):
             await asyncio.sleep(0)
         made[0].stop()
         for _ in range(3):  # the connection would be ended by now

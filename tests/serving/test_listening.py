@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import sys
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from signal import SIGTERM
 from subprocess import PIPE, STDOUT
@@ -14,7 +17,7 @@ import pytest
 
 from movemask.errors import SettingsError
 from movemask.serving import listening
-from movemask.serving.listening import Listener, Port
+from movemask.serving.listening import AT_ONCE, Listener, Port
 from tests.processes import call, served, started, stopped, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted as Linux does")
@@ -36,21 +39,41 @@ def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
     Port("127.0.0.1", number, second).close()
 
 
-def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS: a worker that accepted all that waits would leave nothing to the others."""
+@pytest.mark.anyio
+async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS: a worker that accepted the whole queue would leave nothing to the others."""
     monkeypatch.setattr(listening, "SPREADS", False)
-    port = Port("127.0.0.1", 0, 2)
+    accepted: Counter[int] = Counter()
+
+    def accept(worker: int) -> asyncio.Protocol:
+        accepted[worker] += 1
+        return asyncio.Protocol()
+
+    loop, port = asyncio.get_running_loop(), Port("127.0.0.1", 0, 2)
     with ExitStack() as stack:
-        listeners = [stack.enter_context(Listener(port.sockets(alone=True)[0].detach(), 2)) for _ in range(2)]
-        for listener in listeners:
-            listener.setblocking(False)
         for _ in range(10):
             stack.enter_context(socket.create_connection(port.addresses[0]))
-        for listener in [*listeners] * 5:
-            stack.enter_context(listener.accept()[0])
-            with pytest.raises(BlockingIOError):
-                listener.accept()
+        for worker in range(2):
+            (shared,) = port.sockets(alone=True)
+            server = await loop.create_server(
+                partial(accept, worker), sock=Listener(shared.detach()), backlog=AT_ONCE, start_serving=False
+            )
+            stack.callback(server.close)
+            loop.call_soon(asyncio.ensure_future, server.start_serving())
+        while accepted.total() < 10:
+            await asyncio.sleep(0)
+        assert min(accepted.values()) >= 4
     port.close()
+
+
+def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_for() -> None:
+    """A queue of one connection would refuse the others of a burst."""
+    with closing(Port("127.0.0.1", 0)) as port:
+        (listener,) = port.sockets(alone=True)
+    with Listener(listener.detach()) as queue, ExitStack() as stack:
+        queue.listen(AT_ONCE)
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(queue.getsockname(), 5))
 
 
 def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_served(models: Path) -> None:

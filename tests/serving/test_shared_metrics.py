@@ -54,21 +54,12 @@ def test_a_full_dev_shm_ends_no_worker(models: Path, tmp_path: Path) -> None:
 
 def test_without_room_the_service_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_metrics, "_IN_MEMORY", tmp_path / "none")
-    with file_system(tmp_path / "small", "size=1m") as small:
+    with file_system(tmp_path / "small", "size=2m") as small:
         monkeypatch.setattr("tempfile.tempdir", str(small))
-        with pytest.raises(SettingsError, match=r"2 workers .* 1\.5 MiB .*none: no such .*small: no space"):
+        with pytest.raises(SettingsError, match=r"2 workers .* 2\.8 MiB .*none: no such .*small: no space"):
             SharedMetrics(2)
         assert list(small.iterdir()) == []
     assert shared_metrics.FOLDER not in os.environ
-
-
-def test_files_that_have_grown_get_their_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(shared_metrics.FOLDER, str(tmp_path))
-    for kind in FILES:
-        (tmp_path / f"{kind}_0.db").write_bytes(bytes(4096))
-    os.truncate(tmp_path / "counter_0.db", 1 << 20)  # as prometheus_client does
-    shared_metrics.take_room(0)
-    assert (tmp_path / "counter_0.db").stat().st_blocks * 512 >= 1 << 20
 
 
 def test_the_tally_needs_no_room_in_dev_shm() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from movemask import __version__
-from movemask.serving.tally import IN_FLIGHT, SPENT, Tally, new_table
+from movemask.serving.tally import CLIENT_HELD, FULL_AT, Tally, new_table
 from tests.processes import call, running, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -177,14 +177,15 @@ def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:
         clients = [views[0].client(f"client {number}") for number in range(50)]
         expected: Counter[int] = Counter()
         lost: Counter[int] = Counter()
-        for _ in range(1000):
-            column, row, amount = draw.randrange(3), draw.choice(clients) + IN_FLIGHT, draw.randrange(-5, 9)
+        for number in range(1000):
+            column, row, amount = draw.randrange(3), draw.choice(clients) + CLIENT_HELD, draw.randrange(-5, 9)
             views[column].add(row, amount)
-            views[column].add(row - IN_FLIGHT + SPENT, 1)
+            views[column].put(row - CLIENT_HELD + FULL_AT, number)
             expected[row] += amount
             lost[row] += amount if column == 2 else 0
         assert all(view.total(row) == expected[row] for view in views for row in expected)
-        spent = [views[0].total(client + SPENT) for client in clients]
+        full_at = [views[0].latest(client + FULL_AT) for client in clients]
+        assert max(full_at) == number
         views[0].clear(2)
         assert all(views[1].total(row) == expected[row] - lost[row] for row in expected)
-        assert [views[1].total(client + SPENT) for client in clients] == spent
+        assert [views[1].latest(client + FULL_AT) for client in clients] == full_at

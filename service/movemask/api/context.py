@@ -29,7 +29,7 @@ DISCONNECTION = "movemask.disconnection"
 class RequestContext(Caller):
     """The state of one request, in its scope.
 
-    key, scopes : the name of its API key, and what the key allows
+    key, scopes : the name and the scopes of its API key
     charged : positions counted against the client's rate so far
     charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
     held, counted : its bytes in flight, and how many of them the service's counter includes

@@ -1,8 +1,8 @@
 """`mcp_server`: tools for language models (Model Context Protocol), each a request to the HTTP API.
 
-The answers are short and in a player's words: moves in SAN, percentages, and whose ratings and whose chances they are.
-Source: https://modelcontextprotocol.io/specification, by its official library. Of that, the low-level server: the other
-ignores arguments that a tool does not have, and writes every error of the arguments into its answer.
+The answers are short and in a player's words: moves in SAN, percentages, ratings and chances by player.
+Source: https://modelcontextprotocol.io/specification, and its official library. The library's low-level server is used,
+because its high-level server ignores unknown arguments, and lists every error of the arguments in its answer.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ that a player of a given rating makes it. It does not say which move is best. Ra
 model's card says otherwise. The percentages of the legal moves sum to 100.
 """.strip()
 
-#: The request's headers that the API is to see as well.
+#: Headers of the client's request that are passed on to the API.
 _FORWARDED = ("authorization", "host", "x-request-id")
 
-_MOST_ERRORS = 10  # games whose errors are listed
-_LONGEST = 500  # characters of an error
+_MOST_ERRORS = 10  # errors of games in an answer
+_LONGEST_ERROR = 500  # characters
 _MOST_BYTES = 16 * 2**20  # of an answer of the API
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
 Opener = Callable[[Context], AsyncClient]
 
-#: What a tool asks of the API: path, body, and what makes the tool's answer of the API's.
-Asked = tuple[str, Json, Callable[[Any], BaseModel]]
+#: The request of a tool to the API: path, body, and a function from the API's answer to the tool's answer.
+Call = tuple[str, Json, Callable[[Any], BaseModel]]
 
 Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")]
 Moves = Annotated[
@@ -129,7 +129,7 @@ class AuditAnswer(BaseModel):
 
 
 class ToolError(Exception):
-    """Why a call has no answer, in words for the language model."""
+    """Why a call failed, in words for the language model."""
 
 
 def policy(
@@ -140,20 +140,20 @@ def policy(
     opponent_rating: Opponent = None,
     model: ModelName = None,
     top: Top = 5,
-) -> Asked:
+) -> Call:
     """The moves that players of a rating make in a position, with percentages, and their chances."""
     if rating is None and opponent_rating is not None:
         raise ToolError("opponent_rating: needs rating as well")
     opponent = rating if opponent_rating is None else opponent_rating
     elo = None if rating is None else {"self": rating, "opponent": opponent}
 
-    def answer(found: Any) -> PolicyAnswer:
-        elo, value = found.get("elo") or {}, found.get("value") or {}
-        moves = [(move["san"], move["probability"]) for move in found["moves"]]
+    def shorten(out: Any) -> PolicyAnswer:
+        elo, value = out.get("elo") or {}, out.get("value") or {}
+        moves = [(move["san"], move["probability"]) for move in out["moves"]]
         return PolicyAnswer(
-            model=found["model"]["name"],
-            side_to_move=found["turn"],
-            status=found["status"],
+            model=out["model"]["name"],
+            side_to_move=out["turn"],
+            status=out["status"],
             rating=elo.get("self"),
             opponent_rating=elo.get("opponent"),
             moves=_moves(moves[:top]),
@@ -161,59 +161,59 @@ def policy(
             win_percent=percent(value.get("win")),
             draw_percent=percent(value.get("draw")),
             loss_percent=percent(value.get("loss")),
-            illegal_percent=percent(found["leakage"]["raw"]),
+            illegal_percent=percent(out["leakage"]["raw"]),
         )
 
-    return "/v1/policy", {"fen": fen, "moves": moves, "elo": elo, "model": model, "include": ["san"]}, answer
+    return "/v1/policy", {"fen": fen, "moves": moves, "elo": elo, "model": model, "include": ["san"]}, shorten
 
 
 def sweep(
     *, fen: Fen = "startpos", moves: Moves = None, ratings: Ratings = None, model: ModelName = None, top: Top = 3
-) -> Asked:
+) -> Call:
     """How the moves that people make in a position change with the rating of both players."""
 
-    def answer(found: Any) -> SweepAnswer:
+    def shorten(out: Any) -> SweepAnswer:
         points = []
-        for place, point in enumerate(found["points"]):
-            moves = [(move["san"], move["probabilities"][place]) for move in found["moves"]]
+        for place, point in enumerate(out["points"]):
+            moves = [(move["san"], move["probabilities"][place]) for move in out["moves"]]
             moves.sort(key=lambda move: -float(move[1]))
             points.append(RatingMoves(rating=point["elo"]["self"], moves=_moves(moves[:top])))
-        return SweepAnswer(model=found["points"][0]["model"]["name"], side_to_move=found["turn"], ratings=points)
+        return SweepAnswer(model=out["points"][0]["model"]["name"], side_to_move=out["turn"], ratings=points)
 
     body = {"fen": fen, "moves": moves, "ratings": ratings, "model": model, "include": ["san"]}
-    return "/v1/policy/sweep", body, answer
+    return "/v1/policy/sweep", body, shorten
 
 
-def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Asked:
+def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Call:
     """How likely each side's moves were for players of their ratings, and the most surprising ones."""
 
-    def answer(found: Any) -> GameAnswer:
-        errors = [game["error"]["detail"] for game in found["games"] if "error" in game]
+    def shorten(out: Any) -> GameAnswer:
+        errors = [game["error"]["detail"] for game in out["games"] if "error" in game]
         if len(errors) > _MOST_ERRORS:
             errors[_MOST_ERRORS:] = [f"and {len(errors) - _MOST_ERRORS} more"]
-        games = [_summary(game, top) for game in found["games"] if "error" not in game]
-        return GameAnswer(model=found["model"]["name"], games=games, errors=errors)
+        games = [_summary(game, top) for game in out["games"] if "error" not in game]
+        return GameAnswer(model=out["model"]["name"], games=games, errors=errors)
 
-    return "/v1/games", {"pgn": pgn, "model": model}, answer
+    return "/v1/games", {"pgn": pgn, "model": model}, shorten
 
 
-def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Asked:
+def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Call:
     """Checks another model's move probabilities: how much is on illegal moves, and why they are illegal."""
 
-    def answer(found: Any) -> AuditAnswer:
+    def shorten(out: Any) -> AuditAnswer:
         return AuditAnswer(
-            side_to_move=found["turn"],
-            legal_moves=found["legal_moves"],
-            illegal_percent=percent(found["kinds"]["given"]["leaked"]),
+            side_to_move=out["turn"],
+            legal_moves=out["legal_moves"],
+            illegal_percent=percent(out["kinds"]["given"]["leaked"]),
             illegal=[
                 Illegal(uci=move["uci"], percent=_percent(move["probability"]), why=move["cause"])
-                for move in found["illegal"]
+                for move in out["illegal"]
             ],
-            missing=found["missing"],
-            mistakes=[pattern["detail"] for pattern in found["patterns"]],
+            missing=out["missing"],
+            mistakes=[pattern["detail"] for pattern in out["patterns"]],
         )
 
-    return "/v1/audit", {"fen": fen, "moves": moves, "policy": policy}, answer
+    return "/v1/audit", {"fen": fen, "moves": moves, "policy": policy}, shorten
 
 
 #: The tools, which pydantic reads the schemas of their arguments from, with their titles and answers.
@@ -233,7 +233,7 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
     http : opens a client of the service's API for a call, whose context says who called
     seconds : time for the API's whole answer to a call; None for an API in this process, which has limits of its own
     """
-    calls: dict[str, TypeAdapter[Asked]] = {tool.__name__: TypeAdapter(tool) for tool in _TOOLS}
+    calls: dict[str, TypeAdapter[Call]] = {tool.__name__: TypeAdapter(tool) for tool in _TOOLS}
     tools = [
         Tool(
             name=tool.__name__,
@@ -247,7 +247,7 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
     ]
     arguments = {tool.name: tool.input_schema["properties"] for tool in tools}
 
-    def asked(name: str, given: Json) -> Asked:
+    def call_of(name: str, given: Json) -> Call:
         if name not in calls:
             raise ToolError(f"there is no tool {name}; available: {', '.join(calls)}")
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
@@ -261,14 +261,14 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
 
     async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
-            path, body, answer = asked(params.name, params.arguments or {})
-            response = await _response(http(context), context, path, body, seconds)
+            path, body, shorten = call_of(params.name, params.arguments or {})
+            answer = await _response(http(context), context, path, body, seconds)
             try:
-                out = answer(response).model_dump()
+                out = shorten(answer).model_dump()
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 raise ToolError(f"the service's answer is not movemask's: {type(error).__name__}: {error}") from None
         except ToolError as error:
-            return CallToolResult(content=[TextContent(text=str(error)[:_LONGEST])], is_error=True)
+            return CallToolResult(content=[TextContent(text=str(error)[:_LONGEST_ERROR])], is_error=True)
         return CallToolResult(content=[TextContent(text=json.dumps(out, ensure_ascii=False))], structured_content=out)
 
     async def listed(context: Context, params: object) -> ListToolsResult:
@@ -283,28 +283,28 @@ async def _response(client: AsyncClient, context: Context, path: str, body: Json
     headers = {name: given[name] for name in _FORWARDED if name in given} | {"Accept-Encoding": "identity"}
     sent = {name: value for name, value in body.items() if value is not None}
     try:
-        async with asyncio.timeout(seconds), client, client.stream("POST", path, json=sent, headers=headers) as answer:
-            content = await _content(answer)
+        async with asyncio.timeout(seconds), client, client.stream("POST", path, json=sent, headers=headers) as http:
+            content = await _content(http)
     except TimeoutError:
         raise ToolError(f"the service did not answer within {seconds:g} s") from None
     except (RequestError, OSError) as error:
         raise ToolError(f"the service cannot be reached: {error}") from None
     try:
-        found = json.loads(content)
+        answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise ToolError(f"the service answered {answer.status_code} without JSON; is it movemask?") from None
-    if not answer.is_success:
-        detail = found.get("detail") if isinstance(found, dict) else None
-        raise ToolError(detail if isinstance(detail, str) else f"the service answered {answer.status_code}")
-    return found
+        raise ToolError(f"the service answered {http.status_code} without JSON; is it movemask?") from None
+    if not http.is_success:
+        detail = answer.get("detail") if isinstance(answer, dict) else None
+        raise ToolError(detail if isinstance(detail, str) else f"the service answered {http.status_code}")
+    return answer
 
 
-async def _content(answer: Response) -> bytes:
-    """The body of an answer; raises ToolError."""
-    if answer.headers.get("content-encoding", "identity") != "identity":
+async def _content(http: Response) -> bytes:
+    """The body of a response; raises ToolError."""
+    if http.headers.get("content-encoding", "identity") != "identity":
         raise ToolError("the service's answer is compressed, which was not asked for")
     content = bytearray()
-    async for piece in answer.aiter_bytes():
+    async for piece in http.aiter_bytes():
         content += piece
         if len(content) > _MOST_BYTES:
             raise ToolError(f"the service's answer has more than {_MOST_BYTES:,} bytes")

@@ -7,7 +7,7 @@ import ipaddress
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from movemask.api.admission import without_port
+from movemask.api.forwarded import without_port
 from movemask.api.problems import ProblemError, shown
 from movemask.settings import Settings
 

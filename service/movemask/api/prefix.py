@@ -15,10 +15,10 @@ _FORWARDED = re.compile(ROOT_PATH.encode())
 
 
 class RootPath:
-    """Sets ASGI's `root_path`, which the links of /docs and /openapi.json begin with, and takes it off the path.
+    """Sets ASGI's `root_path`, with which the links of /docs and /openapi.json begin, and removes it from the path.
 
-    The prefix is what the nearest of the trusted proxies wrote into X-Forwarded-Prefix and has taken off itself, or
-    else MOVEMASK_ROOT_PATH, which it may have left on.
+    The prefix is the value of X-Forwarded-Prefix from the nearest trusted proxy, which has removed it from the path
+    already. Without that header it is MOVEMASK_ROOT_PATH, which the proxy may have left in the path.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -45,7 +45,7 @@ class RootPath:
 
 @contextmanager
 def whole_path(scope: Scope) -> Iterator[None]:
-    """Lets `path` begin with `root_path`, as Starlette expects it; other layers look at the path without."""
+    """Makes `path` begin with `root_path`, as Starlette expects. Other layers use the path without it."""
     path, root_path = scope.get("path", ""), scope.get("root_path", "")
     if not root_path:
         yield

@@ -34,7 +34,7 @@ _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepa
 _CONNECTING = 0.75
 
 #: Most characters of a library's message in an error. The message may quote bytes of the server.
-_SHOWN = 300
+_MOST_OF_MESSAGE = 300
 
 #: Errors of the libraries when the time is over, and when a connection fails.
 _LATE = (TimeoutError, httpx2.TimeoutException, httpcore2.TimeoutException)
@@ -291,5 +291,5 @@ def _unreachable(where: str, deadline: Deadline) -> Iterator[None]:
     except _LATE as error:
         raise ServiceUnreachable(f"{where}: not answered within {deadline:g} s ({type(error).__name__})") from error
     except _LOST as error:
-        message = "".join(filter(str.isprintable, str(error)))[:_SHOWN]
+        message = "".join(filter(str.isprintable, str(error)))[:_MOST_OF_MESSAGE]
         raise ServiceUnreachable(f"{where}: {type(error).__name__}: {message}") from error

@@ -62,10 +62,10 @@ def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]
     if isinstance(positions, str | bytes | Mapping) or not isinstance(positions, Iterable):
         raise InvalidParameter(f"positions: {quoted(positions)} is not a list of boards and FENs")
     left = enumerate(positions)
-    while part := [
+    while batch := [
         fields_of(position, {}, f"positions[{number}]") for number, position in islice(left, _MAX_POSITIONS)
     ]:
-        yield part
+        yield batch
 
 
 def ratings_of(elo: Ratings) -> tuple[float, float]:

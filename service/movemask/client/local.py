@@ -28,7 +28,7 @@ from movemask.pipeline import Answer, Query, run_queries
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
-_AT_ONCE = 64
+_BATCH = 64
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
@@ -161,9 +161,9 @@ class Network:
             for board, own in zip(copies, of_each, strict=True)
         ]
         policies: list[Policy] = []
-        for start in range(0, len(queries), _AT_ONCE):
-            part = queries[start : start + _AT_ONCE]
-            for outcome in run_queries(self._model, part, [0.0] * len(part))[0]:
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            for outcome in run_queries(self._model, batch, [0.0] * len(batch))[0]:
                 if not isinstance(outcome, Answer):
                     raise outcome
                 policies.append(_policy_of(outcome))

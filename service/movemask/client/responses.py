@@ -21,9 +21,9 @@ MOST = 8 * 2**20
 MOST_OF_LINE = 2**20
 
 #: Most characters of a server's text in an error: of any text, of an address, and of the detail of a problem.
-_SHOWN, _SHOWN_ADDRESS, _SHOWN_DETAIL = 60, 300, 2_000
+_MOST_OF_TEXT, _MOST_OF_ADDRESS, _MOST_OF_DETAIL = 60, 300, 2_000
 
-#: With more errors than this, a ValidationError is not taken apart, which would take memory for each.
+#: A ValidationError with more errors than this is only counted: a list of them would take memory for each.
 _FAULTS = 20
 
 _REDIRECTS = range(300, 400)
@@ -71,7 +71,7 @@ def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
         fault = f"{error.error_count():,} fields that do not fit"
         if error.error_count() <= _FAULTS:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            fault = f"{'.'.join(map(str, first['loc']))[:_SHOWN]}: {first['msg']}"
+            fault = f"{'.'.join(map(str, first['loc']))[:_MOST_OF_TEXT]}: {first['msg']}"
         raise InvalidResponse(f"{where}: the answer is not movemask's: {fault}") from None
     except ValueError as error:
         raise InvalidResponse(f"{where}: the answer is not JSON: {error}: {_quoted(content)}") from None
@@ -101,7 +101,7 @@ async def error_of(response: Response) -> ApiError:
         where = response.headers.get("location", "")
         if status in _REDIRECTS and where:
             detail = (
-                f"{response.where}: redirects to {printable(where, _SHOWN_ADDRESS)}; give the service's own address"
+                f"{response.where}: redirects to {printable(where, _MOST_OF_ADDRESS)}; give the service's own address"
             )
         else:
             detail = f"{response.where}: the service answered {status} without a problem document"
@@ -111,7 +111,7 @@ async def error_of(response: Response) -> ApiError:
 
 def error_of_problem(problem: Problem, status: int | None = None) -> ApiError:
     """The exception for a problem. `status` is the status of the response, if the problem is a whole response."""
-    extra, detail = problem.model_extra or {}, printable(problem.detail, _SHOWN_DETAIL)
+    extra, detail = problem.model_extra or {}, printable(problem.detail, _MOST_OF_DETAIL)
     status = problem.status if status is None else status
     return ApiError(status, problem.type, problem.title, detail, problem.request_id, extra)
 
@@ -126,7 +126,7 @@ def seconds_to_wait(response: Response) -> float | None:
 _PROBLEM: TypeAdapter[Problem] = TypeAdapter(Problem)
 
 
-def printable(text: str, most: int = _SHOWN) -> str:
+def printable(text: str, most: int = _MOST_OF_TEXT) -> str:
     """A server's text for a message: cut, and with escapes in place of control characters."""
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
     return "".join(shown) + "…" * (len(text) > most)
@@ -160,4 +160,4 @@ async def _body(response: Response, most: int) -> bytes:
 
 
 def _quoted(content: bytes) -> str:
-    return repr(content[:_SHOWN].decode("utf-8", "replace"))
+    return repr(content[:_MOST_OF_TEXT].decode("utf-8", "replace"))

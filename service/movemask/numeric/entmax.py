@@ -28,6 +28,9 @@ from movemask.numeric.softmax import shifted, softmax
 
 #: Scaled entries this far below the row's best are outside the support: the threshold is within 1 of the best.
 _FLOOR = -2.0
+#: Below this α - 1 the threshold is held as `1 + τ`, and the power is taken by log1p: `τ` itself would lose its last
+#: digits beside 1, which the power `1 / (α - 1)` makes large.
+_NEAR = 0.5
 _BISECTIONS = 64  # halvings of an interval of length 1, past float64's last bit
 
 
@@ -78,16 +81,27 @@ def entmax(
     plain = alphas == 1.0
     power = np.where(plain, 1.0, alphas - 1)  # a softmax row needs no power; its result is set below
     z, _ = _scaled(values, bounds, temperature, power)
-    exponents = spread(1 / power, bounds)
-    low = np.full(rows, -1.0)
-    high = -(np.maximum(row_lengths(bounds), 1).astype(np.float64) ** -power)
-    with np.errstate(under="ignore"):
+    exponents, near = spread(1 / power, bounds), power < _NEAR
+    curved = spread(near.astype(np.float64), bounds) > 0
+
+    def curve(threshold: Float) -> Float:
+        above = z - spread(threshold, bounds)
+        return np.where(
+            curved,
+            np.exp(np.log1p(np.maximum(above, -1.0)) * exponents),
+            np.maximum(above, 0.0) ** np.where(curved, 1.0, exponents),
+        )
+
+    least = np.log(np.maximum(row_lengths(bounds), 1)) * -power  # of the best move's term, for a uniform row
+    low = np.where(near, 0.0, -1.0)
+    high = np.where(near, -np.expm1(least), -np.exp(least))
+    with np.errstate(under="ignore", divide="ignore"):
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            mass = row_sum(np.maximum(z - spread(middle, bounds), 0.0) ** exponents, bounds)
+            mass = row_sum(curve(middle), bounds)
             low = np.where(mass >= 1, middle, low)
             high = np.where(mass >= 1, high, middle)
-        p = _normalised(np.maximum(z - spread(low, bounds), 0.0) ** exponents, bounds)
+        p = _normalised(curve(low), bounds)
     if plain.any():
         p = np.where(spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p)
     return p

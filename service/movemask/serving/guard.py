@@ -1,8 +1,7 @@
-"""`Guard`: a protocol between a connection's transport and uvicorn's protocol, which bounds what a client may take.
+"""`Guard`: a protocol between a connection's transport and uvicorn's protocol, with limits for the client.
 
-The guard parses what the client sends with httptools and writes each accepted request anew for uvicorn: heads within
-limits, bodies, no trailers, no upgrades, nothing that follows a fault. It knows from the ASGI side, `GuardedApp`, when
-an answer begins and ends. Of uvicorn it needs what asyncio documents: a protocol that is given a transport.
+`RequestReader` says what uvicorn gets of the client's bytes, and `GuardedApp` tells the guard when an answer begins and
+ends. Of uvicorn the guard needs only asyncio's documented interface of protocols and transports.
 """
 
 from __future__ import annotations
@@ -14,51 +13,43 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, cast
 
-import httptools
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from movemask.api.context import DISCONNECTION, Disconnection
+from movemask.serving.request_reader import INVALID, RequestReader
 from movemask.serving.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Bytes of a request's line and headers, or of its trailers, and number of headers.
-MAX_HEAD = 65_536
-MAX_HEADERS = 100
-
-#: Requests of a connection that are not answered yet. One more ends the connection.
+#: Most unanswered requests of a connection. One more ends the connection.
 MAX_PIPELINED = 8
 
-#: Bytes that are read from a connection at once.
+#: Bytes of one read.
 _READ = 65_536
 
-#: Bytes of a refused body that are read and thrown away: a client that is still sending does not read why.
+#: Bytes of a refused body that are discarded: many clients read the answer only after they have sent all.
 _DISCARDED = 64 << 20
 
 _SWEEP_SECONDS = 0.5
 
-#: Seconds that a connection without a request stays open when the service stops, for a request that is on its way.
+#: Seconds that an idle connection stays open when the service stops: a request may be on its way.
 _ON_ITS_WAY = 0.2
 
-#: Seconds that a client whose body is complete is listened to after the last answer.
+#: Seconds that a connection is read after its last answer, unless the client's time for a body is shorter.
 _LISTENING = 5.0
 
-#: Bytes a second that a client must read of an answer to count as reading.
+#: Bytes per second that a client must read of its answers.
 _READING = 1024
 
-#: The guard of the connection whose request is being handled. uvicorn starts a request's task while the guard hands it
-#: the request, or at the end of the connection's previous request, so the task has the guard in its context.
+#: The guard of a request's connection. uvicorn starts the request's task while the guard passes the request on, or at
+#: the end of the connection's previous request, so the task inherits the guard.
 _GUARD: ContextVar[Guard] = ContextVar("guard")
 
 
-class _Refused(Exception):
-    """Ends the parsing of what a connection has sent."""
-
-
 class Guard(asyncio.BufferedProtocol):
-    """Bounds one connection: its heads, trailers and pipelined requests, and the time for heads, bodies and reading.
+    """Limits one connection: sizes of heads and trailers, pipelined requests, and times for heads, bodies and reading.
 
     Parameters
     ----------
@@ -68,31 +59,22 @@ class Guard(asyncio.BufferedProtocol):
 
     def __init__(self, make_inner: Callable[[], asyncio.Protocol], guards: Guards) -> None:
         self._make_inner, self.guards = make_inner, guards
-        self._inner: asyncio.Protocol | None = None  # None if the guard alone speaks to the client
-        self._parser = httptools.HttpRequestParser(self)
+        self._inner: asyncio.Protocol | None = None  # uvicorn's protocol; None when the guard answers itself
+        self._requests = RequestReader()
         self._buffer = memoryview(b"")
-        self.client = ""  # whose connection it is, if it is counted
+        self.client = ""  # under which the connection is counted; empty: not counted
         self.disconnection = Disconnection()
-        self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
-
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._without_upgrade = b""  # the head of a request that asks for another protocol, without that
-        self._in_head = self._in_body = self._chunked = False
-        self._pending = 0  # bytes since a head or a piece of a body was complete
-        self._accepted: list[bytes] = []  # what uvicorn gets of the bytes that are being parsed
-        self._refusal: tuple[str, str] | None = None
-
-        self._unanswered = 0  # requests that uvicorn was given and whose answer is not complete
-        self._started = False  # whether the answer to the last of them has begun
+        self._until: float | None = None  # deadline of the head or body, by time.monotonic
+        self._unanswered = 0  # requests passed on whose answer is not complete
+        self._started = False  # whether the answer to the latest of them has begun
         self._last = False  # whether the connection ends when all are answered
-        self._ended = False  # whether the last answer is complete, and the client is only listened to
-        self._deaf = False  # whether what the client sends is thrown away
+        self._ended = False  # whether the last answer is complete
+        self._deaf = False  # whether everything from the client is discarded
         self._discarded = 0
         self._hold_next = False  # whether the next write is the head of an answer
-        self._held = b""  # a head whose body may follow at once
-        self.unread, self.unread_since = 0, 0.0  # bytes that the client had not read at the last look
-        self.was_closing = False  # at the last look
+        self._held = b""  # the head of an answer, until its body or the end of the turn
+        self._unread, self._unread_since = 0, 0.0  # unsent bytes at the last look
+        self._was_closing = False  # at the last look
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -107,10 +89,10 @@ class Guard(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.guards.leave(self)
-        # Timers that were cancelled may keep this object a while: it keeps nothing large.
-        inner, self._inner, self._buffer, self._accepted = self._inner, None, memoryview(b""), []
+        # Cancelled timers may keep this object for a while, so it keeps nothing large.
+        inner, self._inner, self._buffer = self._inner, None, memoryview(b"")
         if inner is not None:
-            inner.connection_lost(None)  # after an error uvicorn would not cancel its timer of an idle connection
+            inner.connection_lost(None)  # with an error, uvicorn would not cancel its timer of an idle connection
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
@@ -122,122 +104,59 @@ class Guard(asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self._buffer = memoryview(bytearray(_READ))  # only until it is parsed: idle connections hold none
+        self._buffer = memoryview(bytearray(_READ))  # until it is parsed: idle connections hold none
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         data, self._buffer = self._buffer[:nbytes], memoryview(b"")
-        if self._deaf:
+        requests = self._requests
+        if self._deaf or (requests.in_body and not self._unanswered):  # already answered: nobody reads the body
             self._discard(nbytes)
+        if self._deaf:
             return
-        self._pending += nbytes
-        try:
-            self._parse(data)
-        except httptools.HttpParserError:
-            if self._refusal is None and not self._deaf:
-                self.guards.invalid += 1
-                self._refusal = "400 Bad Request", "Invalid HTTP request received."
-        if self._pending > MAX_HEAD and self._refusal is None and not self._deaf:
-            self._refuse_head()
-        if self._accepted:
-            accepted, self._accepted = b"".join(self._accepted), []
-            if self._inner is not None and not self._deaf:
-                _GUARD.set(self)
-                self._inner.data_received(accepted)
-        if self._refusal is not None:
-            self._refuse(*self._refusal)
-
-    # What the parser finds
-
-    def _parse(self, data: memoryview | bytes) -> None:
-        while True:
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                # The parser takes the rest for another protocol's: a new one reads the request without `Upgrade`.
-                data = self._without_upgrade + bytes(data[upgrade.args[0] :])
-                self._parser = httptools.HttpRequestParser(self)
-
-    def on_message_begin(self) -> None:
-        if self._unanswered == MAX_PIPELINED:
-            self._deaf, self.until = True, None
+        before = requests.begun, requests.accepted, requests.in_body
+        accepted = requests.feed(data, MAX_PIPELINED - self._unanswered)
+        if requests.too_many:
+            self._deaf, self._until = True, None
             self.transport.close()
-            raise _Refused
-        self._in_head, self._url, self._headers = True, b"", []
-        self._wait(self.guards.settings.head_seconds)
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # a trailer is no header
             return
-        self._headers.append((name.lower(), value))
-        if len(self._headers) > MAX_HEADERS:
-            self._refuse_head()
-            raise _Refused
+        if before != (requests.begun, requests.accepted, requests.in_body):
+            self._advance(requests.accepted - before[1])
+        if accepted and self._inner is not None:
+            _GUARD.set(self)
+            self._inner.data_received(accepted)
+        if requests.fault is not None:
+            self.guards.invalid += requests.fault is INVALID
+            self._refuse(*requests.fault)
 
-    def on_headers_complete(self) -> None:
-        if self._parser.should_upgrade():
-            kept = [(name, value) for name, value in self._headers if name != b"upgrade"]
-            if len(kept) == len(self._headers):
-                raise httptools.HttpParserError("CONNECT")
-            self._without_upgrade = self._head(kept)
-            return  # `_parse` begins again with it
-        head, version = self._head(self._headers), self._parser.get_http_version()
-        hosts = sum(name == b"host" for name, _ in self._headers)
-        codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]
-        if len(head) > MAX_HEAD:
-            self._refuse_head()
-        elif version not in ("1.0", "1.1"):
-            self._refusal = "505 HTTP Version Not Supported", "The service speaks HTTP/1.1."
-        elif hosts > 1 or (not hosts and version == "1.1"):
-            self._refusal = "400 Bad Request", "The request needs one Host header."
-        elif codings not in ([], [b"chunked"]):  # the parser would hand on what another coding made
-            self._refusal = "501 Not Implemented", "Of transfer codings, the service knows chunked alone."
-        if self._refusal is not None:
-            raise _Refused
-        self._accepted.append(head)
-        self._pending, self._discarded = 0, 0
-        self._in_head, self._in_body, self._chunked = False, True, bool(codings)
-        self._unanswered += 1
-        self._started = False
-        self._wait(self.guards.settings.body_seconds)
+    def _advance(self, accepted: int) -> None:
+        """Counts newly accepted requests, and sets the deadline of the head or body that has begun."""
+        settings = self.guards.settings
+        if accepted:
+            self._unanswered += accepted
+            self._started, self._discarded = False, 0
+        if self._requests.in_head:
+            self._wait(settings.head_seconds)
+        elif self._requests.in_body:
+            self._wait(settings.body_seconds)
+        else:
+            self._until = None
 
-    def on_body(self, body: bytes) -> None:
-        self._pending = 0
-        self._accepted += [b"%x\r\n" % len(body), body, b"\r\n"] if self._chunked else [body]
-        if not self._unanswered:  # it has been refused, and uvicorn throws the rest away
-            self._discard(len(body))
-
-    def on_message_complete(self) -> None:
-        if self._parser.should_upgrade():
-            return
-        if self._chunked:
-            self._accepted.append(b"0\r\n\r\n")
-        self._in_body, self._pending, self.until = False, 0, None
-
-    def _head(self, headers: list[tuple[bytes, bytes]]) -> bytes:
-        version = self._parser.get_http_version().encode()
-        first = b"%s %s HTTP/%s\r\n" % (self._parser.get_method(), self._url, version)
-        return first + b"".join([b"%s: %s\r\n" % header for header in headers]) + b"\r\n"
-
-    # What becomes of the answers
+    # Called by GuardedApp and by uvicorn's protocol
 
     def answer_begins(self) -> bool:
         """Notes that an answer begins; whether it is the connection's last."""
         self._hold_next, self._started = True, self._unanswered == 1
-        return self._last and self._unanswered == 1 and not self._in_head
+        return self._last and self._unanswered == 1 and not self._requests.in_head
 
     def answer_ends(self) -> None:
         """Notes that an answer is complete, or that there will be none."""
         self._unanswered -= 1
-        if self._last and not self._unanswered and not self._in_head:
+        if self._last and not self._unanswered and not self._requests.in_head:
             self.end()
 
     def write(self, data: bytes) -> None:
-        """Writes a part of an answer: its head together with its body, if that is there, as one packet."""
+        """Writes a part of an answer. A head waits until the end of the turn for its body: one packet for both."""
         if self._hold_next:
             self._hold_next, self._held = False, data
             asyncio.get_running_loop().call_soon(self._flush)
@@ -252,8 +171,8 @@ class Guard(asyncio.BufferedProtocol):
             self._held = b""
 
     def close(self) -> None:
-        """What uvicorn's `transport.close()` does: after the last answer ends the connection; between answers, when it
-        has been idle or the service stops, waits for a request that is on its way."""
+        """uvicorn's `transport.close()`: during an answer, ends the connection; between answers, when it was idle or
+        the service stops, first waits for a request that is on its way."""
         if self._inner is None:
             return
         if self._unanswered:
@@ -267,16 +186,16 @@ class Guard(asyncio.BufferedProtocol):
         return self._ended or self.transport.is_closing()
 
     def end(self) -> None:
-        """Ends the connection. A client that may still be sending is listened to for a while, at most until its time
-        for the body is over: a reset would take the answer from it."""
+        """Ends the connection. If the client may still be sending, the connection is read for a while first: a reset
+        would destroy the answer."""
         self._flush()
         self._ended = True
         if self.transport.is_closing():
             return
-        if not (self._in_body or self._deaf):
+        if not (self._requests.in_body or self._deaf):
             self.transport.close()
             return
-        if self.until is None:
+        if self._until is None:
             self._wait(_LISTENING)
         self._deaf = True
         self.transport.resume_reading()
@@ -284,19 +203,37 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.write_eof()
 
     def stop(self) -> None:
-        """Ends the connection when the requests that have begun are answered, as the service stops."""
+        """Ends the connection when all requests that have begun are answered."""
         if not self._last:
             self._last = True
             asyncio.get_running_loop().call_later(_ON_ITS_WAY, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
-        if not (self._unanswered or self._in_head):
+        if not (self._unanswered or self._requests.in_head):
             self.end()
 
-    def too_slow(self) -> None:
-        """Answers 408 if part of a request has come and no answer, and closes."""
-        self.until = None
-        if not self._deaf and (self._in_head or (self._in_body and self._unanswered and not self._started)):
+    # Called twice a second
+
+    def look(self, now: float, read_seconds: float) -> None:
+        """Ends the connection if the client sends too slowly, or reads slower than 1 kB/s for `read_seconds`."""
+        if self._until is not None and now > self._until:
+            self._too_slow()
+            return
+        unread = self.transport.get_write_buffer_size()
+        if self._was_closing and not unread:  # TLS would wait half a minute for the client to close too
+            self.transport.abort()
+            return
+        self._was_closing = self.transport.is_closing()
+        if not unread or not self._unread or unread <= self._unread - _READING * _SWEEP_SECONDS:
+            self._unread_since = now
+        elif now - self._unread_since > read_seconds:
+            self.transport.abort()
+        self._unread = unread
+
+    def _too_slow(self) -> None:
+        """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
+        requests, self._until = self._requests, None
+        if not self._deaf and (requests.in_head or (requests.in_body and self._unanswered and not self._started)):
             self._refuse("408 Request Timeout", "The request did not arrive in time.")
         elif not self.transport.is_closing():
             self.transport.close()
@@ -307,21 +244,17 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.close()
 
     def _wait(self, seconds: float) -> None:
-        self.until = time.monotonic() + seconds
-
-    def _refuse_head(self) -> None:
-        limit = f"{MAX_HEAD} bytes or {MAX_HEADERS} headers"
-        self._refusal = "431 Request Header Fields Too Large", f"The request has more than {limit} beside its body."
+        self._until = time.monotonic() + seconds
 
     def _refuse(self, status: str, reason: str, *headers: str) -> None:
-        """Answers without the app, and closes. Where an earlier answer is under way, that is the last; where the answer
-        to this request has begun, it is cut off."""
-        self._deaf, self._in_head, self.until = True, False, None
-        if self._unanswered and not self._in_body:
+        """Answers without the app, and closes. If an earlier request is being answered, that answer is the last. If the
+        answer to this request has begun, it is cut off."""
+        self._deaf, self._requests.in_head, self._until = True, False, None
+        if self._unanswered and not self._requests.in_body:
             self._last = True
             return
-        if not self._in_body or (self._unanswered == 1 and not self._started):
-            if self._inner is not None:  # the app waits for the body: to it, the client has gone
+        if not self._requests.in_body or (self._unanswered == 1 and not self._started):
+            if self._inner is not None:  # the app waits for the body: it is told that the client has gone
                 inner, self._inner = self._inner, None
                 inner.connection_lost(None)
                 self.disconnection.happen()
@@ -340,7 +273,7 @@ class Guard(asyncio.BufferedProtocol):
 
 
 class _Transport:
-    """The transport as uvicorn's protocol sees it: writing and closing go through the guard."""
+    """The transport for uvicorn's protocol: writing and closing go through the guard."""
 
     def __init__(self, guard: Guard) -> None:
         self.write, self.close = guard.write, guard.close
@@ -354,7 +287,7 @@ class _Transport:
 
 
 class GuardedApp:
-    """ASGI app that tells a connection's guard when its answers begin and end. Under another server it does nothing."""
+    """ASGI app that tells a connection's guard when answers begin and end. Without a guard it does nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -387,14 +320,15 @@ class GuardedApp:
 
 
 class Guards:
-    """The connections of a process: counts them, and looks at each twice a second. Used by one event loop.
+    """The connections of a process, of one event loop: counts them, and looks at each twice a second.
 
     Parameters
     ----------
-    settings : the limits of connections, and the time that each may take
-    tally : where connections are counted, for all processes of the service
-    looked : called with the number of connections, twice a second
-    stopping : whether the service is about to end, and connections with it
+    settings : the limits
+    tally : counts the connections of all processes
+    looked : called twice a second with the number of connections
+    stopping : whether the service is stopping
+    inner : makes uvicorn's protocol
     """
 
     def __init__(
@@ -408,14 +342,14 @@ class Guards:
         self.settings, self._tally = settings, tally
         self._looked, self._stopping, self._inner = looked, stopping, inner
         self._open: set[Guard] = set()
-        self.invalid = 0  # requests since the last look
+        self.invalid = 0  # invalid requests since the last look
 
     def protocol(self, **options: Any) -> Guard:
-        """The protocol of a new connection; the options are those that uvicorn gives its own."""
+        """The protocol of a new connection, with uvicorn's options for its own protocol."""
         return Guard(lambda: self._inner(**options), self)
 
     def enter(self, guard: Guard) -> str | None:
-        """Counts a connection; why it may not stay, if there are too many."""
+        """Counts a connection; returns the reason if there are too many."""
         self._open.add(guard)
         peer = guard.transport.get_extra_info("peername")
         client = client_address(peer[0]) if isinstance(peer, tuple) else ""
@@ -446,38 +380,22 @@ class Guards:
             now = time.monotonic()
             try:
                 self._looked(len(self._open))
-            except Exception:  # a bug, or no descriptors are left; the connections are looked at
+            except Exception:  # a bug, or no descriptors are left; connections still need their deadlines
                 log.exception("the process cannot be looked at")
             if self.invalid:
                 log.warning("invalid HTTP requests refused: %d", self.invalid)
                 self.invalid = 0
             for guard in list(self._open):
                 try:
-                    self._look(guard, now)
-                except Exception:  # a bug; the others are looked at
+                    if self._stopping():
+                        guard.stop()
+                    guard.look(now, self.settings.read_seconds)
+                except Exception:  # a bug; the others still need their deadlines
                     log.exception("a connection cannot be checked")
                     self.leave(guard)
             await asyncio.sleep(_SWEEP_SECONDS)
 
     def close(self) -> None:
-        """Cuts off the connections that are left."""
+        """Cuts off all connections."""
         for guard in list(self._open):
             guard.transport.abort()
-
-    def _look(self, guard: Guard, now: float) -> None:
-        transport = guard.transport
-        if self._stopping():
-            guard.stop()
-        if guard.until is not None and now > guard.until:
-            guard.too_slow()
-            return
-        unread = transport.get_write_buffer_size()
-        if guard.was_closing and not unread:  # TLS would wait half a minute for the client to close, too
-            transport.abort()
-            return
-        guard.was_closing = transport.is_closing()
-        if not unread or unread <= guard.unread - _READING * _SWEEP_SECONDS or not guard.unread:
-            guard.unread_since = now
-        elif now - guard.unread_since > self.settings.read_seconds:
-            transport.abort()
-        guard.unread = unread

@@ -1,7 +1,7 @@
 """`Port`: the listening sockets of a service; and `Listener`, one of them as a worker uses it.
 
-Each worker has sockets of its own with SO_REUSEPORT, over which Linux spreads new connections by a hash of their
-addresses (docs/performance.md). Where the system does not spread them, all workers accept from one socket.
+On Linux each worker has sockets of its own with SO_REUSEPORT. The system spreads new connections over them by a hash
+of their addresses (docs/performance.md). Elsewhere all workers accept from one socket.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,9 @@ SPREADS = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 UNIX = "unix:"
 AF_UNIX = getattr(socket, "AF_UNIX", None)
 
+#: Connections that a worker accepts in one turn of its event loop.
+AT_ONCE = 1
+
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's default
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
 
@@ -34,11 +36,11 @@ _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Port:
-    """What a service listens on, until closed: the addresses of `host` with a port, or the file of `unix:FILE`.
+    """The addresses of `host` with a port, or the file of `unix:FILE`, on which a service listens until closed.
 
     `::` takes IPv4 connections too. With one worker, or where connections are not spread, the supervisor holds a socket
-    that listens. Otherwise it only reserves the port, and each worker gets a socket of its own: if a worker dies or
-    drains, new connections go to the others at once, and those that it had not accepted are lost.
+    that listens. Otherwise the supervisor only reserves the port, and each worker has sockets of its own: when a worker
+    ends, new connections go to the others at once, and the connections that it had not accepted are lost.
 
     Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
     """
@@ -46,7 +48,7 @@ class Port:
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
         self._spread = SPREADS and workers > 1
         self._held: list[socket.socket] = []
-        self._first: list[socket.socket] = []  # the first worker's
+        self._first: list[socket.socket] = []  # of the first worker; they listen from the start
         self._both = host == "::"  # whether a socket takes IPv4 connections too
         self.file = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) else None
         if self.file is not None:
@@ -77,10 +79,10 @@ class Port:
         return [held.getsockname()[:2] for held in self._held if held.family != AF_UNIX]
 
     def sockets(self, *, alone: bool) -> list[socket.socket]:
-        """The sockets of a worker that is about to start, one for each address, to be closed by the caller.
+        """The sockets of a worker that is about to start, one for each address; the caller closes them.
 
-        If the worker is alone, they listen already: connections wait until it serves, and a second service on the same
-        port fails. Otherwise they listen when it serves.
+        If no other worker serves (`alone`), they listen already, and connections wait. Otherwise the worker makes them
+        listen when it serves.
         """
         if not self._spread:
             return [held.dup() for held in self._held]
@@ -103,8 +105,8 @@ class Port:
             self._held.append(self._bound(family, address))
             self._held[-1].listen(_BACKLOG)
             return
-        # A port with SO_REUSEPORT would also be given to a second service of the same user. Without it, the system
-        # refuses a port that anybody listens on.
+        # With SO_REUSEPORT, the system would give the port to a second service of the same user too. Without it, the
+        # system refuses a port on which anybody listens.
         with self._bound(family, address) as exclusive:
             exclusive.listen(_BACKLOG)
             address = (address[0], exclusive.getsockname()[1], *address[2:])
@@ -121,7 +123,7 @@ class Port:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._both)
-            # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
+            # Accepted connections inherit it. Otherwise a body waits 40 ms until the client has acknowledged the head.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             bound.bind(address)
         except BaseException:
@@ -131,8 +133,8 @@ class Port:
 
 
 def _file_socket(file: Path) -> socket.socket:
-    """A socket that listens at a file. Whoever may enter the file's folder may connect, as with uvicorn. A file that a
-    service has left behind is replaced; raises SettingsError if it is in use, or is no socket."""
+    """A socket that listens at a file. Anybody who may enter the file's folder may connect, as with uvicorn. Replaces
+    the file of a service that has ended; raises SettingsError if the file is in use, or is no socket."""
     if AF_UNIX is None:
         raise SettingsError(f"MOVEMASK_HOST: {UNIX}{file}: this system has no Unix sockets")
     listener = socket.socket(AF_UNIX, socket.SOCK_STREAM)
@@ -153,35 +155,24 @@ def _file_socket(file: Path) -> socket.socket:
 
 
 class Listener(socket.socket):
-    """A listening socket of one of `workers` workers, from its descriptor. asyncio calls `accept` until it finds
-    nothing. If other workers accept from the same socket, one connection is accepted a turn of the event loop, so that
-    each worker gets some of a burst.
+    """A worker's listening socket, from its descriptor. The queue of connections has its full length, whatever asyncio
+    asks for.
+
+    asyncio accepts up to `backlog` connections in one turn of the event loop, and uses the same number for the queue. A
+    worker asks for `AT_ONCE`: workers that share a socket each get some of a burst, and when descriptors run out,
+    asyncio logs once and waits a second, not once for each connection of the queue.
     """
 
-    def __init__(self, descriptor: int, workers: int) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__(fileno=descriptor)
-        own = SPREADS and self.family != AF_UNIX and self.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
-        self._shared, self._accepted = workers > 1 and not own, False
-        self._paused_until = 0.0
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Raises OSError once when descriptors run out, at which asyncio waits a second, and then BlockingIOError for
-        the rest of the turn: asyncio would go on, with a log line for each try."""
-        if self._accepted or time.monotonic() < self._paused_until:
-            self._accepted = False
-            raise BlockingIOError
-        try:
-            connection, address = super().accept()
-        except OSError as error:
-            if error.errno in _NO_RESOURCES:
-                self._paused_until = time.monotonic() + 0.1
-            raise
-        self._accepted = self._shared
-        return connection, address
+    def listen(self, backlog: int = _BACKLOG) -> None:
+        """Listens with a queue of 2,048 connections."""
+        super().listen(_BACKLOG)
 
 
 def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
-    """An asyncio event loop's exception handler, which logs in one line that nothing can be accepted."""
+    """An asyncio event loop's exception handler: one line in the log when no connection can be accepted."""
     error = context.get("exception")
     if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
         log.warning("no connections are accepted for a second: %s", os.strerror(error.errno).lower())

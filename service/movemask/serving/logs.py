@@ -58,8 +58,8 @@ def access(
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback, indented: what a client
-    sent cannot begin a line."""
+    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback, indented: text from a
+    client cannot begin a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{rfc3339(record.created)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"

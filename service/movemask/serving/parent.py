@@ -1,4 +1,4 @@
-"""`end_with_parent`: ends a process when the one that started it ends."""
+"""`end_with_parent`: ends a process when its parent process ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import time
 def end_with_parent(grace: float = 0) -> None:
     """Ends this process when its parent ends, even by SIGKILL. Returns at once; a thread waits.
 
-    multiprocessing gives each child one end of a pipe whose other end only the parent holds, so the system closes it
-    with the parent. With `grace`, the process first gets SIGTERM and that many seconds to shut down.
+    multiprocessing gives each child one end of a pipe. Only the parent has the other end, which the system closes when
+    the parent ends. With `grace`, the process first gets SIGTERM and `grace` seconds to shut down.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

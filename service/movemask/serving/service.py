@@ -1,7 +1,6 @@
-"""`run_service`: what `movemask serve` does. It checks the settings, opens the port and supervises the workers.
+"""`run_service`: `movemask serve`. Checks the settings, opens the port and supervises the workers.
 
-This is the supervisor, which stays small: what a worker needs (`movemask.serving.worker`) is imported once, by the
-process that the workers are forked from.
+This process stays small. The process from which workers are forked imports `movemask.serving.worker`, once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import partial
 from movemask.api.keys import Keys
 from movemask.errors import SettingsError
 from movemask.serving import logs
-from movemask.serving.listening import Port
+from movemask.serving.listening import Listener, Port
 from movemask.serving.shared_metrics import SharedMetrics
 from movemask.serving.signals import exit_at_once, stop_signals
 from movemask.serving.supervisor import FORKS, Place, Workers
@@ -25,9 +24,10 @@ from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: A worker whose event loop or network is stuck for this long is killed and replaced.
+#: A worker is killed and replaced if its event loop or its network is stuck for this long.
 STUCK_SECONDS = 30.0
-#: Time that a worker gets after `drain_seconds` to write its audit records and close.
+
+#: Seconds that a worker has after `drain_seconds` to write its audit records.
 _CLOSING_SECONDS = 5
 
 
@@ -47,7 +47,8 @@ def run_service(settings: Settings) -> None:
         else:  # Windows: one process
             from movemask.serving import worker
 
-            asyncio.run(worker.serve_app(settings, port.sockets(alone=True)))
+            listeners = [Listener(found.detach()) for found in port.sockets(alone=True)]
+            asyncio.run(worker.serve_app(settings, listeners))
 
 
 def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
@@ -66,7 +67,7 @@ def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Raises the limit of open files as far as the system lets this process: each connection takes one."""
+    """Raises this process's limit of open files as far as allowed: each connection needs one."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -1,26 +1,25 @@
 """`SharedMetrics`: the files through which the workers of a service share their metrics.
 
-prometheus_client maps these files into memory, and a page for which the file system has no room ends the process
-(SIGBUS): a full /dev/shm would end every worker. So their room is taken before a worker starts, and when they grow.
+prometheus_client maps these files into memory. If the file system has no room for a page of such a file, the process
+ends (SIGBUS): a full /dev/shm would end every worker. So the files have their whole size before a worker starts.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from movemask.errors import SettingsError
 
-log = logging.getLogger(__name__)
-
 #: The variable by which prometheus_client knows the folder.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
-#: prometheus_client's files of a worker, `KIND_NUMBER.db`, and the bytes that each has from the start: enough for all
-#: kinds of leakage of nine networks. prometheus_client does not document the names; a test compares them.
-FILES = {"counter": 1 << 17, "histogram": 1 << 19, "gauge_livesum": 1 << 16, "gauge_livemin": 1 << 16}
+#: prometheus_client's files of a worker, `KIND_NUMBER.db`, and the size of each in bytes: enough for all kinds of
+#: leakage of a dozen networks; for more, prometheus_client doubles a file. It does not document the names; a test
+#: compares them.
+FILES = {"counter": 1 << 18, "histogram": 1 << 20, "gauge_livesum": 1 << 16, "gauge_livemin": 1 << 16}
 
 _IN_MEMORY = Path("/dev/shm")
 
@@ -32,30 +31,28 @@ class SharedMetrics:
         needed = workers * sum(FILES.values())
         found = []
         for parent in (_IN_MEMORY, Path(tempfile.gettempdir())):
-            try:
-                self._folder = tempfile.TemporaryDirectory(prefix="movemask-metrics-", dir=parent)
-            except OSError as error:
-                found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
-                continue
-            try:
-                for worker in range(workers):
-                    self.prepare(worker)
-            except OSError as error:
-                self._folder.cleanup()
-                found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
-                continue
-            os.environ[FOLDER] = self._folder.name  # for the workers
-            return
+            with ExitStack() as stack:
+                try:
+                    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-", dir=parent))
+                    self._folder = Path(folder)
+                    for worker in range(workers):
+                        self.prepare(worker)
+                except OSError as error:
+                    found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
+                    continue
+                self._files = stack.pop_all()
+                os.environ[FOLDER] = folder  # for the workers
+                return
         raise SettingsError(
             f"MOVEMASK_WORKERS: {workers} workers share their metrics through files of {needed / 2**20:.1f} MiB in a "
             f"temporary folder, and none has room ({'; '.join(found)}); in Docker, raise --shm-size or add --tmpfs /tmp"
         )
 
     def prepare(self, worker: int) -> None:
-        """Makes the files of a worker that is about to start, with room for all their bytes. Counters of a worker that
-        died stay, its gauges go. Raises OSError if there is no room."""
+        """Makes the files of a worker that is about to start. Counters of the worker before it stay, and gauges begin
+        at 0. Raises OSError if there is no room."""
         for kind, size in FILES.items():
-            file = Path(self._folder.name) / f"{kind}_{worker}.db"
+            file = self._folder / f"{kind}_{worker}.db"
             if not file.exists():
                 file.write_bytes(bytes(size))
             elif kind.startswith("gauge_"):
@@ -65,19 +62,4 @@ class SharedMetrics:
     def close(self) -> None:
         """Deletes the folder."""
         os.environ.pop(FOLDER, None)
-        self._folder.cleanup()
-
-
-def take_room(worker: int) -> None:
-    """Takes the room of the worker's files that have grown, as they do when metrics get new labels."""
-    for kind in FILES:
-        file = Path(os.environ[FOLDER]) / f"{kind}_{worker}.db"
-        if not file.exists():
-            continue
-        state = file.stat()
-        if state.st_blocks * 512 < state.st_size and hasattr(os, "posix_fallocate"):
-            try:
-                with file.open("r+b") as grown:
-                    os.posix_fallocate(grown.fileno(), 0, state.st_size)
-            except OSError as error:
-                log.error("no room for metrics in %s: %s", file.parent, os.strerror(error.errno or 0).lower())
+        self._files.close()

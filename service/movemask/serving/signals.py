@@ -1,4 +1,4 @@
-"""How signals end a process: at once before it serves, and by a connection that a supervisor waits for."""
+"""How SIGTERM and Ctrl-C end a process: at once before it serves, later through a connection or a function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def block() -> None:
-    """Keeps SIGTERM and Ctrl-C from this process, and from those that it forks, until they let them through."""
-    if hasattr(signal, "pthread_sigmask"):  # Windows has none, and forks nothing
+    """Blocks SIGTERM and Ctrl-C in this process and in the processes that it forks, until `exit_at_once`."""
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows, where nothing is forked
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
 
 
 def exit_at_once() -> None:
     """Makes SIGTERM and Ctrl-C end this process with exit code 0, until something else handles them.
 
-    For a process that does not serve yet. It raises nothing: an exception would come out of whatever is being imported
-    at that moment, as another error, or be lost in a callback of the garbage collector.
+    For a process that does not serve yet. It raises nothing: the module that is being imported would turn an exception
+    into another error, and the garbage collector would lose it.
     """
     on_stop(lambda: os._exit(0))
     if hasattr(signal, "pthread_sigmask"):
@@ -40,7 +40,7 @@ def on_stop(stop: Callable[[], object]) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[Connection]:
-    """A connection that becomes readable with each SIGTERM or Ctrl-C, of which neither ends the process."""
+    """A connection that becomes readable at each SIGTERM or Ctrl-C; the signals do not end the process."""
     reader, writer = Pipe(duplex=False)
     previous = {number: signal.getsignal(number) for number in _STOPPING}
     on_stop(lambda: writer.send_bytes(b"stop"))

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from movemask.errors import SettingsError
 from movemask.serving.listening import Port
@@ -20,39 +20,39 @@ from movemask.serving.tally import ALIVE, Tally
 
 log = logging.getLogger(__name__)
 
-#: Whether workers are forked from a process that has imported what they need.
+#: Whether workers are forked, from a process that has imported their modules.
 FORKS = "forkserver" in multiprocessing.get_all_start_methods() and hasattr(socket, "send_fds")
 
 _FORKS: SpawnContext = multiprocessing.get_context("forkserver" if FORKS else "spawn")  # type: ignore[assignment]
 
-#: Seconds between looks at a worker that is starting.
+#: Seconds between looks at the workers until the first serves.
 _STARTING = 0.02
 
-#: Consecutive failed starts, once any worker has served, after which the supervisor gives up.
+#: Failed starts in a row after which the supervisor gives up, once any worker has served.
 _ATTEMPTS = 3
 
-#: Seconds in which a signal to the whole process group, which has ended a worker, has reached the supervisor too.
+#: Seconds within which a signal that has ended a worker reaches the supervisor, if the whole process group gets it.
 _SIGNALLED_TOO = 0.2
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a worker process is given: its number, and a Unix socket to its supervisor.
+    """The argument of a worker process: its number, and a Unix socket to its supervisor.
 
-    The first message on the channel holds descriptors: the tally's table, and the worker's listening sockets. The
-    worker writes to it why it cannot start.
+    The supervisor's message holds descriptors: the tally's table, then the listening sockets. The worker sends back the
+    reason if it cannot start.
     """
 
     number: int
     channel: socket.socket
 
 
-#: What a worker runs in a fresh process: importable by name and picklable.
+#: The main function of a worker process; importable by name.
 Target = Callable[[Place], None]
 
 
 class Worker:
-    """A worker process, as its supervisor sees it."""
+    """A worker process."""
 
     def __init__(self, target: Target, number: int, descriptors: Sequence[int]) -> None:
         self.number = number
@@ -63,13 +63,8 @@ class Worker:
             self.process = _FORKS.Process(target=target, args=(Place(number, theirs),))
             self.process.start()
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return cast(int, self.process.pid)
-
     def end(self) -> str:
-        """Ends it at once; why it could not start, if it said so."""
+        """Ends the process at once; returns why it could not start, or an empty string."""
         self.process.kill()
         self.process.join()
         with self._channel, suppress(OSError):
@@ -82,14 +77,14 @@ class Workers:
 
     Parameters
     ----------
-    modules : imported once by the process that workers are forked from
-    target : what each runs
+    modules : imported once, by the process from which workers are forked
+    target : main function of a worker
     count : number of workers
     table : of the tally, with a column for each worker
-    port : where the workers listen; closed when they stop
-    prepare : called with the number of a worker that is about to start
-    stuck_seconds : a worker that does not say for this long that it is alive is replaced
-    stop_seconds : time to stop
+    port : where the workers listen; closed at the end
+    prepare : called with a worker's number before it starts
+    stuck_seconds : a worker that has not reported for this long is replaced
+    stop_seconds : time that workers have to stop
     """
 
     def __init__(
@@ -114,16 +109,15 @@ class Workers:
     def supervise(self, stop: Connection) -> None:
         """Keeps `count` workers running until `stop` is readable; returns when all have exited.
 
-        The first starts alone, the others when it serves. A worker that dies, or is not alive for `stuck_seconds`, is
-        replaced. If one cannot start, all are stopped and SettingsError is raised: at once while none has served yet,
-        later after several failed starts in a row. At the end workers get SIGTERM and `stop_seconds`; another message
-        from `stop` kills them.
+        The first worker starts alone, the others when it serves. A worker that dies or is stuck is replaced. Raises
+        SettingsError after stopping all: if a worker cannot start before any has served, or later after three failures.
+        At the end workers get SIGTERM and `stop_seconds`; another message from `stop` kills them.
         """
         try:
             if not stop.poll():
                 self._start(0)
                 self._watch(stop)
-        except (EOFError, OSError):  # the process that forks workers has ended
+        except (EOFError, OSError):  # the process from which workers are forked has ended
             if not stop.poll(_SIGNALLED_TOO):
                 raise
         finally:
@@ -143,8 +137,7 @@ class Workers:
         return worker
 
     def _last_alive(self, worker: Worker) -> float | None:
-        """When a worker last said that it is alive, by time.monotonic, which all processes share; None if it has not
-        served yet."""
+        """When a worker last reported, by time.monotonic, which all processes share; None before it serves."""
         return self._tally.of(worker.number, ALIVE) or None
 
     def _watch(self, stop: Connection) -> None:
@@ -172,13 +165,13 @@ class Workers:
                 failures = failures + 1 if last_alive is None else 0
                 if failures and (not served or failures == _ATTEMPTS):
                     raise SettingsError(reason or f"a worker process {how} before it could serve")
-                log.error("worker process %d %s; starting another. %s", worker.pid, how, reason)
+                log.error("worker process %d %s; starting another. %s", worker.process.pid, how, reason)
                 self._start(worker.number)
 
     def _stop(self, stop: Connection) -> None:
-        """Waits for all to exit, and kills those that remain."""
+        """Waits for all to exit; then kills the rest."""
         while stop.poll():
-            stop.recv_bytes()  # only a second signal is seen below
+            stop.recv_bytes()  # so that only a second signal is seen below
         deadline = time.monotonic() + self._stop_seconds
         while running := [worker for worker in self._workers if worker.process.is_alive()]:
             left = max(0.0, deadline - time.monotonic())

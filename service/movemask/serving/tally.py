@@ -1,7 +1,7 @@
 """`Tally`: numbers that the worker processes of a service share, so that a limit holds for all of them together.
 
-Each process writes its own column of a table in shared memory and reads all. There is no lock, because a process that
-is killed would never release it. Reads are not atomic: a limit may be exceeded by whatever other processes added during
+The table lies in shared memory. Each process writes one column and reads all. There is no lock, because a killed
+process would never release it. Reads are not atomic: a limit may be exceeded by whatever other processes added during
 the read. The supervisor clears the column of a process that died.
 """
 
@@ -16,16 +16,15 @@ import threading
 from functools import lru_cache
 from typing import BinaryIO, cast
 
-#: Rows of the service: bytes in flight; positions waiting for a network; audit records to be written; when the oldest
-#: of those was answered, in seconds since 1970, or 0; batches that networks are running; open connections; and when the
-#: process last said that it serves, by time.monotonic.
+#: Rows of the service: bytes in flight; positions waiting for a network; audit records to be written, and when the
+#: oldest of them was answered, in seconds since 1970, or 0; batches that networks are running; open connections; and
+#: when the process last reported that it serves, by time.monotonic.
 HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE = range(7)
 _FIRST_CLIENT = 8
 
-#: Rows of a client: positions asked for since the start; what its bucket held, and when, as the process that looked
-#: last found it; positions in flight; bytes in flight; open connections.
-SPENT, TOKENS, AT, IN_FLIGHT, CLIENT_HELD, CLIENT_CONNECTIONS = range(6)
-_OF_A_CLIENT = 6
+#: Rows of a client: when its bucket of positions is full again, by time.monotonic; bytes in flight; open connections.
+FULL_AT, CLIENT_HELD, CLIENT_CONNECTIONS = range(3)
+_OF_A_CLIENT = 3
 
 #: Number of hash buckets for clients: two clients share their limits with probability 1/65,536.
 _CLIENTS = 1 << 16
@@ -36,8 +35,8 @@ _KEY = 16  # bytes before the cells: the key of the hash
 
 @lru_cache(maxsize=1024)
 def client_address(address: str) -> str:
-    """The address by which a client is counted: an IPv4 address, or the /64 network of an IPv6 address, all of which
-    one client has. `::ffff:192.0.2.1`, as a socket for both families has it, is `192.0.2.1`."""
+    """The address by which a client is counted: an IPv4 address, or an IPv6 network of /64, which is one client's.
+    `::ffff:192.0.2.1`, from a socket for both families, is `192.0.2.1`."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address.partition("%")[0])
@@ -82,16 +81,14 @@ class Tally:
         return self._cells[row * self.processes + column]
 
     def earliest(self, row: int) -> float | None:
-        """The least number of a row that is not 0; None if all are."""
+        """The least number of a row, zeros left out; None if there is no other."""
         start = row * self.processes
         return min(filter(None, self._cells[start : start + self.processes]), default=None)
 
-    def latest(self, client: int) -> tuple[float, float] | None:
-        """What a client's bucket held and when, by the process that looked at it last; None if none has."""
-        start = (client + AT) * self.processes
-        times = self._cells[start : start + self.processes].tolist()
-        at = max(times)
-        return (self._cells[(client + TOKENS) * self.processes + times.index(at)], at) if at else None
+    def latest(self, row: int) -> float:
+        """The largest number of a row."""
+        start = row * self.processes
+        return max(self._cells[start : start + self.processes])
 
     def add(self, row: int, amount: float) -> None:
         """Adds to this process's number, from any thread."""
@@ -103,20 +100,20 @@ class Tally:
         self._cells[row * self.processes + self._column] = value
 
     def clear(self, column: int) -> None:
-        """Takes out what a process that died had in flight. What its clients have spent stays spent."""
+        """Clears the numbers of a process that died. What its clients have spent of their rate stays spent."""
         rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE]
         for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
-            rows += (client + IN_FLIGHT, client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
+            rows += (client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
         for row in rows:
             if self._cells[row * self.processes + column]:
                 self._cells[row * self.processes + column] = 0.0
 
 
 def new_table(processes: int) -> BinaryIO:
-    """A table with a column for each process, in memory.
+    """The file of a table with a column for each process.
 
-    Linux gives anonymous memory, which no full /dev/shm can take away. Elsewhere it is a temporary file, whose room is
-    taken at once: raises OSError if there is none.
+    On Linux it is anonymous memory, which a full /dev/shm does not affect. Elsewhere it is a temporary file, written in
+    full at once: raises OSError if there is no room.
     """
     size = _KEY + 8 * _CELLS * processes
     if hasattr(os, "memfd_create"):

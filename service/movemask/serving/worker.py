@@ -1,4 +1,4 @@
-"""`run_worker`: the main function of a worker process, which answers the connections of its listening sockets."""
+"""`run_worker`: the main function of a worker process."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError
 from movemask.serving import logs, shared_metrics
 from movemask.serving.guard import GuardedApp, Guards
-from movemask.serving.listening import Listener, on_loop_error
-from movemask.serving.memory import Returned
+from movemask.serving.listening import AT_ONCE, Listener, on_loop_error
 from movemask.serving.parent import end_with_parent
 from movemask.serving.signals import exit_at_once, on_stop
 from movemask.serving.supervisor import Place
 from movemask.serving.tally import ALIVE, Tally
 from movemask.settings import Settings
 
-#: Most sockets that a worker listens on.
+#: Most listening sockets of a worker.
 _MOST_SOCKETS = 64
 
 
 def run_worker(settings: Settings, workers: int, grace: float, place: Place) -> None:
-    """Serves until SIGTERM, as one of `workers` processes; ends `grace` seconds after its parent."""
+    """Serves until SIGTERM, as one of `workers` processes. Ends `grace` seconds after its parent at the latest."""
     exit_at_once()
     end_with_parent(grace)
     _, (table, *sockets), _, _ = socket.recv_fds(place.channel, 1, 1 + _MOST_SOCKETS)
     tally = Tally(table, workers, place.number)
     os.close(table)
-    listeners = [Listener(descriptor, workers) for descriptor in sockets]
+    listeners = [Listener(descriptor) for descriptor in sockets]
     try:
         asyncio.run(serve_app(settings, listeners, tally, place.number))
     except MovemaskError as error:
@@ -56,36 +55,31 @@ async def serve_app(
 
     `tally` is None for the only process of a service. A signal before the app serves ends the process at once.
     """
-    logs.configure(settings.log_level, settings.log_format)  # first: a library that finds no handler installs its own
+    logs.configure(settings.log_level, settings.log_format)  # first: without a handler, libraries install their own
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
     tally = Tally() if tally is None else tally
-    shared = shared_metrics.FOLDER in os.environ
-    if shared:
+    if shared_metrics.FOLDER in os.environ:
         telemetry.share_metrics(number)
     app = create_app(settings, tally=tally)
     metrics: Metrics = app.state.metrics
     logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
-
-    returned = Returned()
 
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
         services: Services = app.state.services
         if not services.models.faults():
             tally.put(ALIVE, time.monotonic())
         metrics.looked(connections)
-        returned.looked(connections)
-        if shared:
-            shared_metrics.take_room(number)
 
     guards = Guards(settings, tally, looked, lambda: server.should_exit)
     config = uvicorn.Config(
         GuardedApp(app),
-        lifespan="off",  # run below, where its errors can be caught; uvicorn would log a traceback
+        lifespan="off",  # run below, where errors are caught; uvicorn would log a traceback
         log_config=None,
         access_log=False,
+        backlog=AT_ONCE,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
-        proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
+        proxy_headers=False,  # `AdmissionControl` reads them
         timeout_keep_alive=cast(int, settings.keep_alive_seconds),
         ws="none",
         http=cast(Any, guards.protocol),
@@ -97,7 +91,7 @@ async def serve_app(
     async def lifespan() -> AsyncGenerator[Message]:
         yield {"type": "lifespan.startup"}
         # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand small
-        # objects, none of them in a cycle.
+        # objects without cycles.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
@@ -114,7 +108,7 @@ async def serve_app(
         pass
 
     try:
-        # As ASGI has it: FastAPI configures OpenTelemetry's exporter, and flushes it, at these messages alone.
+        # By ASGI's lifespan messages, at which FastAPI configures and flushes OpenTelemetry's exporter.
         await app({"type": "lifespan", "asgi": {"version": "3.0"}}, lifespan().__anext__, ignore)
     finally:
-        logging.shutdown()  # multiprocessing ends a process without it
+        logging.shutdown()  # multiprocessing skips it

@@ -51,8 +51,7 @@ export class Analysis {
     const { state } = this.#store, verdicts = [...(this.#verdictsOf(state) ?? [])];
     const [ply] = verdicts.find(([, { kind }]) => kind === "mistake") ?? verdicts.find(([, { kind }]) => kind === "doubtful") ?? verdicts[0] ?? [-1];
     if (ply >= 0) this.#store.dispatch({ type: "go", path: state.tree.main.slice(0, ply + 1) });
-    byId("review-heading").focus();
-    byId("review-panel").scrollIntoView({ block: "nearest" });
+    byId("verdict").focus();
   }
 
   /** Shows the game of a state, as far as it is known. Who plays alone sees the moves and no more. */
@@ -76,8 +75,9 @@ export class Analysis {
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
     showReview({
+      shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
       side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first,
-      at: isMain ? at : -1, review, loaded: Object.keys(tree.headers).length > 0, goTo: goOnMain,
+      at: isMain ? at : -1, review, goTo: goOnMain,
       choose: (side) => {
         noteName(tree.headers[SIDES[side]]);
         this.#store.dispatch({ type: "set", name: "you", value: side });

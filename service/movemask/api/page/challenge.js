@@ -51,6 +51,8 @@ function shown() {
   byId("rating-row").classList.toggle("unseen", field("level").value !== "human");
   byId("custom").classList.toggle("unseen", field("clock").value !== "custom");
   for (const name of ["minutes", "seconds"]) field(name).disabled = field("clock").value !== "custom";
+  const none = Number(field("minutes").value) === 0 && Number(field("seconds").value) === 0;
+  field("minutes").setCustomValidity(none ? "A clock needs minutes, or seconds a move." : "");
 }
 
 /** What the form says, as a new game needs it. */

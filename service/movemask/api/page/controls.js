@@ -18,7 +18,8 @@ export function offer(models) {
   })];
   byId("model").replaceChildren(...options());
   byId("beside").replaceChildren(...options("no other model"));
-  byId("model-field").hidden = models.filter(({ served }) => served).length < 2;
+  const one = models.filter(({ served }) => served).length < 2;
+  for (const id of ["model-field", "beside-field"]) byId(id).hidden = one;
 }
 
 /** The model that a state names, or the service's default. */
@@ -33,7 +34,7 @@ export function showView(state) {
   byId("library").hidden = view !== "games";
   byId("skip").hash = `#${view}`;
   for (const name of VIEWS.slice(0, 3)) byId(`panel-${name}`).hidden = name !== view;
-  for (const link of document.querySelectorAll("[data-view]")) {
+  for (const link of document.querySelectorAll("a[data-view]")) {
     link.href = hashOf(state, { view: link.dataset.view });
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

@@ -22,7 +22,7 @@ export class Editor {
   /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; what it throws is told in the editor. */
   constructor(load) {
     this.#load = load;
-    byId("editor-tools").replaceChildren(...TOOLS.map((tool) => this.#choice(tool)));
+    byId("editor-tools").append(...TOOLS.map((tool) => this.#choice(tool)));
     byId("editor-form").addEventListener("input", ({ target }) => (target.name === "fen" ? this.#read(target.value) : this.#write()));
     byId("editor-form").addEventListener("submit", (event) => this.#submitted(event));
     for (const [id, fen] of [["editor-start", START], ["editor-empty", EMPTY]]) byId(id).addEventListener("click", () => this.#read(fen));

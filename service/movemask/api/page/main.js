@@ -99,8 +99,8 @@ function challenged(from) {
 }
 
 function begin(choice) {
-  const id = Date.now().toString(36), date = new Intl.DateTimeFormat("sv").format().replaceAll("-", ".");
-  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, site: location.origin }) });
+  const now = new Date(), id = now.getTime().toString(36), date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
+  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }) });
   byId("said").focus();
 }
 
@@ -212,7 +212,10 @@ listenForTexts({
 library.start({ open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))), notices: notice, model: () => named(store.state) });
 for (const [id, work] of [["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", work);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
-document.addEventListener("visibilitychange", () => document.hidden || store.state.view !== "leakage" || dashboard.again());
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) keep(store.state); // a phone may end the page now without another word
+  else if (store.state.view === "leakage") dashboard.again();
+});
 byId("board").addEventListener("wheel", (event) => {
   if (event.ctrlKey) return; // the browser's zoom
   event.preventDefault();

@@ -60,7 +60,7 @@ const EVENTS = {
 
   /** A new game against the network; a game that went on is given up. */
   begin(state, { match: one }) {
-    const sides = { [one.you]: one.rating, [match.other(one.you)]: one.level.rating };
+    const sides = { [one.you]: one.rating, [match.other(one.you)]: one.level.strength || one.level.rating };
     return withMatch({ ...state, ...sides, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
   },
 

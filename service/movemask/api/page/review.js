@@ -13,10 +13,9 @@ function counted(verdicts) {
 /**
  * Shows the review. `verdicts` are those of `side`, by ply, `{kind, name, text}`, undefined while they are on their way;
  * `sans` the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the side is the
- * player's. `goTo` gets a place on the line, `choose` a side.
+ * player's. `review` is undefined while the game is read. `goTo` gets a place on the line, `choose` a side.
  */
-export function showReview({ side, own, verdicts, sans, first, at, review, loaded, goTo, choose }) {
-  const shown = Boolean(review) && (loaded || review.moments.length > 0);
+export function showReview({ side, own, shown, verdicts, sans, first, at, review, goTo, choose }) {
   byId("review-panel").hidden = !shown;
   byId("panel-play").classList.toggle("reviewing", shown && Boolean(side));
   byId("verdict").hidden = !shown || !side;
@@ -32,5 +31,10 @@ export function showReview({ side, own, verdicts, sans, first, at, review, loade
   byId("review-moves").replaceChildren(...[...(side && verdicts ? verdicts : [])].map(([ply, verdict]) => element("li", {}, element("button", {
     type: "button", onclick: () => goTo(ply + 1), "aria-current": ply + 1 === at ? "true" : undefined,
   }, element("b", { className: verdict.kind }, `${name(ply)} ${verdict.name}`), ` ${verdict.text}`))));
-  showMoments(byId("moments"), { moments: review.moments, at, goTo });
+  requestAnimationFrame(() => { // by then the browser has laid it out anyway
+    const list = byId("review-moves"), current = list.querySelector("[aria-current]");
+    if (current) list.scrollTop = current.offsetTop - list.clientHeight / 2;
+  });
+  if (review) showMoments(byId("moments"), { moments: review.moments, at, goTo });
+  else byId("moments").replaceChildren(element("p", { className: "quiet" }, "The game is being read."));
 }

@@ -1,5 +1,6 @@
 // The state kept in the tab over a reload: comments, variations and the game that goes on, which an address does not hold.
 
+import { paused } from "./match.js";
 import { Tree } from "./tree.js";
 
 const KEPT = "movemask-session";
@@ -10,10 +11,11 @@ export function restored(state) {
   return kept ? { ...state, ...kept, tree: new Tree(kept.tree) } : state;
 }
 
-/** Keeps a state. */
+/** Keeps a state, its clocks stopped: the next page counts time from a start of its own. */
 export function keep(state) {
+  const match = state.match && paused(state.match, performance.now());
   try {
-    sessionStorage.setItem(KEPT, JSON.stringify(state));
+    sessionStorage.setItem(KEPT, JSON.stringify({ ...state, match }));
   } catch {
     // full: then a reload shows the line alone
   }

@@ -7,9 +7,10 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.context import RequestContext, context_of, while_connected
+from movemask.api.http.bodies import games_limits
+from movemask.api.http.routes import Router
 from movemask.api.problems import counted_problem, item_error
 from movemask.api.requests import GamesIn
-from movemask.api.routes import Router, games_limits
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import game_out, games_out
 from movemask.errors import MovemaskError

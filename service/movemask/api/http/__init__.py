@@ -1,0 +1,1 @@
+"""How an HTTP request is read, and which route responds to it."""
