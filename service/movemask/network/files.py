@@ -1,4 +1,4 @@
-"""Finds the files of models folders, and reads any file safely: a pipe, a device, a network with external weights.
+"""Finds the files of models folders and reads them safely: one may be a pipe, a device, or have external weights.
 
 A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes. A later change
 of the file cannot change the served network.

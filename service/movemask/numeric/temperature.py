@@ -43,8 +43,7 @@ def cross_entropy(
 
 
 def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """Each row's target as an index in `[N]`: int `[B]` → intp `[B]`. Raises ValueError for a target outside its
-    row."""
+    """Each row's target as an index in `[N]`: int `[B]` → intp `[B]`. ValueError for a target outside its row."""
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):
