@@ -38,7 +38,7 @@ from movemask.serving.tally import Tally
 
 R = TypeVar("R")
 
-#: Plies to play that cost as much as evaluating one position.
+#: Playing this many moves costs the same as evaluating a position.
 _PLIES = 32
 
 

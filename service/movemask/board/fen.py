@@ -89,8 +89,7 @@ def find_fen(text: str) -> FoundFen:
 def find_fen_in_line(line: str) -> FoundFen:
     """The FEN in a line of a list. Like `find_fen`, but the line may have other columns.
 
-    Commas, tabs or bars separate columns, and any column may be the FEN. Words after a complete FEN count as columns
-    too.
+    Commas, tabs or bars separate columns, and any column may be the FEN. Words after a full FEN are columns too.
     """
     return _found(_column_with_fen(line[:_LINE_LENGTH]), line, columns=True)
 
@@ -130,7 +129,7 @@ def _found(text: str, original: str, *, columns: bool) -> FoundFen:
             chess.Board(" ".join([*required, *counters]))
         except ValueError as error:  # an earlier fault
             raise InvalidFen(f"fen: {error}") from None
-        raise InvalidFen(f"fen: {original!r} goes on after the move number: {' '.join(words)!r} is no part of a FEN")
+        raise InvalidFen(f"fen: {original!r} continues after the move number: {' '.join(words)!r} is not part of a FEN")
     return FoundFen(" ".join([*required, *counters]), chess960)
 
 
@@ -158,7 +157,7 @@ def _in_address(address: str, original: str) -> tuple[str, bool]:
     fen = values.get("fen", path[start:])
     if not fen:
         raise InvalidFen(
-            f"fen: the address {original!r} holds no FEN; lichess writes it behind /analysis/ or /editor/, other sites "
+            f"fen: the address {original!r} holds no FEN; lichess writes it after /analysis/ or /editor/, other sites "
             "as ?fen=…"
         )
     return fen.replace("_", " "), "chess960" in variants

@@ -128,14 +128,14 @@ def outside(text: GameText) -> InvalidPgn | None:
 
     None for a game, for text after the last game, and for text without words.
     """
-    if text.kind != "outside" or text.unread is None:
+    if text.role != "outside" or text.unread is None:
         return None
     line, word = text.unread
     return InvalidPgn(f"pgn: line {line}: text outside a game: {word!r} is neither a tag nor a move")
 
 
 def no_game(text: GameText | None) -> InvalidPgn:
-    """The error for a file without games. `text` is the file's text; None if it is empty."""
+    """The error for a file without games. `text` is its text outside games; None for an empty file."""
     why = "there is no game in it"
     if text is not None and text.unread is not None:
         line, word = text.unread
@@ -161,7 +161,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
     stream = io.StringIO(source) if isinstance(source, str) else source
     trailing: GameText | None = None
     for text in split(iter(stream.readline, "")):
-        if text.kind == "game" or text.unclosed is not None:
+        if text.role == "game" or text.unclosed is not None:
             number += 1
             parsed = _parsed(text, number, builder, left)
         else:
@@ -170,7 +170,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
         yielded += parsed.game is not None
         if max_moves is not None and yielded > max_moves:
             raise LimitExceeded(f"pgn: more than {max_moves} games; send fewer at once")
-        if number or text.kind != "trailing":
+        if number or text.role != "trailing":
             yield parsed
     if not number:
         yield Parsed(trailing, None, no_game(trailing))
@@ -278,8 +278,7 @@ def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds a game with these tags. Errors are kept in the game, not logged. Counts down the moves and variations
-    `left`.
+    """Builds a game with these tags, and counts down the moves and variations `left`. Errors are kept in the game.
 
     Comments are added at the next move or variation: python-chess would join a move's comments anew for each one, in
     quadratic time.
@@ -321,8 +320,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         super().visit_move(board, move)
 
     def begin_variation(self) -> None:
-        """Counts variations, also those without a move: python-chess copies the whole game so far for each
-        variation."""
+        """Counts variations, also without moves: python-chess copies the whole game so far for each one."""
         self._count("variations")
         self._add_comments()
         super().begin_variation()

@@ -109,7 +109,7 @@ _KNOWN = {
 class GameText:
     """A game, or text outside games, as it stands in a text.
 
-    kind : `game`; `outside` for text before or between games; `trailing` for text after the last game
+    role : `game`; `outside` for text before or between games; `trailing` for text after the last game
     line : number of its first line, from 1
     text : all of it as written, with LF as the end of lines
     tags : values by name, without escapes; the last value if a name is repeated
@@ -120,7 +120,7 @@ class GameText:
     unclosed : beginning of a brace comment that continues to the end of the whole text
     """
 
-    kind: Literal["game", "outside", "trailing"]
+    role: Literal["game", "outside", "trailing"]
     line: int
     text: str
     tags: dict[str, str]
@@ -462,7 +462,7 @@ class _Splitter:
         text = "".join(piece.raw)
         self.found.append(
             GameText(
-                kind="game" if game else "trailing" if last else "outside",
+                role="game" if game else "trailing" if last else "outside",
                 line=piece.line,
                 text=text,
                 tags=piece.tags,
@@ -494,8 +494,7 @@ def _unquoted(line: str) -> str:
 
 
 def _value_end(line: str, at: int) -> tuple[int | None, int]:
-    """The end of a tag's value and the end of the tag; if there is none, None and the next tag or the end of the
-    line."""
+    """The end of a tag's value and of the tag. Without an end: None, and the next tag or the end of the line."""
     for match in _VALUE_END.finditer(line, at):
         if match[0] == "[":
             if (tag := _OPEN.match(line, match.start())) and not _VALUE_END.match(line, tag.end() - 1):

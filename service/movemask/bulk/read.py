@@ -91,7 +91,7 @@ def _counts(item: tuple[int, str | GameText]) -> bool:
 
 
 def _is_game(text: GameText) -> bool:
-    return text.kind == "game" or text.unclosed is not None
+    return text.role == "game" or text.unclosed is not None
 
 
 def text_source(name: str) -> TextSource:
@@ -164,7 +164,7 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
         guessed = "pgn" if begins_with_tag(line) else "fen" if _PLACEMENT.search(line) else None
         if guessed or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
             break
-    form = form or guessed or ("pgn" if any(text.kind == "game" for text in split(head, None)) else "fen")
+    form = form or guessed or ("pgn" if any(text.role == "game" for text in split(head, None)) else "fen")
     text = "".join(head)
     if form == "fen" and 10 * len(text.encode("ascii", "ignore")) < 9 * len(text):
         raise SourceError(f"{source.name}: neither a PGN nor a list of FENs, which are plain ASCII")
@@ -246,7 +246,7 @@ def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
             yield from _game_samples(item, chunk.source, number, choice, skipped)
         elif (error := outside(item)) is not None:
             skipped.add("text outside games", f"{chunk.source}: {error}")
-        elif item.kind == "trailing":
+        elif item.role == "trailing":
             skipped.add("file without games", f"{chunk.source}: {no_game(item)}")
 
 

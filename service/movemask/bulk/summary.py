@@ -257,8 +257,7 @@ class Threshold:
 
     @classmethod
     def read(cls, text: str, kinds: Sequence[str] = KINDS) -> Threshold:
-        """Reads a threshold. Raises BulkError, which quotes it; also for a kind that is not measured: it would never
-        fail."""
+        """Reads a threshold. Raises BulkError, which quotes it, also for a kind that is not measured."""
         match = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
             value = math.nan if match is None else float(match[3])

@@ -175,7 +175,7 @@ def _judge(name: str, *, force: bool) -> Judge:
         click.echo(quick_table(look))
         if look.verdict == "wrong" and not force:
             raise ContractError(
-                f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it all the same, and then "
+                f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it anyway, and then "
                 f"`movemask models check {name} --diagnose` compares it with known mistakes"
             )
 
@@ -500,7 +500,7 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
         if diagnosis.uses_leakage
         else "trained with the mask: leakage not used; "
     )
-    lines += ["  z above 5 is clear. " + what + "moves, result: of ln probability of what happened", ""]
+    lines += ["  z above 5 is clear. " + what + "moves, result: mean change of ln probability", ""]
     lines += [f"  NO BETTER THAN CHANCE: {why}" for why in diagnosis.chance]
     if diagnosis.better:
         lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in diagnosis.better[:3]]

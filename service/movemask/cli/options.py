@@ -59,7 +59,7 @@ def show_progress(text: str) -> None:
 
 
 def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
-    """Prints on stderr what was left out and why."""
+    """Prints the skipped items on stderr, by reason, with examples."""
     for reason, times in reasons.items():
         click.echo(f"left out: {reason}: {times:,}", err=True)
     for example in examples[:5]:

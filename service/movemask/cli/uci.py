@@ -73,8 +73,7 @@ def uci(
         Engine(open_source, options, sys.stdout).run(chain(lines_read or (), lines))
 
 
-#: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model on a number of
-#: threads.
+#: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model.
 _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 

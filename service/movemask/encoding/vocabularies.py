@@ -1,5 +1,4 @@
-"""The known vocabularies, each generated from its documented order. To add one, write a function and a line in
-_MAKERS."""
+"""The known vocabularies, generated from their documented orders. To add one: a function and a line in `_MAKERS`."""
 
 from __future__ import annotations
 

@@ -79,8 +79,7 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Which moves `[K]`, seen by the side to move, have the form of castling; and which of these have the right to
-    castle.
+    """Which moves `[K]`, seen by the side to move, have the form of castling; and which also have the right.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """

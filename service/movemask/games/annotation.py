@@ -92,7 +92,7 @@ class Annotated:
         if self.tree is not None:
             moves = self.tree.accept(_Exporter(headers=False, columns=80))
             return f"{self._tags(self.tree)}\n\n{moves}"
-        if self.text is not None and (self.text.kind == "outside" or self.report is None):
+        if self.text is not None and (self.text.role == "outside" or self.report is None):
             return self.text.text.strip()
         text, at = (self.text.text, self.text.moves_at) if self.text is not None else ("", 0)
         moves = text[at:]
@@ -245,7 +245,7 @@ async def evaluator(
         yield evaluate
     except (TimeoutError, chess.engine.EngineError) as error:
         show("\n")
-        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
+        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is not a UCI engine"
         raise EngineFailed(f"--engine {command}: {where}: {why}") from None
     finally:
         transport.close()

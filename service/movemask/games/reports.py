@@ -334,8 +334,7 @@ def unclear(report: GameReport, place: int) -> bool:
 
 
 def forecast_change(move: MoveReport, following: MoveReport | None) -> float | None:
-    """The change of the mover's expected score by a rare move: the forecast after the move minus the forecast before
-    it.
+    """The change of the mover's expected score by a rare move: the forecast after it minus the forecast before.
 
     None for a move that is not rare or has evaluations, and without forecasts.
     """

@@ -25,7 +25,7 @@ class Cause(Enum):
     EMPTY_SQUARE = "empty_square"  # no piece on the from-square
     ENEMY_PIECE = "enemy_piece"  # an opponent's piece on the from-square
     WRONG_GEOMETRY = "wrong_geometry"  # the piece does not move like that even on an empty board
-    BLOCKED = "blocked"  # a piece between the squares, or in front of a pawn
+    BLOCKED = "blocked"  # a piece between the squares, or directly before a pawn
     OWN_PIECE_ON_TARGET = "own_piece_on_target"
     LEAVES_KING_IN_CHECK = "leaves_king_in_check"
     CASTLING_RIGHT = "castling_right"  # castling without the right to it

@@ -85,8 +85,7 @@ def judge_slots(
 def _of_logits(
     z: Float, moves: Sequence[chess.Move], slots: NDArray[np.intp], position: Position, vocabulary: Vocabulary
 ) -> tuple[dict[str, Figure], Float]:
-    """The figures of logits `[A]`, and each slot's softmax probability `[A]`; all 0 if an illegal logit is NaN or
-    +inf."""
+    """The figures of logits `[A]`, and softmax probabilities `[A]`, which are 0 if an illegal logit is NaN or +inf."""
     for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
         raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
     for slot, move in zip(slots.tolist(), moves, strict=True):

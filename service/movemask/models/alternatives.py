@@ -270,7 +270,7 @@ def _both(square: Callable[[int], int]) -> Callable[[int, int], tuple[int, int]]
 
 
 def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Change:
-    """A change that gives each slot the logit of the moved move's slot, or its own logit if that move has no slot."""
+    """A change that reads each slot's logit from its moved move's slot, or from itself if there is none."""
     order: Index = np.arange(len(words))
     for slot, entry in enumerate(words.entries):
         if entry is not None:

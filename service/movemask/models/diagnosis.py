@@ -3,8 +3,7 @@
 Comparison with chance: a player who moves at random has a perplexity of about 24, and a random choice of slots puts
 98 % on illegal moves. A network that is not far better is read wrongly, whether or not a known mistake explains it.
 
-Comparison with other ways to read it (`alternatives`): paired differences over the positions that an alternative
-concerns.
+Comparison with other ways to read it (`alternatives`): paired differences over the positions that show them.
 - leakage: ln of raw leakage. A network read rightly puts less on illegal moves. Not used with `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
 - result: ln of the probability of the game's result, if the network has a value.
@@ -240,8 +239,7 @@ class QuickLook:
 def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
     """The figures of the declared contract on up to 518 probes.
 
-    Takes about a second for a network of a few megabytes. A slow network is stopped after `seconds`, but not before 192
-    probes.
+    Takes about a second for a network of a few megabytes. Stops after `seconds`, but not before 192 probes.
     """
     groups: dict[str, list[Probe]] = {}
     for probe in probes():

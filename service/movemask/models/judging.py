@@ -91,7 +91,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
 
 
 def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
-    """The first ply of every game, then every second ply, and so on: every game has a share."""
+    """The first ply of every game, then the second ply of every game, and so on: every game has a share."""
     for number in range(_PER_GAME):
         for game in games:
             if number < len(game):

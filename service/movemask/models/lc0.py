@@ -351,7 +351,7 @@ def move_map() -> NDArray[np.int32]:
     """For each of the 1858 slots, its index in the output of a convolutional head: `plane * 64 + from-square`.
 
     Planes: eight directions clockwise from straight up, with seven distances each; eight knight's jumps; promotions to
-    rook, bishop and queen, each to the left, straight up and to the right.
+    the left, straight up and to the right, each to rook, bishop and queen.
     """
     places = []
     for name in vocabulary("lc0-1858").names():

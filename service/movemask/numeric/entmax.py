@@ -28,8 +28,8 @@ from movemask.numeric.softmax import shifted, softmax
 
 #: Scaled entries this far below the row's best are outside the support: the threshold is within 1 of the best.
 _FLOOR = -2.0
-#: Below this α - 1 the threshold is held as `1 + τ`, and the power is taken by log1p: `τ` itself would lose its last
-#: digits beside 1, which the power `1 / (α - 1)` makes large.
+#: If α - 1 is below this, the threshold is held as `1 + τ` and the power is taken by log1p. `τ` itself would lose its
+#: last digits beside 1, and the power `1 / (α - 1)` would enlarge that error.
 _NEAR = 0.5
 _BISECTIONS = 64  # halvings of an interval of length 1, past float64's last bit
 

@@ -168,8 +168,7 @@ def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
 def checked_per_row(
     name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], requirement: str
 ) -> Float:
-    """A number for the batch or for each row, as `[B]`. Raises ValueError if `allowed`, applied elementwise, is
-    false."""
+    """A number for the batch or for each row, as `[B]`. Raises ValueError unless `allowed` holds for each number."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")

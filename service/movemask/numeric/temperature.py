@@ -4,8 +4,7 @@ A row is one position: its legal logits. `targets` holds the index of the played
 
 The fit: as a function of `β = 1 / T` the mean cross-entropy is convex. Its gradient is the mean of `E_p[z] - z_played`,
 its curvature the mean of `Var_p[z]`, so Newton's method inside a bracket finds the only minimum. The curvature is the
-Fisher information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, and of `T` it is `T²` times
-that.
+Fisher information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, that of `T` is `T²` times it.
 
 Sources: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; the standard error from the
 observed information, Efron & Hinkley (1978), doi:10.1093/biomet/65.3.457.
@@ -44,8 +43,7 @@ def cross_entropy(
 
 
 def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """The index in `[N]` of each row's target: int `[B]` → intp `[B]`. Raises ValueError for a target outside its
-    row."""
+    """Each row's target as an index in `[N]`: int `[B]` → intp `[B]`. ValueError for a target outside its row."""
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):

@@ -119,8 +119,7 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
 
 def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
-    """`Jᵀ v` of each row: turns a gradient by the probabilities into a gradient by the logits. `[N]` → float64
-    `[N]`."""
+    """`Jᵀ v` of each row: a gradient by the probabilities → a gradient by the logits, float64 `[N]`."""
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     v = _checked_vectors(vectors, p)
     with np.errstate(over="ignore"):
