@@ -16,21 +16,21 @@ from movemask.errors import InvalidRule
 from movemask.numeric import distributions, entmax, softmax
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: The functions that turn logits into probabilities. To add one, write its name here. mypy then asks for its case in
-#: `_normalised`, and a test for its row in docs/numerics.md.
+#: The functions that turn logits into probabilities. To add a function, write its name here: mypy then asks for its
+#: case in `_normalised`, and a test for its row in docs/numerics.md.
 Normalizer = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
-#: A number that divides the logits, or `calibrated`: the number that was fitted to the model.
+#: A number that divides the logits, or `calibrated`: the model's fitted number.
 Temperature = float | Literal["calibrated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """A rule by which logits become a policy.
+    """A rule that turns logits into a policy.
 
-    The filters choose moves by the softmax at the temperature; the normaliser then turns the logits of these moves into
-    probabilities. Raises InvalidRule unless `alpha` comes with `entmax` alone. pydantic checks the other bounds, where
-    numbers come in.
+    The filters choose moves by the softmax at the temperature. The normaliser then turns the logits of these moves into
+    probabilities. Raises InvalidRule unless `alpha` comes with `entmax`, and only with it. pydantic checks the other
+    bounds when numbers come in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -52,7 +52,7 @@ class Normalisation:
 
     @property
     def divisor(self) -> float:
-        """The number that divides the logits; ValueError for `calibrated`, which only a model can resolve."""
+        """The number that divides the logits. Raises ValueError for `calibrated`, which only a model can resolve."""
         if isinstance(self.temperature, str):
             raise ValueError("temperature: 'calibrated' must be replaced by the model's number")
         return self.temperature
@@ -62,8 +62,8 @@ class Normalisation:
 class Policies:
     """The distributions of B positions over the M legal moves that the filters keep, in CSR form.
 
-    codes : intp `[M]` (`board.moves`), by position the highest logit first, equal logits in the order of their slots.
-        So the most probable move is first, and the order holds even where probabilities underflow to 0
+    codes : intp `[M]` (`board.moves`); within a position by falling logit, then by slot. The most probable move is
+        first, even where probabilities underflow to 0
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`
     abstention : float64 `[B]`, 0 except with softmax_one; each row and its abstention sum to 1
@@ -81,14 +81,14 @@ class Policies:
         return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
     def statistics(self, row: int, temperature: float) -> dict[str, float]:
-        """The statistics of a position's distribution by name, without abstention; entropy in nats."""
+        """The statistics of a position's distribution by name, without abstention. Entropy is in nats."""
         p = self._shares(row, temperature)
         return {name: float(statistic(p, np.array([0, len(p)]))[0]) for name, statistic in _STATISTICS.items()}
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
         cumulative = np.cumsum(self._shares(row, temperature))
-        drawn = np.random.default_rng(seed).random() * cumulative[-1]
+        drawn = np.random.default_rng(seed).random() * np.nextafter(cumulative[-1], 0)
         return int(np.searchsorted(cumulative, drawn, side="right"))
 
     def unshaped(self, row: int) -> list[float]:
@@ -98,8 +98,11 @@ class Policies:
         return probabilities
 
     def _shares(self, row: int, temperature: float) -> Float:
-        """The probabilities of a row, rescaled to sum to 1. For softmax_one this is the softmax, which is computed
-        directly: all of its probabilities may have underflowed to 0."""
+        """The probabilities of a row, rescaled to sum to 1.
+
+        For softmax_one, the rescaled row is the softmax. It is computed from the logits, because all probabilities may
+        have underflowed to 0.
+        """
         moves = slice(self.indptr[row], self.indptr[row + 1])
         if not self.abstention[row]:
             return self.probabilities[moves]
@@ -117,7 +120,7 @@ _STATISTICS = {
 
 
 def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
-    """The policies of B positions, each by its rule: legal moves and their logits float64 `[N]`, indptr `[B + 1]`."""
+    """The policies of B positions, each by its rule. Legal moves and logits float64 `[N]`, indptr `[B + 1]`."""
     groups: dict[Normalisation, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)
@@ -129,7 +132,7 @@ def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normali
         in_group = np.isin(row_of, rows)
         lengths = row_lengths(indptr)[rows]
         by_rule.append(_by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule))
-    # `by_rule` has the positions rule by rule; `order` and `back` restore the order of the batch.
+    # `by_rule` groups the positions by rule; `order` and `back` restore the order of the batch.
     grouped_rows = np.concatenate([np.array(rows, dtype=np.intp) for rows in groups.values()])
     lengths = np.concatenate([row_lengths(group.indptr) for group in by_rule])
     order = np.argsort(np.repeat(grouped_rows, lengths), kind="stable")
@@ -153,15 +156,15 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
-    """The legal moves that the filters keep, bool `[N]`, each position's highest logit among them; None for all."""
+    """The legal moves that the filters keep, bool `[N]`; always each position's highest logit. None for all moves."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(logits, indptr, rule.divisor)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= distributions.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
+        keep &= distributions.top_k(logits, indptr, rule.top_k)  # by logits: probabilities may underflow to equal 0s
     if rule.top_p is not None:
-        # Ranked by logits as in top_k: where rounding makes probabilities equal, both keep the same best move.
+        # Ranked by logits, like top_k: where rounding makes probabilities equal, both keep the same best move.
         keep &= distributions.top_p(base, indptr, rule.top_p, falling(logits, indptr))
     if rule.min_p:
         keep &= distributions.min_p(base, indptr, rule.min_p)

@@ -3,8 +3,8 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-Read it in this order. `Pipeline.submit` puts queries into the queue, on the event loop. A thread of the queue (for a
-small lone request, the event loop) takes queries and calls `run_queries`; `movemask.load` calls it without a queue.
+Read it in this order. `Pipeline.submit` puts queries into the queue, on the event loop. A thread of the queue takes
+queries and calls `run_queries`; a small lone request runs on the event loop, and `movemask.load` needs no queue.
 `run_queries` calls `evaluate`, as do the bulk audit, calibration, diagnosis, quantisation and training's measuring.
 After the replies, a thread of the queue calls `_follow_up` for many batches at once.
 """
@@ -44,7 +44,7 @@ _PLIES = 32
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request for one position: as text, or as a `position` that has been read already."""
+    """A request for one position, given as text or as a `position` that has been read already."""
 
     fen: str | None = None
     moves: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a call of `Pipeline.submit` came to.
+    """The outcome of a call of `Pipeline.submit`.
 
-    model : the name of the model
-    answers : queries that got an answer, not an error
+    model : the model's name
+    answers : queries with an answer, not an error
     evaluated : answers for which the network ran; the others came from a cache or have no legal move
-    submission : says when it waited and when it ran
+    submission : its times say how long it waited and ran
     """
 
     model: str
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Who asks. Clients take turns. The base class ignores every event."""
+    """The sender of queries. Clients take turns. The base class ignores every event."""
 
     client: str = ""
 
@@ -87,9 +87,9 @@ class Evaluated:
     value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None without a value
     unmasked : the logits, from which every kind of leakage can be measured
     policies : the distributions, by each position's rule
-    raw, multiplied : float64 `[B]`, what these two mistakes would have given to illegal moves
-    ran, seconds : rows that the network ran on, and for how long; both 0 if a cache had every row
-    unusable : by row, why it has no distribution; the other fields of such a row are meaningless
+    raw, multiplied : float64 `[B]`, probability that these two mistakes would have given to illegal moves
+    ran, seconds : rows that the network ran on, and the time of the run; both 0 if a cache had every row
+    unusable : by row, why it has no distribution; ignore the other fields of such a row
     """
 
     batch: Batch
@@ -104,7 +104,7 @@ class Evaluated:
 
 
 def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
-    """The results of a batch in which every position has a legal move; one rule each. Raises InferenceFailed."""
+    """The results of a batch, by one rule per position. Each position needs a legal move. Raises InferenceFailed."""
     started = time.perf_counter()
     try:
         outputs = model.run(batch)
@@ -116,7 +116,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     seconds = time.perf_counter() - started if ran else 0.0
     logits, indptr = outputs.logits, batch.indptr
     legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
-    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
+    # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
     unusable: dict[int, InvalidLogits] = {}
     for row in np.flatnonzero(~np.isfinite(row_max(legal, indptr))).tolist():
         moves = batch.legal(row)
@@ -131,7 +131,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
 def evaluate_positions(
     model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
 ) -> Evaluated:
-    """The results of positions that all have a legal move, by one rule, plain softmax if None.
+    """The results of positions by one rule; plain softmax if None. Each position needs a legal move.
 
     Raises a ModelError or UnsupportedVariant for the first position that cannot be evaluated.
     """
@@ -157,7 +157,7 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one query: a row of an evaluated batch; `evaluated` is None without a legal move.
+    """The answer to one query: a row of an evaluated batch. `evaluated` is None without a legal move.
 
     Read it on the thread that made it and do not keep it: it refers to the whole batch.
     """
@@ -165,8 +165,8 @@ class Answer:
     model: Model
     query: Query
     position: Position
-    rule: Normalisation  # with a number as its temperature
-    elo: Elo | None  # as passed to the network
+    rule: Normalisation  # "calibrated" is replaced by the model's temperature
+    elo: Elo | None  # as the network gets it
     evaluated: Evaluated | None = None
     row: int = 0
     waited: float = 0.0  # seconds in the queue
@@ -178,7 +178,7 @@ class Answer:
 
     @property
     def draw(self) -> Draw | None:
-        """A draw by the laws of chess; None in a position without legal moves."""
+        """A draw by the laws of chess; None if there is none, or no legal move."""
         return None if self.evaluated is None else draw_of(self.position)
 
     @property
@@ -197,7 +197,7 @@ class Answer:
 
     @property
     def logits(self) -> list[float]:
-        """The logits of the moves of `policy`, in their order."""
+        """The logits of `policy`'s moves, in the same order."""
         if self.evaluated is None:
             return []
         policies = self.evaluated.policies
@@ -206,26 +206,26 @@ class Answer:
 
     @property
     def value(self) -> Value | None:
-        """The forecast of the result; None if the network has no value head."""
+        """The forecast of the result; None if the network has no value, or the position no legal move."""
         if self.evaluated is None or self.evaluated.value is None:
             return None
         return Value.of(self.evaluated.value[self.row].tolist())
 
     @property
     def raw(self) -> float | None:
-        """What plain softmax gives to illegal moves; None if an illegal logit is NaN or +inf."""
+        """Probability that plain softmax gives to illegal moves; None if an illegal logit is NaN or +inf."""
         assert self.evaluated is not None
         raw = float(self.evaluated.raw[self.row])
         return None if math.isnan(raw) else raw
 
     @property
     def multiplied(self) -> float:
-        """What softmax(logits * mask) gives to illegal moves."""
+        """Probability that softmax(logits * mask) gives to illegal moves."""
         assert self.evaluated is not None
         return float(self.evaluated.multiplied[self.row])
 
     def illegal(self, named: int) -> tuple[int, tuple[IllegalMass, ...], dict[Cause, float]]:
-        """How many slots are illegal; the `named` heaviest of them; and what plain softmax gives them, by cause."""
+        """The number of illegal slots, the `named` heaviest of them, and their plain-softmax probability by cause."""
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
@@ -241,7 +241,7 @@ def run_queries(
 ) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
     """An answer or an error for each query, and the evaluated batch (None if no position has a legal move).
 
-    `waited` has the seconds that each query was in the queue. Raises InferenceFailed.
+    `waited` holds each query's seconds in the queue. Raises InferenceFailed.
     """
     outcomes: dict[int, Answer | MovemaskError] = {}
     read: list[tuple[int, Position, Normalisation]] = []
@@ -255,7 +255,7 @@ def run_queries(
                 rule = replace(rule, temperature=model.calibrated_temperature())
             read.append((place, position, rule))
         except MovemaskError as error:
-            # The error outlives this call; its tracebacks would keep this frame, and with it the batch, alive.
+            # The error outlives this call. Its tracebacks would keep this frame, and so the whole batch, alive.
             error.__context__ = None
             outcomes[place] = error.with_traceback(None)
     batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
@@ -281,7 +281,7 @@ def run_queries(
 
 
 def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
-    """The errors of answers that must not be served, by row."""
+    """By row, the errors of answers that must not be served."""
     failed: dict[int, MovemaskError] = {}
     batch = evaluated.batch
     all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
@@ -303,7 +303,7 @@ class DoneBatch:
     evaluated : None if no position has a legal move
     waiting : queries that waited for the next batch
     time : in seconds since 1970
-    ticket : the recorder's
+    ticket : number from `Audit.expect`
     """
 
     answers: Sequence[Answer]
@@ -314,30 +314,29 @@ class DoneBatch:
 
 
 class Audit(Protocol):
-    """Records answers: `store.recorder.Recorder`."""
+    """Records answers. Implemented by `store.recorder.Recorder`."""
 
     def expect(self, positions: int) -> int:
-        """Announces this number of answers before they go out; returns a ticket for `audit`."""
+        """Announces this number of answers before they are sent. Returns a ticket for `audit`."""
 
     def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
-        """Takes batches and their tickets, and returns at once. No batches if they could not be made."""
+        """Takes batches and their tickets, and returns at once. `audited` is empty if the batches could not be made."""
 
 
-#: The result of a query: what `write` made of its answer, or an error; and whether the network ran for it.
+#: The result of a query: the value that `write` returned, or an error; and whether the network ran for it.
 _Result = tuple[R | Exception, bool]
 
 
 class Pipeline:
-    """Answers queries by one model, in batches of whatever waits in its `queue`. Clients take turns; small requests go
-    first.
+    """Answers queries by one model, in batches from its `queue`. Clients take turns; small requests go first.
 
     Parameters
     ----------
     audit : records the answers; None for no audit
     max_batch, max_waiting, max_seconds, tally : as for `Queue`, in positions
     max_moves : limit of `Query.moves`
-    plan : which kinds of leakage are measured
-    on_done : called with the model's name and some batches, after the replies
+    plan : the kinds of leakage to measure
+    on_done : called after the replies with the model's name and some batches
     """
 
     def __init__(
@@ -372,17 +371,17 @@ class Pipeline:
     async def submit(
         self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
     ) -> list[R | MovemaskError]:
-        """For each query in order, `write(answer)`, called on the thread that ran the batch, or the query's error.
+        """For each query, in order: the result of `write(answer)`, or the query's error.
 
-        Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
-        cancelled before they reach a batch are dropped.
+        `write` is called on the thread that ran the batch. Raises errors that concern all queries: Overloaded,
+        ShuttingDown, InferenceFailed. If the caller is cancelled, queries not yet in a batch are dropped.
         """
         return await self.submit_each([(query, write) for query in queries], caller)
 
     async def submit_each(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
     ) -> list[R | MovemaskError]:
-        """As `submit`, with a `write` of its own for each query."""
+        """Like `submit`, with a separate `write` for each query."""
         caller = caller or Caller()
         costs = [1 + len(query.moves) / _PLIES for query, _ in items]
         submission = await self.queue.submit(items, caller.client, costs)
@@ -414,7 +413,7 @@ class Pipeline:
         return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
 
     def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
-        """Metrics and the audit, for many batches at once, when their replies are out."""
+        """Feeds metrics and the audit, for many batches at once, after their replies."""
         audited: list[AuditBatch] = []
         try:
             self._on_done(self.model.name, batches)
@@ -430,7 +429,7 @@ class Pipeline:
                 self._audit.audit(audited, [batch.ticket for batch in batches])
 
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
-        """The batches joined for the audit. What needs logits is computed here, the rest by the recorder."""
+        """The batches joined for the audit. The logits are read here; the recorder computes the rest."""
         model = self.model
         results = [batch.evaluated for batch in batches if batch.evaluated is not None]
         joined = Batch.joined([evaluated.batch for evaluated in results])
@@ -453,7 +452,7 @@ class Pipeline:
 
 
 def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> _Result[R]:
-    """The result of a query; an error of `write` concerns no other query."""
+    """The result of a query. An error of `write` concerns no other query."""
     if isinstance(outcome, MovemaskError):
         return outcome, False
     ran = outcome.evaluated is not None and outcome.evaluated.ran > 0

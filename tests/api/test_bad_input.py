@@ -129,7 +129,8 @@ def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
         ("POST", "/v1/nothing", 404, None),
         ("DELETE", "/readyz", 405, "GET, HEAD, OPTIONS"),
         ("POST", "/", 405, "GET, HEAD, OPTIONS"),
-        ("GET", "/v1/policy", 405, "POST, OPTIONS"),
+        ("GET", "/v1/move", 405, "POST, OPTIONS"),
+        ("DELETE", "/v1/policy", 405, "GET, HEAD, POST, OPTIONS"),
         ("GET", "/v1/models/", 404, None),
         ("POST", "/v1/policy/", 404, None),
         ("GET", "/livez/", 404, None),
@@ -144,12 +145,12 @@ def test_what_no_route_takes_is_told_before_what_a_body_lacks(
     assert answer.headers.get("Allow") == allowed
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/models", "/v1/policy", "/"])
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/models", "/v1/move", "/"])
 def test_the_methods_of_a_path_can_be_asked_for(client: TestClient, path: str) -> None:
     answer = client.options(path)
     assert (answer.status_code, answer.content) == (204, b"")
     methods = answer.headers["Allow"]
-    assert methods == ("POST, OPTIONS" if path == "/v1/policy" else "GET, HEAD, OPTIONS")
+    assert methods == ("POST, OPTIONS" if path == "/v1/move" else "GET, HEAD, OPTIONS")
     refused(client.options("/nothing"), 404, "not-found")
 
 

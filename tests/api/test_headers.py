@@ -24,7 +24,13 @@ from tests.networks import write_fake
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v1/models"), ("POST", "/v1/policy"), ("GET", "/nothing"), ("DELETE", "/v1/policy"), ("GET", "/metrics")],
+    [
+        ("GET", "/v1/version"),
+        ("POST", "/v1/policy"),
+        ("GET", "/nothing"),
+        ("DELETE", "/v1/policy"),
+        ("GET", "/metrics"),
+    ],
 )
 def test_every_answer_has_the_headers(client: TestClient, method: str, path: str) -> None:
     answer = client.request(method, path)

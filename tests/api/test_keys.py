@@ -57,6 +57,7 @@ NEEDED: dict[str, str] = {
     "GET /v1/models/{name}": "policy audit",
     "GET /v1/vocabularies/{name}": "policy",
     "GET /v1/leakage": "audit",
+    "GET /v1/policy": "policy",
     "GET /v1/leakage/history": "audit",
     "GET /v1/leakage/worst": "positions",
     "GET /v1/leakage/positions": "positions",

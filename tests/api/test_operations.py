@@ -102,7 +102,7 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     assert ran >= 5
     item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]
     assert "HTTPValidationError" not in schema["components"]["schemas"]
-    assert item == {"$ref": "#/components/schemas/PositionIn"}
+    assert item == {"$ref": "#/components/schemas/BatchPositionIn"}
 
 
 @pytest.mark.parametrize(("longest", "bound"), [(0.2, 0.25), (10, 10), (30, 50)])

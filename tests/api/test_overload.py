@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -179,3 +180,18 @@ def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "startpos"}] * 400})
     assert len(answer.content) > 300_000
     assert len(answer.json()["results"]) == 400
+
+
+async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(settings: Settings, gate: Gated) -> None:
+    body = {"positions": [{"moves": [], "id": f"p{number}"} for number in range(100)]}
+    async with opened(settings, gate) as (app, web):
+        sent = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
+        stream = asyncio.create_task(sent)
+        await begun(gate)
+        with app.state.services.models.lease(None) as pipeline:
+            pipeline.queue._backlog.close()  # as at a stop, without waiting for the run behind the gate
+        gate.open.set()
+        results = [json.loads(line) for line in (await stream).text.splitlines()]
+    assert [(result["index"], result["id"]) for result in results] == [(place, f"p{place}") for place in range(100)]
+    assert ["moves" in result for result in results] == [True] * 64 + [False] * 36
+    assert {result["error"]["type"] for result in results[64:]} == {"urn:movemask:problem:shutting-down"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
 from tests.networks import write_fake
+
+JSON = "application/json"
 
 
 def check(answer: Any, board: chess.Board) -> None:
@@ -100,7 +103,7 @@ def test_moves_lead_to_the_position(client: TestClient) -> None:
         board.push_uci(uci)
     answer = asked(client, moves=["e2e4", "c7c5"])
     check(answer, board)
-    assert answer["fen"] == board.fen(en_passant="fen")
+    assert answer["fen"] == board.fen()
     assert answer["ignored"] == ["history"]
     later = asked(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", moves=["a7a8q", "e8e7"])
     assert later["fen"].startswith("Q7/4k3")
@@ -191,10 +194,77 @@ def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client:
     assert found == [
         ("invalid-request", "position: Input should be an object, got 7"),
         ("invalid-request", "position: Input should be an object, got null"),
-        ("invalid-request", "fenn: no such field"),
+        ("invalid-request", "fenn: no such field (did you mean 'fen'?)"),
         ("illegal-move", found[3][1]),
         ("invalid-request", "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'"),
     ]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_each_result_has_its_place_and_the_name_that_its_position_has(client: TestClient, accept: str) -> None:
+    names = ["start", None, '"]}', "ü", "start"]
+    bad = [
+        {"fen": "x", "id": "typo"},
+        {"zzz": 1, "id": "field"},
+        7,
+        {"moves": [], "id": 7},
+        {"moves": [], "id": "x" * 129},
+        {"moves": [], "id": "\ud800"},
+    ]
+    good: list[dict[str, Any]] = [{"moves": []} if name is None else {"moves": [], "id": name} for name in names]
+    body = json.dumps({"positions": [*bad, *good * 20]})
+    answer = client.post("/v1/policy/batch", content=body, headers={"Accept": accept, "Content-Type": JSON})
+    results = answer.json()["results"] if accept == JSON else [json.loads(line) for line in answer.text.splitlines()]
+    assert [result["index"] for result in results] == list(range(len(bad) + 100))
+    assert [result.get("id") for result in results] == ["typo", "field", None, None, None, None, *names * 20]
+    assert ["error" in result for result in results] == [True] * len(bad) + [False] * 100
+
+
+@pytest.mark.parametrize("moves", [["e4"], ["e4", "a6", "e5", "d5"], ["e4", "a6", "e5", "d5", "a3"]])
+def test_the_fen_is_as_python_chess_writes_it(client: TestClient, moves: list[str]) -> None:
+    board = chess.Board()
+    for san in moves:
+        board.push_san(san)
+    (item,) = asked(client, "/v1/policy/batch", positions=[{"moves": moves}])["results"]
+    judged = asked(client, "/v1/audit", moves=moves, policy={"e2e4": 1})
+    found = [asked(client, path, moves=moves) for path in ("/v1/policy", "/v1/move")]
+    assert {answer["fen"] for answer in (*found, item, judged)} == {board.fen()}
+
+
+RATINGS: list[dict[str, Any]] = [{}, {"elo": 600}, {"elo": 1500}]
+
+
+def test_a_rating_outside_the_networks_range_says_so(shipped: TestClient) -> None:
+    assert asked(shipped, elo=300)["elo"] == {"self": 600, "opponent": 600, "clamped": True}
+    assert asked(shipped, elo={"self": 1500, "opponent": 4000})["elo"]["clamped"]
+    assert all("clamped" not in asked(shipped, **elo)["elo"] for elo in RATINGS)
+    points = asked(shipped, "/v1/policy/sweep", ratings=[300, 1500])["points"]
+    assert [point["elo"].get("clamped") for point in points] == [True, None]
+    pgn = '[WhiteElo "{}"]\n[BlackElo "1500"]\n\n1. e4 *'
+    games = [asked(shipped, "/v1/games", pgn=pgn.format(elo))["games"][0] for elo in (300, 1500)]
+    assert [game.get("clamped") for game in games] == [True, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "hint"),
+    [
+        ("/v1/policy", {"moves": [], "tempature": 1}, "tempature", "did you mean 'temperature'?"),
+        ("/v1/policy", {"moves": [], "FEN": "startpos"}, "FEN", "did you mean 'fen'?"),
+        ("/v1/policy", {"moves": [], "elo": {"self": 1, "oponent": 1}}, "elo.oponent", "did you mean 'opponent'?"),
+        (
+            "/v1/move",
+            {"moves": [], "clock": {"remaining": 1, "incremnt": 1}},
+            "clock.incremnt",
+            "did you mean 'increment'?",
+        ),
+        ("/v1/games", {"pgn": "1. e4 *", "x": 1}, "x", "available: pgn, model, temperature, include"),
+        ("/v1/audit", {"moves": [], "policy": {"e2e4": 1}, "treshold": 1}, "treshold", "did you mean 'threshold'?"),
+    ],
+)
+def test_a_misspelt_field_gets_a_suggestion(
+    client: TestClient, path: str, body: dict[str, Any], field: str, hint: str
+) -> None:
+    refused(client.post(path, json=body), 422, "invalid-request", f"{field}: no such field ({hint})")
 
 
 def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient) -> None:

@@ -98,5 +98,5 @@ def test_a_prefix_that_is_none_is_refused_at_the_start(prefix: str) -> None:
         Settings.read(root_path=prefix)
 
 
-def test_without_a_prefix_nothing_is_said_of_servers(client: TestClient) -> None:
-    assert "servers" not in client.get("/openapi.json").json()
+def test_without_a_prefix_the_document_names_its_own_server(client: TestClient) -> None:
+    assert client.get("/openapi.json").json()["servers"] == [{"url": "/"}]

@@ -59,7 +59,7 @@ def test_a_list_of_them_is_audited_and_the_others_are_counted_with_their_line(tm
     expected = {number: case.get("line", case.get("fen")) for number, case in enumerate(standard, 1)}
     assert found == {number: fen for number, fen in expected.items() if fen is not None}
     faulty = [f"{file}: line {number}: " for number, fen in expected.items() if fen is None]
-    assert skipped.reasons["line that is no position"] == len(faulty)
+    assert skipped.reasons["line that is not a position"] == len(faulty)
     assert all(example.startswith(line) for line, example in zip(faulty, skipped.examples, strict=False))
 
 

@@ -52,7 +52,7 @@ def random_game(seed: int) -> chess.pgn.Game:
 def test_games_are_what_python_chess_reads_of_each_however_they_follow_each_other(between: str) -> None:
     games = [random_game(seed) for seed in range(40)]
     found = parts(between.join(str(game) for game in games))
-    texts = [part for part in found if part.kind == "game"]
+    texts = [part for part in found if part.role == "game"]
     assert len(texts) == len(games)
     for text, game in zip(texts, games, strict=True):
         assert {name: escaped(value) for name, value in text.tags.items()} == dict(game.headers)
@@ -65,15 +65,15 @@ def test_games_are_what_python_chess_reads_of_each_however_they_follow_each_othe
 def test_no_character_of_a_text_is_lost(text: str) -> None:
     found = parts(text)
     assert "".join(part.text for part in found) in (in_lf(text), "")
-    assert all(part.kind == "game" for part in found if part.tags)
-    assert [part.kind for part in found].count("trailing") <= 1
+    assert all(part.role == "game" for part in found if part.tags)
+    assert [part.role for part in found].count("trailing") <= 1
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
     """The page sends games one by one."""
     for part in parts(text):
-        if part.kind == "game":
+        if part.role == "game":
             (again,) = parts(part.text)
             assert (again.tags, again.movetext.split()) == (part.tags, part.movetext.strip("\n\ufeff\0").split())
 
@@ -95,7 +95,7 @@ def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
     text = '\n\n[White "Ann"]\n\n; x\n1. e4\nSf6 *\n\n\n\nRound 2\n[White\n"Cid"]\n\n\n1. d4 d5\n'
     first, between, second = parts(text)
     assert (first.line, first.movetext_line, first.movetext) == (3, 5, "; x\n1. e4\nSf6 *")
-    assert (between.kind, between.line, between.unread) == ("outside", 11, (11, "Round"))
+    assert (between.role, between.line, between.unread) == ("outside", 11, (11, "Round"))
     assert (second.line, second.tags, second.movetext_line) == (12, {"White": "Cid"}, 16)
 
 

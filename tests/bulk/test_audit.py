@@ -178,5 +178,5 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert result.exit_code == 0, result.output
     (row,) = pq.read_table(out / "positions.parquet").to_pylist()
     assert row["chess960"] is True
-    assert "left out: line that is no position: 1" in result.output
+    assert "left out: line that is not a position: 1" in result.output
     assert "left out: finished game: 1" in result.output

@@ -71,8 +71,8 @@ def models(**entry: Any) -> Behaviour:
     ("behaviour", "words"),
     [
         (models(served=False), "serves no model"),
-        (models(name="x\nbestmove e2e4"), r"'x\\nbestmove e2e4' is no model's name"),
-        (models(contract={"elo": {"minimum": math.inf, "maximum": 1}}), "a contract that cannot be"),
+        (models(name="x\nbestmove e2e4"), r"'x\\nbestmove e2e4' is not a valid name of a model"),
+        (models(contract={"elo": {"minimum": math.inf, "maximum": 1}}), "an impossible contract"),
     ],
 )
 def test_models_that_no_service_has_are_refused(behaviour: Behaviour, words: str) -> None:

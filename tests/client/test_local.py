@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,20 @@ def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network)
         assert list(shaped) == list(asked)
         assert list(shaped.values()) == pytest.approx(list(asked.values()), abs=1e-9)
     assert list(network.policy(board).shaped(0).probabilities.values()) == [1.0]
+
+
+def test_moves_without_any_probability_are_equally_likely_among_themselves(network: movemask.Network) -> None:
+    """As after a network that is certain of another move: an engine that must play one of these still plays."""
+    certain = replace(
+        network.policy(chess.Board()),
+        probabilities={
+            chess.Move.from_uci("e2e4"): 1.0,
+            chess.Move.from_uci("a2a3"): 0.0,
+            chess.Move.from_uci("h2h3"): 0.0,
+        },
+    )
+    rest = [chess.Move.from_uci("a2a3"), chess.Move.from_uci("h2h3")]
+    assert certain.shaped(0.5, among=rest).probabilities == dict.fromkeys(rest, 0.5)
 
 
 WRONG: dict[str, list[Any]] = {

@@ -168,7 +168,7 @@ def test_an_engine_evaluates_chess960_and_leaves_what_it_cannot_play_through(tmp
         ("'", "No closing quotation"),
         (str(ROOT), "Permission denied: "),
         (f"{sys.executable} -c pass", "at its start: engine process died unexpectedly (exit code: 0)"),
-        (f"{sys.executable} -c 'while True: input()'", "no `uciok` in 2 seconds, so it is no UCI engine"),
+        (f"{sys.executable} -c 'while True: input()'", "no `uciok` in 2 seconds, so it is not a UCI engine"),
     ],
     ids=["no such file", "half a quotation", "a folder", "a program that ends", "a program that is silent"],
 )

@@ -85,7 +85,7 @@ def test_it_is_quiet_on_the_networks_that_are_shipped(name: str) -> None:
     found = diagnose(open_model(HERE / f"{name}.toml", threads=1))
     assert not found.better, [finding.name for finding in found.better]
     assert found.unreadable is None
-    assert {kind.name for kind in found.kinds} >= {"castling", "promotion", "en_passant", "capture", "black"}
+    assert {figures.name for figures in found.by_tag} >= {"castling", "promotion", "en_passant", "capture", "black"}
 
 
 def test_moves_that_have_no_slot_are_said_and_what_reads_them_comes_first(
@@ -195,7 +195,7 @@ def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
     assert (look.verdict, look.positions) == (verdict, 518)
     assert words in "".join(look.chance)
     if verdict == "right":
-        assert all(kind.raw_mean <= 1.05 * diagnosis.KNOWN_RAW[kind.name] for kind in look.kinds)
+        assert all(tagged.raw_mean <= 1.05 * diagnosis.KNOWN_RAW[tagged.name] for tagged in look.by_tag)
         assert quick_table(look).endswith(": nothing is wrong, as far as this shows")
 
 
@@ -225,7 +225,7 @@ def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
     found = model["diagnosis"]
     assert found["read_wrongly"]
     assert found["no_better_than_chance"]
-    assert {kind["name"] for kind in found["kinds"]} == set(diagnosis.PROBE_KINDS)
+    assert {kind["name"] for kind in found["kinds"]} == set(diagnosis.REPORTED_TAGS)
     assert {one["verdict"] for one in found["alternatives"]} >= {"undecided"}
     plain = json.loads(run("models", "check", "noise", "--json", "--models-dir", tmp_path).stdout)["models"][0]
     assert "diagnosis" not in plain

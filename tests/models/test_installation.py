@@ -258,7 +258,7 @@ def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(fol
     assert (refused.exit_code, contents(folder)) == (1, before)
     assert "2 blocks of 8 filters" in refused.output
     assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in refused.output
-    assert "net is not added: it is READ WRONGLY, or untrained; --force adds it all the same" in refused.output
+    assert "net is not added: it is READ WRONGLY, or untrained; --force adds it anyway" in refused.output
     forced = run("models", "import", file, "--models-dir", folder, "--force")
     assert forced.exit_code == 0
     assert "NO BETTER THAN CHANCE: castling: " in forced.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, getcontext
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,28 @@ class TestEntmax:
     def test_an_alpha_that_cannot_be_is_refused_by_name(self, alpha: Any) -> None:
         with pytest.raises(ValueError, match="alpha: "):
             entmax.entmax(np.zeros(2), [0, 2], alpha)
+
+
+def exact(logits: list[float], alpha: float) -> list[float]:
+    """α-entmax by its definition, in decimal numbers of 60 digits."""
+    getcontext().prec = 60
+    power = Decimal(alpha) - 1
+    scaled = [(Decimal(logit) - Decimal(max(logits))) * power for logit in logits]
+
+    def curve(threshold: Decimal) -> list[Decimal]:
+        return [
+            max(value - threshold, Decimal(0)) ** (1 / power) if value > threshold else Decimal(0) for value in scaled
+        ]
+
+    low, high = Decimal(-1), -(Decimal(len(logits)) ** -power)
+    for _ in range(190):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(curve(middle)) >= 1 else (low, middle)
+    return [float(value / sum(curve(low))) for value in curve(low)]
+
+
+@pytest.mark.parametrize("alpha", [1 + 1e-15, 1 + 1e-9, 1.001, 1.1, 1.49, 1.51, 1.7, 2.0, 3.0])
+def test_entmax_is_the_exact_one_also_just_above_softmax(alpha: float) -> None:
+    logits = [3.0, 2.5, 2.4999, 0.0, -1.0, -7.25]
+    found = entmax.entmax(logits, [0, len(logits)], alpha)
+    assert found == pytest.approx(exact(logits, alpha), abs=1e-14)

@@ -110,7 +110,7 @@ def parts(text: str) -> list[list[Any]]:
     """What the service finds in a text, as the page says it."""
     return [
         [
-            *(part.kind, part.line, part.text, [list(tag) for tag in part.tags.items()]),
+            *(part.role, part.line, part.text, [list(tag) for tag in part.tags.items()]),
             *(part.movetext, part.movetext_line, part.unread and list(part.unread), part.unclosed),
         ]
         for part in split(io.StringIO(text))

@@ -11,6 +11,7 @@ Json = dict[str, Any]
 
 #: Endpoints whose examples need more than an address or a body.
 ADDRESSES = {
+    "/v1/policy": "/v1/policy?fen=startpos&elo=1500",
     "/v1/leakage": "/v1/leakage?by=phase",
     "/v1/leakage/worst": "/v1/leakage/worst?kind=raw&limit=1",
     "/v1/leakage/positions": "/v1/leakage/positions?limit=1",
@@ -19,7 +20,7 @@ ADDRESSES = {
 }
 #: Answers that the page does not show: they are pages, lists for a machine, or longer than a screen.
 LONGEST = 1500
-EVERYWHERE = {"401", "403", "422", "429"}
+EVERYWHERE = {"401", "403", "422", "429", "500", "X-Request-ID", "RateLimit", "RateLimit-Policy"}
 
 
 def api_page(document: Json) -> str:
@@ -56,7 +57,7 @@ def _responses(responses: Json) -> Iterator[str]:
                 f"`{media}`" + (f" ({_type(kind['schema'])})" if "$ref" in kind.get("schema", {}) else "")
                 for media, kind in response.get("content", {}).items()
             ]
-            headers = [f"`{name}`" for name in response.get("headers", {})]
+            headers = [f"`{name}`" for name in response.get("headers", {}) if name not in EVERYWHERE]
             yield f"Response: {', '.join(kinds)}." + (f" Headers: {', '.join(headers)}." if headers else "") + "\n"
     errors = [status for status in sorted(responses) if status[0] in "45" and status not in EVERYWHERE]
     if errors:
@@ -64,7 +65,7 @@ def _responses(responses: Json) -> Iterator[str]:
 
 
 def _example(document: Json, method: str, path: str, body: Json | None, responses: Json) -> Iterator[str]:
-    url = ADDRESSES.get(path, path)
+    url = ADDRESSES.get(path, path) if method == "get" else path
     command = f"curl -s {shlex.quote('localhost:8000' + url) if '?' in url else 'localhost:8000' + url}"
     if body is not None:
         given = _examples(document, body)
@@ -76,7 +77,13 @@ def _example(document: Json, method: str, path: str, body: Json | None, response
     yield f"```sh\n{command}\n```\n"
     content = responses.get("200", {}).get("content", {}).get("application/json", {})
     shown = _examples(document, content.get("schema", {}))
-    if shown and body is None and len(text := json.dumps(shown[0], indent=1, ensure_ascii=False)) <= LONGEST:
+    posted = "post" in document["paths"][path]  # the example is the answer to another request
+    if (
+        shown
+        and body is None
+        and not posted
+        and len(text := json.dumps(shown[0], indent=1, ensure_ascii=False)) <= LONGEST
+    ):
         yield f"```json\n{text}\n```\n"
 
 

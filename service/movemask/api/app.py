@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -24,6 +21,7 @@ from movemask.api.http.bodies import Bounded, mcp_limits
 from movemask.api.http.parameters import known_parameters
 from movemask.api.http.routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.api.keys import Keys
+from movemask.api.openapi import DESCRIPTION, install_openapi
 from movemask.api.origins import OwnOrigin
 from movemask.api.prefix import RootPath
 from movemask.api.routers import games, judge, leakage, operations, page, policy
@@ -35,18 +33,9 @@ from movemask.serving.tally import Tally
 from movemask.settings import Settings
 from movemask.version import __version__
 
-DESCRIPTION = """
-The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
-that an unmasked or wrongly masked softmax would have given to illegal ones. Errors are `application/problem+json`
-(RFC 9457), with a stable `type` and a `detail` that names the offending input.
-"""
-
-#: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
-EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
-
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = (
-    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
+    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag"),
     *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
 )
 
@@ -104,20 +93,20 @@ def create_app(
     posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
     app.state.posts = {route.path: route for route in posts}
     app.router.routes[:0] = posts  # for the documents, and for other methods
-    for router in (leakage.router, operations.models_router, operations.keyed_router):
+    for router in (policy.router, leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
     sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
     if settings.page:
         app.include_router(page.router)
-    app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
+    install_openapi(app, keyed=keys is not None)
     problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     tracer = get_tracer("movemask", __version__, tracer_provider)
 
     def stack() -> ASGIApp:
-        """In place of FastAPI's own: our layers for all routes. POST routes are called straight from the last of them,
-        the others through FastAPI's."""
+        """Replaces FastAPI's stack: our layers for all routes. The innermost calls POST routes directly, and other
+        routes through FastAPI's layers."""
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
         inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
         outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
@@ -136,8 +125,8 @@ def create_app(
 
 
 def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Adds /mcp; what runs its sessions is for the lifespan. Its tools ask this app, as the client that called them, so
-    that keys, limits, metrics and logs are those of the other routes. Raises MissingExtra."""
+    """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
+    this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
     require("mcp", "MOVEMASK_MCP")
     import httpx2
     from mcp.server.transport_security import TransportSecuritySettings
@@ -150,26 +139,15 @@ def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[
         return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
 
     server = mcp_server(client)
-    # Here `OwnOrigin` and AdmissionControl check hosts and origins, and answer with problems.
+    # `OwnOrigin` and AdmissionControl check hosts and origins instead, and answer with problems.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
-    (route,) = (one for one in served.routes if isinstance(one, Route))
-    # No GET, whose stream a client might keep open.
-    endpoint = OwnOrigin(Bounded(route.endpoint, mcp_limits), settings, keyed=keyed)
+    (found,) = (served_route for served_route in served.routes if isinstance(served_route, Route))
+    # No GET: its stream might stay open for ever.
+    endpoint = OwnOrigin(Bounded(found.endpoint, mcp_limits), settings, keyed=keyed)
     app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
     return server.session_manager.run
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
-
-
-def _openapi(app: FastAPI, *, keyed: bool) -> dict[str, Any]:
-    """The document that FastAPI writes, and keeps, with examples; without keys it says that none is needed."""
-    document = FastAPI.openapi(app)
-    for name, examples in EXAMPLES.items():
-        document["components"]["schemas"][name]["examples"] = examples
-    for operation in (operation for methods in document["paths"].values() for operation in methods.values()):
-        if "security" in operation and not keyed:
-            operation["security"] = [operation["security"][0], {}]
-    return document

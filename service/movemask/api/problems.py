@@ -6,12 +6,14 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
@@ -74,7 +76,7 @@ class ProblemError(MovemaskError):
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
     """A problem by its name; `status` is needed for names that are not in STATUSES."""
-    title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON")
+    title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON").replace("pgn", "PGN")
     status = status or STATUSES[name].value
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
 
@@ -99,14 +101,18 @@ def audit_unwritable(error: StoreError) -> str:
     return "the audit cannot be written now; the service's log says why"
 
 
-def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:
+def invalid_request(
+    details: Sequence[Any], model: type[BaseModel] | None = None, *, skip: int = 0, item: str = "body"
+) -> ProblemError:
     """pydantic's errors as one problem.
 
-    skip : how many parts at the beginning of a location are no field names
+    model : the model that raised the errors, for suggestions of its field names
+    skip : number of parts at the beginning of each location that are no field names
     item : the name of an error that concerns no single field
     """
     listed = [
-        {"field": _field(error["loc"][skip:]) or item, "message": _message(error)} for error in details[:_MOST_ERRORS]
+        {"field": _field(error["loc"][skip:]) or item, "message": _message(error, model)}
+        for error in details[:_MOST_ERRORS]
     ]
     detail = "; ".join(f"{error['field']}: {error['message']}" for error in listed[:5])
     if len(details) > 5:
@@ -189,14 +195,22 @@ def _field(location: Sequence[Any]) -> str:
     return name
 
 
-def _message(error: Any) -> str:
+def near_or_all(name: str, known: Sequence[str]) -> str:
+    """A suggestion for an unknown name: the nearest known name, or else all known names."""
+    near = get_close_matches(name[:_LONGEST_INPUT].lower(), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
+
+
+def _message(error: Any, model: type[BaseModel] | None) -> str:
     """pydantic's message, with the offending input shortened."""
     if error.get("input") is REPEATED:
         return "is given twice"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
-        return "no such field"
+        *path, name = error["loc"]
+        known = _fields_at(path, model)
+        return f"no such field ({near_or_all(str(name), known)})" if known else "no such field"
     if error["type"] == "model_type":  # pydantic's message would name the class
         error = {**error, "msg": "Input should be an object"}
     message = str(error["msg"]).removeprefix("Value error, ")
@@ -210,3 +224,20 @@ def shown(text: str) -> str:
     """A client's text, shortened, with escapes for characters that UTF-8 cannot express."""
     cut = text if len(text) <= _LONGEST_INPUT else text[:_LONGEST_INPUT] + "…"
     return cut.encode("utf-8", "backslashreplace").decode()
+
+
+def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:
+    """The names of the fields of the object at `path` in a body of this model; empty if the object is no model."""
+    for part in path:
+        if model is None or not isinstance(part, str):  # the place in a list
+            continue
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        model = _model_in(fields[part].annotation) if part in fields else None
+    return [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model in an annotation, such as that of the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -1,8 +1,9 @@
-"""The JSON of requests. Unknown fields are refused: a misspelt one is not silently ignored."""
+"""The JSON of requests. Unknown fields are refused, so that a misspelt field is never ignored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, Any, Self
 
@@ -12,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetPydanticSchema,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -196,22 +198,50 @@ class MoveIn(OneIn):
         return self
 
 
+Id = Annotated[str, Field(max_length=128, strict=True)]
+_ID: TypeAdapter[str | None] = TypeAdapter(Id | None)
+
+
+class BatchPositionIn(PositionIn):
+    """A position of a batch."""
+
+    id: Id | None = Field(None, description="Your name for the position. The result repeats it.")
+
+
+@dataclass(frozen=True)
+class InvalidItem:
+    """An invalid position of a batch."""
+
+    error: MovemaskError
+    id: str | None
+
+
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """A position of a batch; an error in its place if it is invalid, so that the others are still answered."""
+    """A position of a batch, or an InvalidItem, so that the other positions are still answered."""
     try:
         return read(value)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False)
-        return problems.invalid_request(details, item="position")
+        failure: MovemaskError = problems.invalid_request(
+            error.errors(include_url=False, include_context=False), BatchPositionIn, item="position"
+        )
     except MovemaskError as error:
-        return error
+        failure = error
+    return InvalidItem(failure, _id_of(value))
+
+
+def _id_of(value: Any) -> str | None:
+    """The id of an invalid position, if the id itself is valid."""
+    try:
+        return _ID.validate_python(value.get("id")) if isinstance(value, dict) else None
+    except ValidationError:
+        return None
 
 
 class BatchIn(RuleIn):
     """A request for many positions. The other fields are defaults for positions that do not set them."""
 
     positions: Annotated[
-        list[Annotated[PositionIn, WrapValidator(_captured)]],
+        list[Annotated[BatchPositionIn, WrapValidator(_captured)]],
         counted("positions", "positions", lambda settings: settings.max_positions),
     ] = Field(min_length=1, description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
     model: str | None = _MODEL

@@ -34,19 +34,19 @@ _Game, _Played, _Side = as_json(answers.GameOut), as_json(answers.PlayedOut), as
 _Moment, _Node, _Made = as_json(answers.MomentOut), as_json(answers.NodeOut), as_json(answers.MadeOut)
 
 
-def policy_out(answer: Answer, include: Sequence[Include]) -> answers.PolicyOut:
-    """The move distribution of a position."""
+def policy_out(answer: Answer, include: Sequence[Include], *, timing: bool = True) -> answers.PolicyOut:
+    """The move distribution of a position. Without `timing`, equal answers are equal bytes."""
     position = answer.position
     out = _Policy(
         model=model_out(answer.model),
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=answer.status,
         moves=_moves(answer, include),
         ignored=list(answer.ignored),
     )
     _add_where(out, position, legal=answer.evaluated is not None)
-    _add_figures(out, answer, include)
+    _add_figures(out, answer, include, timing=timing)
     return out
 
 
@@ -55,7 +55,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
     position, evaluated = answer.position, answer.evaluated
     out = _MoveChosen(
         model=model_out(answer.model),
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=answer.status,
         move=None,
@@ -98,7 +98,7 @@ def sweep_out(
         for move, name in zip(moves, position.sans(map(chess.Move.from_uci, ranked)), strict=True):
             move.san = name
     out = _Sweep(
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         status=position.status(has_legal_moves=bool(lines)),
         points=[point for point, _ in points],
@@ -134,9 +134,20 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answer
     if first.elo is not None:
         mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
         out.elo = {mover: first.elo.self, opponent: first.elo.opponent}
+        if game.plies[0].elo not in (None, first.elo):
+            out.clamped = True
     if game.tree is not None:
         out.tree = _tree(game.tree)
     return out
+
+
+def fen_out(position: Position) -> str:
+    """The FEN as python-chess writes it by default: an en-passant square only if a capture there is legal.
+
+    `Position.fen` keeps the square after every double push, because some networks read it (Maia-2).
+    """
+    board = position.board
+    return position.fen if board.ep_square is None or board.has_legal_en_passant() else board.fen()
 
 
 def model_out(model: Model) -> answers.ModelOut:
@@ -170,7 +181,7 @@ def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
         out.draw = _Draw(reason=draw.value, claimable=draw.claimable)
 
 
-def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Include]) -> None:
+def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Include], *, timing: bool = True) -> None:
     """Adds the fields that exist only with a legal move, on request, or for some networks."""
     evaluated = answer.evaluated
     if answer.value is not None:
@@ -185,8 +196,8 @@ def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Includ
             out.illegal = _illegal(answer)
         out.temperature = answer.rule.divisor
     if answer.elo is not None:
-        out.elo = _elo(answer.elo)
-    if evaluated is not None:
+        out.elo = _elo(answer.elo, answer.query.elo)
+    if evaluated is not None and timing:
         out.timing = _Timing(queue_ms=1e3 * answer.waited, inference_ms=1e3 * evaluated.seconds)
 
 
@@ -214,9 +225,12 @@ def _leakage(raw: float | None, multiplied: float, model: Model) -> answers.Leak
     return _Leakage(raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask)
 
 
-def _elo(elo: Elo) -> answers.EloOut:
+def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
     """The ratings that the network used."""
-    return _Elo(self=elo.self, opponent=elo.opponent)
+    out = _Elo(self=elo.self, opponent=elo.opponent)
+    if requested not in (None, elo):
+        out.clamped = True
+    return out
 
 
 def _illegal(answer: Answer) -> answers.IllegalOut:

@@ -19,7 +19,7 @@ def _table(values: list[int]) -> Bits:
     return np.array(values, dtype=np.uint64)
 
 
-#: Tables by square; index 64 stands for no square.
+#: Tables by square. Index 64 means no square.
 BIT = _table([*chess.BB_SQUARES, 0])
 KNIGHT = _table([*chess.BB_KNIGHT_ATTACKS, 0])
 KING = _table([*chess.BB_KING_ATTACKS, 0])
@@ -28,7 +28,7 @@ PAWN_UP = _table([*chess.BB_PAWN_ATTACKS[chess.WHITE], 0])
 #: The squares between two squares, `[64, 64]`.
 BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUARES]).reshape(64, 64)
 
-#: Squares that a rook or a bishop reaches on an empty board.
+#: Squares that a rook or a bishop reaches on an empty board, by square.
 ROOK_LINES = _table([chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in chess.SQUARES])
 BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUARES])
 
@@ -38,7 +38,8 @@ class Boards:
     """B positions. Where Black is to move, the ranks are flipped (square ^ 56) and the colours swapped.
 
     bits : uint64 `[12, B]`; the properties below name the rows
-    black, chess960 : bool `[B]`, whether Black is to move; whether castling is Chess960's
+    black : bool `[B]`, whether Black is to move
+    chess960 : bool `[B]`, whether castling follows Chess960
     """
 
     bits: Bits
@@ -70,7 +71,7 @@ class Boards:
 
     @property
     def en_passant(self) -> Bits:
-        """The en-passant square of the FEN, or 0."""
+        """The FEN's en-passant square, or 0."""
         return np.asarray(self.bits[9])
 
     @property
@@ -84,7 +85,7 @@ class Boards:
         return np.asarray(self.bits[11])
 
     def rows(self, indices: Sequence[int] | NDArray[np.intp]) -> Boards:
-        """The positions at these indices, in the order of the indices."""
+        """The positions at these indices, in their order."""
         return Boards(self.bits[:, indices], self.black[indices], self.chess960[indices])
 
     @classmethod
@@ -98,14 +99,14 @@ class Boards:
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
     @classmethod
-    def joined(cls, parts: Sequence[Boards]) -> Boards:
-        """The positions of all parts, in order."""
-        if len(parts) == 1:
-            return parts[0]
+    def joined(cls, groups: Sequence[Boards]) -> Boards:
+        """The positions of all groups, in order."""
+        if len(groups) == 1:
+            return groups[0]
         return cls(
-            np.concatenate([part.bits for part in parts], axis=1),
-            np.concatenate([part.black for part in parts]),
-            np.concatenate([part.chess960 for part in parts]),
+            np.concatenate([boards.bits for boards in groups], axis=1),
+            np.concatenate([boards.black for boards in groups]),
+            np.concatenate([boards.chess960 for boards in groups]),
         )
 
 
@@ -127,7 +128,7 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
 
 
 def mirrored(bitboards: Bits) -> Bits:
-    """The same bitboards with the ranks flipped (square ^ 56). A rank is a byte, so this swaps the bytes."""
+    """The bitboards with their ranks flipped (square ^ 56). A rank is a byte, so this swaps the bytes."""
     return bitboards.byteswap()
 
 
@@ -155,7 +156,7 @@ PHASES = tuple(Phase)
 
 
 def phases_of(boards: Boards) -> Squares:
-    """The phase of each position as an index into PHASES: intp `[B]`. A FEN without a move number counts as move 1."""
+    """Each position's phase as an index into PHASES: intp `[B]`. A FEN without a move number counts as move 1."""
     knights, bishops, rooks, queens = boards.pieces[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

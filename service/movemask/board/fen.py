@@ -1,7 +1,7 @@
-"""The FEN in a text: pasted from an address, quoted, numbered, with underscores for blanks or with EPD operations.
+"""Finds the FEN in a text: copied from an address, quoted, numbered, with underscores for blanks or EPD operations.
 
-python-chess reads the FEN that is found here and words the faults of its fields. Standard: Steven J. Edwards, "Portable
-Game Notation Specification and Implementation Guide", 1994, section 16 (FEN and EPD).
+python-chess then reads the FEN and describes the faults of its fields. Standard: Steven J. Edwards, "Portable Game
+Notation Specification and Implementation Guide", 1994, section 16 (FEN and EPD).
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from movemask.errors import InvalidFen, UnsupportedVariant
 #: The required fields of a FEN, in order. Only the two counters may be left out, as in EPD.
 FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
 
-#: Characters of a line of a list in which a FEN is looked for. An EPD line is shorter.
+#: A FEN is searched for in this many characters of a line. An EPD line is shorter.
 _LINE_LENGTH = 10_000
 
-#: Word processors replace hyphens by dashes, and web pages add characters without width.
+#: Word processors replace hyphens with dashes, and web pages add characters without width.
 _TYPOGRAPHY = str.maketrans(
     {dash: "-" for dash in "\u2010\u2011\u2012\u2013\u2014\u2212"} | {mark: "" for mark in "\u200b\u2060\ufeff"}
 )
 
-#: Neither a placement nor a counter begins or ends with these.
+#: Characters around a FEN. Neither a placement nor a counter begins or ends with one.
 _AROUND = " \t\r\n\f\v\xa0\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a[](){}<>;,."
 
-#: A FEN with all six fields and a blank between them, which needs no search.
+#: A FEN with all six fields and a single blank between them. It needs no search.
 _PLAIN = re.compile(r"[1-8PNBRQKpnbrqk/]+ [wb] [A-Za-z-]+ [a-h1-8-]+ \d+ \d+", re.ASCII)
 
 _PLACEMENT = re.compile(r"(?<![A-Za-z0-9])(?:[1-8pnbrqkPNBRQK~]{1,16}/){7}[1-8pnbrqkPNBRQK~]{1,16}")
 
-#: What belongs to a column of a list behind the placement. A semicolon begins EPD operations or a remark.
+#: The rest of a list's column after the placement. A semicolon begins EPD operations or a remark.
 _REST_OF_COLUMN = re.compile(r'(?:[^,|\t;"]|"[^"]*"?)*(?:;.*)?')
 
 _SEPARATOR = re.compile(r"[,;|\t]")
 _SIDE_COLUMN = re.compile(r"[,;|\t][wb][,;|\t]")
 
-#: The number or bullet of a list item, and "FEN:", UCI's "position fen" or a PGN tag's name, before a placement.
+#: Text before a placement: a list item's number or bullet, "FEN:", UCI's "position fen" or a PGN tag's name.
 _LEAD = re.compile(
     r"(?:[#№]?\d{1,9}(?:[.):\]]+\s*|\s+)|[-*•]\s+|(?:position\s+)?fen\b[\s:=\"'\u201c]*)+(?=\S*/)", re.IGNORECASE
 )
 
 _ADDRESS = re.compile(r"[a-z]+://|(?:[\w-]+\.)*(?:lichess\.org|lichess\.dev|chess\.com)/", re.IGNORECASE)
 
-#: Where a FEN begins in lichess's paths, also one whose placement is faulty.
+#: Start of the FEN in lichess's paths, also of a FEN with a faulty placement.
 _LICHESS = re.compile(r"/(?:analysis|editor)/(?:(?:standard|fromPosition|chess960)/)?(?=[1-8pnbrqkPNBRQK]+[/_ ])")
 
-#: Variants as lichess names them in addresses, apart from standard chess and Chess960.
+#: Variants by their names in lichess's addresses, without standard chess and Chess960.
 _OTHER_VARIANTS = frozenset(
     ("antichess", "atomic", "crazyhouse", "horde", "kingofthehill", "racingkings", "threecheck", "bughouse")
 )
@@ -60,37 +60,36 @@ _OPCODE = re.compile(
     r"|tc(?:gs|ri|si)|v[0-9]|[dD][0-9]+"
 )
 
-#: What may follow a position in EPD if semicolons end the operations.
+#: Any opcode: accepted after a position if semicolons end the operations.
 _ANY_OPCODE = re.compile(r"[A-Za-z]\w*")
 
 
-#: An operation that is a counter, or a quoted operand, in which such words mean nothing.
+#: An operation that is a counter; or a quoted operand, in which its words mean nothing.
 _COUNTER = re.compile(r'"[^"]*"?|\b(hmvc|fmvn)\s+([^\s;]+)')
 
 
 class FoundFen(NamedTuple):
-    """A FEN with single blanks between its fields, and whether the address it stood in is of Chess960."""
+    """A FEN with single blanks between its fields, and whether it stood in an address of Chess960."""
 
     fen: str
     chess960: bool = False
 
 
 def find_fen(text: str) -> FoundFen:
-    """The FEN in a text that holds nothing else; python-chess has not checked its fields yet.
+    """The FEN in a text that holds nothing else. python-chess has not checked its fields yet.
 
-    Quotation marks, list numbers, underscores for blanks, addresses of lichess and chess.com, EPD operations and
-    remarks behind a semicolon are understood. The operations `hmvc` and `fmvn` are the counters.
+    Understands quotation marks, list numbers, underscores for blanks, addresses of lichess and chess.com, EPD
+    operations, and remarks after a semicolon. The operations `hmvc` and `fmvn` are the counters.
 
-    Raises InvalidFen, which names a field that is missing, or UnsupportedVariant.
+    Raises InvalidFen, which names a missing field, or UnsupportedVariant.
     """
     return FoundFen(text) if _PLAIN.fullmatch(text) else _found(text, text, columns=False)
 
 
 def find_fen_in_line(line: str) -> FoundFen:
-    """The FEN of a line of a list: as `find_fen`, but other columns may stand beside it.
+    """The FEN in a line of a list. Like `find_fen`, but the line may have other columns.
 
-    Columns are separated by commas, tabs or bars, and the FEN may be any of them. Words behind a complete FEN count as
-    columns too.
+    Commas, tabs or bars separate columns, and any column may be the FEN. Words after a full FEN are columns too.
     """
     return _found(_column_with_fen(line[:_LINE_LENGTH]), line, columns=True)
 
@@ -102,7 +101,7 @@ def _column_with_fen(line: str) -> str:
     start = 1 + max(line.rfind(separator, 0, placement.start()) for separator in ',;|\t"')
     if line[:start].endswith('"'):
         return line[start:].partition('"')[0]
-    if _SIDE_COLUMN.match(line, placement.end()):  # each field in a column of its own
+    if _SIDE_COLUMN.match(line, placement.end()):  # each field has a column of its own
         return _SEPARATOR.sub(" ", line[start:])
     end = _REST_OF_COLUMN.match(line, placement.end())
     return line[start : end.end() if end else None]
@@ -128,9 +127,9 @@ def _found(text: str, original: str, *, columns: bool) -> FoundFen:
     if words and not columns and not opcode.fullmatch(words[0]):
         try:
             chess.Board(" ".join([*required, *counters]))
-        except ValueError as error:  # a fault further in front
+        except ValueError as error:  # an earlier fault
             raise InvalidFen(f"fen: {error}") from None
-        raise InvalidFen(f"fen: {original!r} goes on after the move number: {' '.join(words)!r} is no part of a FEN")
+        raise InvalidFen(f"fen: {original!r} continues after the move number: {' '.join(words)!r} is not part of a FEN")
     return FoundFen(" ".join([*required, *counters]), chess960)
 
 
@@ -140,12 +139,12 @@ def _without_lead(text: str) -> str:
 
 
 def _in_address(address: str, original: str) -> tuple[str, bool]:
-    """The FEN in an address, and whether the address is of Chess960; raises InvalidFen or UnsupportedVariant."""
+    """The FEN in an address, and whether the address is of Chess960. Raises InvalidFen or UnsupportedVariant."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
     except ValueError as error:
         raise InvalidFen(f"fen: the address {original!r} cannot be read: {error}") from None
-    values = {name.lower(): found[-1] for name, found in parse_qs(f"{parts.query}&{parts.fragment}").items()}
+    values = {name.lower(): given[-1] for name, given in parse_qs(f"{parts.query}&{parts.fragment}").items()}
     path = unquote(parts.path)
     if placement := _PLACEMENT.search(path):
         start = placement.start()
@@ -158,7 +157,7 @@ def _in_address(address: str, original: str) -> tuple[str, bool]:
     fen = values.get("fen", path[start:])
     if not fen:
         raise InvalidFen(
-            f"fen: the address {original!r} holds no FEN; lichess writes it behind /analysis/ or /editor/, other sites "
+            f"fen: the address {original!r} holds no FEN; lichess writes it after /analysis/ or /editor/, other sites "
             "as ?fen=…"
         )
     return fen.replace("_", " "), "chess960" in variants
@@ -179,6 +178,6 @@ def _check_fields(fields: list[str], original: str) -> None:
 
 
 def _counters_of_operations(text: str) -> list[str]:
-    """Half-move clock and move number by the EPD operations `hmvc` and `fmvn`; empty without either."""
-    found = {name: value for name, value in _COUNTER.findall(text) if name}
-    return [found.get("hmvc", "0"), found.get("fmvn", "1")] if found else []
+    """Half-move clock and move number from the EPD operations `hmvc` and `fmvn`; empty without both."""
+    counters = {name: value for name, value in _COUNTER.findall(text) if name}
+    return [counters.get("hmvc", "0"), counters.get("fmvn", "1")] if counters else []

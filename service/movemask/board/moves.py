@@ -1,7 +1,7 @@
 """Moves as codes and as text. python-chess alone decides which moves are legal.
 
 A move's *code* is `promotion << 12 | source << 6 | target`, with the squares of the board, not of the side to move.
-The target of castling is the square where the king ends, and in Chess960 the rook's square, as in python-chess.
+The target of castling is the king's final square; in Chess960 it is the rook's square, as in python-chess.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LegalMoves:
     """The legal moves of B positions in CSR form.
 
     codes : intp `[N]`, position by position
-    indptr : intp `[B + 1]`, where each position's codes begin, and N
+    indptr : intp `[B + 1]`, the start of each position's codes, then N
     in_check : bool `[B]`, whether the side to move is in check
     """
 
@@ -49,7 +49,7 @@ def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
 
 
 def has_legal_move(board: chess.Board) -> bool:
-    """Whether there is a legal move; does not look for more than one."""
+    """Whether there is a legal move. Stops at the first."""
     return any(board.generate_legal_moves())
 
 
@@ -71,9 +71,9 @@ def uci_of(codes: Iterable[int] | Index) -> list[str]:
 
 
 def from_mover(codes: Index, black: NDArray[np.bool_]) -> Index:
-    """Codes `[N]` between the view of the side to move and the board's squares; the same function serves both ways.
+    """Converts codes `[N]` between the view of the side to move and the board's squares, in either direction.
 
-    black : bool `[N]`, whether Black is to move, which flips the ranks
+    black : bool `[N]`, whether Black is to move: then the ranks are flipped
     """
     return codes ^ np.where(black, 56 << 6 | 56, 0)
 
@@ -85,7 +85,7 @@ def _uci() -> list[str]:
 
 @cache
 def _moves() -> list[chess.Move]:
-    """Every move by its code. Moves are shared because they never change."""
+    """Every move by its code. Moves are shared, because they never change."""
     return [chess.Move(code >> 6 & 63, code & 63, code >> 12 or None) for code in range((chess.QUEEN + 1) << 12)]
 
 
@@ -97,14 +97,14 @@ class Notation(Enum):
     MIXED = "mixed"
 
 
-#: UCI in capitals, as some programs write it. SAN never has the target's file in capitals; `B1c3` is a bishop's move.
+#: UCI in capitals, as some programs write it. In SAN a target's file is never a capital: `B1c3` is a bishop's move.
 _CAPITALS = re.compile(r"[A-H][1-8][A-H][1-8][NBRQ]?", re.ASCII)
 
 
 def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
-    """The legal move that a text names in UCI or SAN, and which of both it is.
+    """The legal move that a text names, and whether the text is UCI or SAN.
 
-    `e2e4` is valid in both and names the same move. Raises ValueError that names the fault.
+    `e2e4` is valid in both and names the same move. Raises ValueError, which names the fault.
     """
     notation = Notation.UCI
     try:
@@ -113,7 +113,7 @@ def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
         except chess.InvalidMoveError:
             notation = Notation.SAN
             move = board.parse_san(text)
-        if not move:  # python-chess takes the null moves 0000 and -- for legal
+        if not move:  # python-chess accepts the null moves 0000 and --
             raise chess.IllegalMoveError
     except chess.InvalidMoveError:
         raise ValueError("is not a move in UCI or SAN") from None

@@ -1,6 +1,6 @@
 """Names of openings by position, from lichess's list (github.com/lichess-org/chess-openings, public domain, CC0 1.0).
 
-`scripts/openings` writes the list into `openings.tsv.gz`: EPD, ECO code and name, a position a line.
+`scripts/openings` writes the list into `openings.tsv.gz`: EPD, ECO code and name, one position per line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import chess
 from pydantic import Field
 
-if TYPE_CHECKING:  # the HTTP client reads openings in answers and should not load numpy
+if TYPE_CHECKING:  # the HTTP client reads openings in responses and should not load numpy
     from movemask.board.position import PlayedGame
 
 
@@ -27,7 +27,7 @@ class Opening:
 
 
 def opening_of(game: PlayedGame) -> Opening | None:
-    """The opening of a game: the name of the last named position, whatever the order of moves.
+    """The opening of a game: the name of its last named position, whatever the order of moves.
 
     None if no position has a name, in Chess960, and for a game that does not begin at the start position.
     """

@@ -21,8 +21,8 @@ from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 class Ply:
     """A position of a game with its history, and the move that was played there.
 
-    chances : the mover's expected score before and after the move, by the engine evaluations in the PGN ([%eval]) and
-        lichess's formula; None where one is missing
+    chances : the mover's expected score before and after the move, from the PGN's engine evaluations ([%eval]) by
+        lichess's formula; None if an evaluation is missing
     """
 
     position: Position
@@ -33,8 +33,12 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` are its tags without escapes, `played` has all positions. `tree` has
-    its comments and variations, if they were read."""
+    """A game whose moves are all legal.
+
+    headers : the tags, without escapes
+    played : all positions
+    tree : python-chess's game with comments and variations; None if they were not read
+    """
 
     headers: dict[str, str]
     chess960: bool
@@ -43,7 +47,7 @@ class Game:
     tree: chess.pgn.Game | None = None
 
     def evaluated(self, tree: chess.pgn.Game) -> Game:
-        """The game with the `chances` of the evaluations in a tree of it."""
+        """The game with the `chances` from the evaluations in `tree`, which holds the same moves."""
         known = zip(self.plies, _chances(tree, self.played), strict=True)
         return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
@@ -51,37 +55,37 @@ class Game:
 #: The PGN standard's last glyph ($255).
 _LAST_GLYPH = 255
 
-#: Characters after which a line of moves is cut behind a comment: python-chess copies the rest of a line for each one.
+#: Longest piece of a line of moves. Longer lines are cut after a comment: python-chess copies the rest of a line for
+#: each comment.
 _LONGEST_PIECE = 4_096
 
-#: What python-chess passes over without a word: moves in another language's letters or in figurines, whose squares it
-#: takes for a pawn's move, and whatever else is no move. Marks of a new move and of en passant are known.
+#: Text that python-chess skips without an error: letters of another language, figurines, control characters. It takes
+#: the squares of such a move for a pawn's move. Marks of a new move and of en passant are allowed.
 _COMMENT = re.compile(r"\{[^}]*(?:\}|$)|;.*")
 _UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
 _MARKS = {"N", "TN", "ep", "e.p."}
-_PADDING = "\x00\x1a"  # zeros that fill a block, and the end of a file in DOS; by themselves
-_DIAGRAM = {"D", "(D)"}  # by itself: behind a letter it may belong to a move, as in the German Dd4
+_PADDING = "\x00\x1a"  # zeros that fill a block, and DOS's end of file; allowed as a word of their own
+_DIAGRAM = {"D", "(D)"}  # allowed as a word of its own: after a letter it may belong to a move, as in the German Dd4
 
-#: A comment, and what word processors and people write instead of the standard's draw, dash and x. python-chess passes
-#: over those, and over comments up to a line's end.
+#: Comments, and typographic variants of the standard's draw, dash and x. python-chess skips the variants, and comments
+#: up to the end of a line.
 _OTHERWISE = re.compile(
     r"(\{[^}]*(?:\}|$))|(;.*)|\u00bd(?:[-\u2010-\u2013\u2212]\u00bd)?|([\u2010-\u2013\u2212])|(\u00d7)"
 )
 
 _OPEN, _CLOSE, _NOT_BLANK = re.compile(r"\{"), re.compile("}"), re.compile(r"\s*\S")
 
-#: Tags that say nothing where they are empty: the game begins where games do, and ends as its moves say.
+#: Tags that mean nothing if empty: the game then begins at the start position, and ends as its moves say.
 _NOT_EMPTY = {"FEN", "Variant", "Result"}
 
-#: Ratings that a player can have. Outside them, as with 0 or 9999, a tag says that the rating is not known.
+#: Ratings that a player can have. Other numbers, such as 0 or 9999, stand for an unknown rating.
 _LEAST_RATING, _MOST_RATING = 100, 4_000
 
 
 class Parsed(NamedTuple):
-    """A game as it stands in its text, python-chess's tree of it, and the game or why it cannot be played through.
+    """A text, python-chess's tree of its game, and the game or the error.
 
-    Text outside games has no tree and an error, or None where nothing is to be said: after the last game, and where no
-    word is in it.
+    Text outside games has no tree. It has an error, except after the last game and without words: then `game` is None.
     """
 
     text: GameText | None
@@ -96,40 +100,42 @@ class Lines(Protocol):
 
 
 def read_games(source: Lines | str, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
-    """The games of a PGN in order, with an InvalidPgn in place of each that cannot be played through, and of text that
-    stands in front of or between games.
+    """The games of a PGN in order. A game that cannot be played through, or text between games, gives an InvalidPgn.
 
-    A PGN without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves, or games,
-    have been read in all, however long the game is, or for a game of more than `split.LONGEST` characters; and any
-    MovemaskError of the source.
+    A PGN without games yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves or games have
+    been read, or for a game of more than `split.LONGEST` characters; and any MovemaskError of the source.
     """
     return (parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None)
 
 
 def read_trees(source: Lines | str, max_moves: int | None = None) -> Iterator[Parsed]:
-    """As `read_games`, each with its text and python-chess's game, which keeps comments, glyphs and variations. The
-    moves of variations count too, and there are no more variations than moves."""
+    """Like `read_games`, with the text and python-chess's game, which keeps comments, glyphs and variations.
+
+    `max_moves` also limits the moves in variations, and the variations.
+    """
     return _read(source, _Tree, max_moves)
 
 
 def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
-    """The game of a text that has been split already, which is the game of this number in its file."""
+    """The game of a text that has been split already. `number` is the game's number in its file, for messages."""
     game = _parsed(text, number, _MainLine, {"moves": math.inf, "variations": math.inf}).game
-    assert isinstance(game, Game | InvalidPgn)  # nothing else without limits
+    assert isinstance(game, Game | InvalidPgn)  # the only results without limits
     return game
 
 
 def outside(text: GameText) -> InvalidPgn | None:
-    """What to say of text in front of or between games: its line and first word. None for a game, for text after the
-    last one, and for text without words."""
-    if text.kind != "outside" or text.unread is None:
+    """The error for text before or between games: its line and first word.
+
+    None for a game, for text after the last game, and for text without words.
+    """
+    if text.role != "outside" or text.unread is None:
         return None
     line, word = text.unread
     return InvalidPgn(f"pgn: line {line}: text outside a game: {word!r} is neither a tag nor a move")
 
 
 def no_game(text: GameText | None) -> InvalidPgn:
-    """What to say of a text without games, whose words, if it has some, are `text`."""
+    """The error for a file without games. `text` is its text outside games; None for an empty file."""
     why = "there is no game in it"
     if text is not None and text.unread is not None:
         line, word = text.unread
@@ -138,12 +144,12 @@ def no_game(text: GameText | None) -> InvalidPgn:
 
 
 def odd_tags(tags: dict[str, str]) -> dict[str, str]:
-    """The tags whose names python-chess does not take, such as `White ACPL`."""
+    """The tags with names that python-chess refuses, such as `White ACPL`."""
     return {name: value for name, value in tags.items() if not chess.pgn.TAG_NAME_REGEX.match(name)}
 
 
 def rating_of(value: str | None) -> float | None:
-    """The rating that a tag gives. None for what is not a whole number from 100 to 4000, such as `?` and `0`."""
+    """A tag's rating; None if it is not a whole number from 100 to 4000, such as `?` and `0`."""
     if not value or not value.isascii() or not value.isdigit() or len(value) > len(str(_MOST_RATING)):
         return None
     return float(value) if _LEAST_RATING <= int(value) <= _MOST_RATING else None
@@ -155,7 +161,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
     stream = io.StringIO(source) if isinstance(source, str) else source
     trailing: GameText | None = None
     for text in split(iter(stream.readline, "")):
-        if text.kind == "game" or text.unclosed is not None:
+        if text.role == "game" or text.unclosed is not None:
             number += 1
             parsed = _parsed(text, number, builder, left)
         else:
@@ -164,21 +170,21 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
         yielded += parsed.game is not None
         if max_moves is not None and yielded > max_moves:
             raise LimitExceeded(f"pgn: more than {max_moves} games; send fewer at once")
-        if number or text.kind != "trailing":
+        if number or text.role != "trailing":
             yield parsed
     if not number:
         yield Parsed(trailing, None, no_game(trailing))
 
 
 def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, float]) -> Parsed:
-    """A game by python-chess, and what is made of it. Raises LimitExceeded."""
+    """Parses a game with python-chess. Raises LimitExceeded; other errors are part of the result."""
     name = f"pgn: game {number}"
     try:
         if text.unclosed is not None:
             raise InvalidPgn(f"{name}: the comment {text.unclosed!r} is not closed, and takes all that follows")
         lines, unread = _prepared(text.movetext, text.movetext_line)
-        if found := text.unread or unread:
-            line, word = found
+        if first_unread := text.unread or unread:
+            line, word = first_unread
             raise InvalidPgn(f"{name}: line {line}: {word!r} is neither a tag nor a move in SAN")
         if not lines:
             raise InvalidPgn(f"{name}: no moves")
@@ -189,13 +195,13 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         return Parsed(text, None, error)
     except MovemaskError:  # too many moves
         raise
-    except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
+    except Exception as error:  # from python-chess, such as for a $ with more digits than Python reads
         why = f"{type(error).__name__}: {str(error)[:200]}"
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
 
 class _Pieces:
-    """Pieces of movetext as the lines that python-chess reads."""
+    """Pieces of movetext, presented as lines to python-chess."""
 
     def __init__(self, pieces: list[str]) -> None:
         self._pieces = iter(pieces)
@@ -206,11 +212,11 @@ class _Pieces:
 
 
 def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | None]:
-    """Movetext from line `number` on as python-chess has to read it, and the line and text of its first word that is no
-    move.
+    """Movetext in the form that python-chess reads rightly; and the first word that is not a move, with its line.
 
-    Comments up to a line's end get braces, and results the standard's signs. Empty lines outside comments are left out,
-    since they would end the game for python-chess. Long lines come in pieces.
+    `number` is the line where the movetext begins. Comments up to the end of a line get braces, and results the
+    standard's signs. Empty lines outside comments are left out, since python-chess would end the game there. Long lines
+    are cut into pieces.
     """
     pieces: list[str] = []
     unread: tuple[int, str] | None = None
@@ -219,7 +225,7 @@ def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | 
         if not inside and not line.strip():
             continue
         line = _as_standard(line, inside)
-        if not inside and not line.strip():  # an empty comment
+        if not inside and not line.strip():  # only an empty comment
             continue
         if unread is None and (word := _unread(line, inside)):
             unread = number + index, word
@@ -230,14 +236,16 @@ def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | 
 
 
 def _as_standard(line: str, inside: bool) -> str:
-    """A line of moves in the standard's signs, and with comments in braces alone. `inside` says that a brace comment is
-    open at its beginning."""
+    """A line of moves with the standard's signs, and comments only in braces.
+
+    inside : whether a brace comment is open at the start of the line
+    """
     comment, closed, moves = line.partition("}") if inside else ("", "", line)
     return comment + closed + _OTHERWISE.sub(_standard, moves)
 
 
-def _standard(found: re.Match[str]) -> str:
-    comment, rest_of_line, dash, times = found.groups()
+def _standard(match: re.Match[str]) -> str:
+    comment, rest_of_line, dash, times = match.groups()
     if rest_of_line is not None:
         text = rest_of_line[1:].strip().replace("}", ")")
         return f"{{ {text} }}" if text else ""
@@ -245,7 +253,7 @@ def _standard(found: re.Match[str]) -> str:
 
 
 def _unread(line: str, inside: bool) -> str | None:
-    """The first word of a line of moves, comments aside, that python-chess would pass over; None if all is well."""
+    """The first word of a line of moves, outside comments, that python-chess would skip; None if there is none."""
     moves = _COMMENT.sub(" ", line.partition("}")[2] if inside else line)
     for word in moves.split():
         rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
@@ -255,22 +263,26 @@ def _unread(line: str, inside: bool) -> str | None:
 
 
 def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
-    """A line of moves in pieces that end behind a comment, and whether a brace comment is open at each one's end. A
-    blank in front keeps python-chess from taking a piece for a tag or an escape."""
+    """A line of moves in pieces that end after a comment, each with whether a brace comment is open at its end.
+
+    A blank before a piece keeps python-chess from taking it for a tag or an escape.
+    """
     begin = place = 0
     blank = "" if inside else " "
-    while found := (_CLOSE if inside else _OPEN).search(line, place):
-        inside, place = not inside, found.end()
+    while match := (_CLOSE if inside else _OPEN).search(line, place):
+        inside, place = not inside, match.end()
         if not inside and place - begin > _LONGEST_PIECE and _NOT_BLANK.match(line, place):
-            yield f"{blank}{line[begin:place]} ", False  # a line that ends with its comment would be the file's end
+            yield f"{blank}{line[begin:place]} ", False  # without the blank, python-chess would see the file's end
             begin, blank = place, " "
     yield f"{blank}{line[begin:]}", inside
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds a game with these tags. Errors are kept in it, not logged; the moves and variations `left` are counted
-    down. Comments wait for the next move or variation: python-chess would join all of a move's again for each one, in
-    quadratic time."""
+    """Builds a game with these tags, and counts down the moves and variations `left`. Errors are kept in the game.
+
+    Comments are added at the next move or variation: python-chess would join a move's comments anew for each one, in
+    quadratic time.
+    """
 
     def __init__(self, tags: dict[str, str], left: dict[str, float]) -> None:
         super().__init__()
@@ -308,7 +320,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         super().visit_move(board, move)
 
     def begin_variation(self) -> None:
-        """Counts variations, also those without a move: python-chess copies the whole game so far for each."""
+        """Counts variations, also without moves: python-chess copies the whole game so far for each one."""
         self._count("variations")
         self._add_comments()
         super().begin_variation()
@@ -322,12 +334,12 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         super().end_game()
 
     def visit_result(self, result: str) -> None:
-        """Takes the last result, unless a tag gives one: a result may also stand between the moves."""
+        """Takes the last result, unless a tag gives one: a result may also stand between moves."""
         if self._tags.get("Result", "*") in ("*", "?", "-", ""):
             self.game.headers["Result"] = result
 
     def visit_nag(self, nag: int) -> None:
-        """Refuses a glyph that no standard has: its number may be too long for JSON."""
+        """Refuses a glyph beyond the standard: its number may be too long for JSON."""
         if nag > _LAST_GLYPH:
             self.handle_error(ValueError(f"${str(nag)[:20]} is not a glyph, which go to ${_LAST_GLYPH}"))
         super().visit_nag(nag)
@@ -345,7 +357,7 @@ class _MainLine(_Tree):
     """Builds the main line only."""
 
     def visit_comment(self, comment: str) -> None:
-        """Drops comments that hold no evaluation."""
+        """Drops comments without an evaluation."""
         if "[%eval" in comment:
             super().visit_comment(comment)
 
@@ -353,7 +365,7 @@ class _MainLine(_Tree):
         return chess.pgn.SKIP
 
     def end_variation(self) -> None:
-        """Does nothing: no variation is begun."""
+        """Does nothing, because no variation was begun."""
 
 
 def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree: bool) -> Game:
@@ -390,7 +402,7 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
 
 
 def _chances(parsed: chess.pgn.Game, game: PlayedGame) -> Iterator[tuple[float, float] | None]:
-    """`Ply.chances` of each move. Only the position that ends a game needs no evaluation."""
+    """`Ply.chances` of each move. A position that ends the game needs no evaluation."""
     before = _expected(parsed, game.board(0))
     for ply, node in enumerate(parsed.mainline(), 1):
         after = _expected(node, game.board(ply))
@@ -400,7 +412,7 @@ def _chances(parsed: chess.pgn.Game, game: PlayedGame) -> Iterator[tuple[float, 
 
 
 def _expected(node: chess.pgn.GameNode, board: chess.Board) -> dict[chess.Color, float] | None:
-    """Each side's expected score, 0 to 1."""
+    """Each side's expected score, 0 to 1; None if it is unknown."""
     if (outcome := board.outcome()) is not None:
         white = 0.5 if outcome.winner is None else float(outcome.winner)
     elif (score := node.eval()) is not None:

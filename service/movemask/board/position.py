@@ -20,20 +20,20 @@ from movemask.board.fen import FoundFen, find_fen, find_fen_in_line
 from movemask.board.moves import Notation, read_move
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
-#: Stands for the start position's FEN, as in UCI's `position startpos`.
+#: Means the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
 
-#: Limits of a FEN. A FEN has at most 71 characters of placement and about 20 more; an address or EPD is longer.
+#: Limits of a FEN. Its placement has at most 71 characters, the rest about 20; an address or EPD is longer.
 MAX_LENGTH = 200
 MAX_COUNTER = 1_000_000
 
-#: A FEN as python-chess writes it, unless it drops castling rights. Recognising it saves writing it, which takes
-#: python-chess as long as reading.
+#: A FEN in the form that python-chess writes, unless it drops castling rights. Recognising it saves writing it, which
+#: takes python-chess as long as reading.
 _AS_WRITTEN = re.compile(
     r"(?![^ ]*[1-8][1-8])[1-8PNBRQKpnbrqk/]+ [wb] (-|K?Q?k?q?) (?:-|[a-h][1-8]) (?:0|[1-9][0-9]*) [1-9][0-9]*"
 )
 
-#: Most positions that a network sees, the current position included.
+#: Most positions that a network sees, including the current position.
 _HISTORY = 8
 
 
@@ -45,24 +45,23 @@ class Elo:
     opponent: float
 
 
-#: Positions that `PlayedGame.followed` keeps.
+#: Number of positions that `PlayedGame.followed` keeps.
 _RECENT = 8
 
 
 class SamePosition(Enum):
-    """When two positions are the same. The rules differ in the en-passant squares that count."""
+    """When two positions count as the same. The rules differ in the en-passant squares that count."""
 
-    BY_LAWS = "laws"  # FIDE 9.2: squares on which a capture is legal
-    BY_LC0 = "lc0"  # squares that a pawn attacks, pinned or not; the square of a FEN always
+    BY_LAWS = "laws"  # FIDE 9.2: squares where a capture is legal
+    BY_LC0 = "lc0"  # squares that a pawn attacks, pinned or not, and always the FEN's square
     BY_SQUARE = "square"  # the square after every double push
 
 
 class PlayedGame:
     """A game from its first known position.
 
-    Time and memory are linear in the number of moves: positions are kept without move stacks, all of them or only the
-    newest `keep`. Repetitions are found while the game is played. Do not change `root`. Call `ended` before sharing
-    the game.
+    Time and memory are linear in the number of moves. Positions are kept without move stacks: all, or the newest
+    `keep`. Repetitions are found while the game is played. Do not change `root`. Call `ended` before sharing the game.
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
@@ -103,7 +102,7 @@ class PlayedGame:
         self._remember()
 
     def followed(self, ply: int, move: chess.Move) -> PlayedGame:
-        """This ended game up to a ply, followed by a legal move. Finds repetitions of the kept positions only."""
+        """This ended game up to `ply`, followed by a legal move. Finds repetitions of the kept positions only."""
         game = copy(self)
         kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
         game._keep, game._boards = None, [self.board(place) for place in kept]
@@ -115,7 +114,7 @@ class PlayedGame:
         return game.ended()
 
     def ended(self) -> PlayedGame:
-        """The game itself, without the data that only `play` needs."""
+        """Returns the game itself, after dropping data that only `play` needs."""
         self._since_zeroing.clear()
         if self._keep is not None:
             board = self.last
@@ -127,11 +126,11 @@ class PlayedGame:
         return self
 
     def board(self, ply: int) -> chess.Board:
-        """The position after `ply` moves of an ended game; do not change it."""
+        """The position after `ply` moves of an ended game. Do not change it."""
         return self._boards[ply - self.plies - 1]
 
     def earlier(self, ply: int, same: SamePosition) -> int | None:
-        """The ply of the previous occurrence of the position at `ply`; None if it is the first."""
+        """The ply of the previous occurrence of the position at `ply`; None if there is none."""
         previous = self._earlier[ply]
         return None if previous is None or same in self._distinct.get(previous, ()) else previous
 
@@ -162,7 +161,7 @@ class PlayedGame:
 
 
 def _key(board: chess.Board) -> Hashable:
-    """Equal for positions that differ only in the en-passant square."""
+    """A key that is equal for positions that differ only in the en-passant square."""
     return (
         *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
         *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
@@ -170,7 +169,7 @@ def _key(board: chess.Board) -> Hashable:
 
 
 class HistoryEntry(NamedTuple):
-    """The position of a game after `ply` moves; `earlier` is the ply of its previous occurrence, if any."""
+    """A game's position after `ply` moves. `earlier` is the ply of its previous occurrence, if any."""
 
     board: chess.Board
     ply: int
@@ -183,7 +182,7 @@ class Position:
     __slots__ = ("_board", "_fen", "_game", "_ply", "black", "notation")
 
     def __init__(self, board: chess.Board) -> None:
-        """From a valid board, whose move stack is the game that led to it."""
+        """From a valid board. Its move stack is the game that led to it."""
         self.black = board.turn == chess.BLACK  # to move
         self._board = board
         self._fen: str | None = None
@@ -213,7 +212,7 @@ class Position:
         """The position after `moves` (UCI or SAN) from `fen`, or from the start position.
 
         fen : a FEN as people paste it (`board.fen`), or `startpos`
-        chess960 : read castling rights and castling moves as Chess960, as an address of lichess may ask too
+        chess960 : read castling rights and castling moves by Chess960's rules; an address of lichess may say so too
 
         Raises InvalidFen, InvalidPosition, UnsupportedVariant, IllegalMove, or LimitExceeded for more than `max_moves`
         moves.
@@ -242,7 +241,7 @@ class Position:
 
     @classmethod
     def read_line(cls, line: str, *, chess960: bool = False) -> Position:
-        """The position of a line of a list: a FEN or EPD, which may stand among other columns.
+        """The position in a line of a list: a FEN or EPD, with or without other columns.
 
         Raises InvalidFen, InvalidPosition or UnsupportedVariant.
         """
@@ -257,8 +256,8 @@ class Position:
     def fen(self) -> str:
         """A FEN that gives the network the same input again.
 
-        It keeps the en-passant square after every double push, where python-chess by default writes only a square with
-        a legal capture: some networks (Maia-2's planes) are fed the square either way.
+        It keeps the en-passant square after every double push, because some networks read it (Maia-2's planes).
+        python-chess by default writes only a square with a legal capture.
         """
         if self._fen is None:
             self._fen = self.board.fen(en_passant="fen")
@@ -270,13 +269,13 @@ class Position:
         return Position.along(game, game.plies)
 
     def sans(self, moves: Iterable[chess.Move]) -> list[str]:
-        """Legal moves in SAN. Uses a copy of the board, because other threads may read the board meanwhile."""
+        """Legal moves in SAN. Works on a copy of the board, because other threads may read the board meanwhile."""
         board = self._board.copy(stack=False)
         return [board.san(move) for move in moves]
 
     @property
     def chess960(self) -> bool:
-        """Whether castling is Chess960's."""
+        """Whether castling follows Chess960."""
         return self._board.chess960
 
     @property
@@ -286,7 +285,7 @@ class Position:
 
     @property
     def game(self) -> PlayedGame | None:
-        """The game that led here and may go on; None if no move is known."""
+        """The game that led here, and may continue beyond it; None if no move is known."""
         if self._game is None and self._ply:
             self._game = PlayedGame.of(self.board, keep=_HISTORY)
         return self._game
@@ -297,7 +296,7 @@ class Position:
         return b"" if self.game is None or not self._ply else self.game.digest(self._ply)
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
-        """Number of occurrences of the position in the known game, the current one included."""
+        """Number of occurrences of the position in the known game, including the current one."""
         return 1 if self.game is None else self.game.occurrences(self._ply, same)
 
     @property
@@ -331,15 +330,15 @@ class Draw(Enum):
 
     @property
     def claimable(self) -> bool:
-        """Whether the game goes on unless the draw is claimed."""
+        """Whether the game continues unless a player claims the draw."""
         return self in (Draw.FIFTY_MOVES, Draw.THREEFOLD_REPETITION)
 
 
 def draw_of(position: Position) -> Draw | None:
-    """The reason why a position with a legal move is drawn, or None.
+    """The reason why a position with a legal move is drawn; None if it is not.
 
-    Counts repetitions in the known game. A claim needs the position on the board; a move that would lead to a
-    repetition is not looked for.
+    Counts repetitions in the known game. A claim needs the position on the board: moves that would lead to a repetition
+    are not looked for.
     """
     board = position.board
     count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
@@ -372,9 +371,9 @@ def _board(text: str, *, chess960: bool) -> chess.Board:
     return _valid(find_fen(text), chess960=chess960)
 
 
-def _valid(found: FoundFen, *, chess960: bool) -> chess.Board:
-    """The board of a FEN; raises InvalidFen, or InvalidPosition for a position that breaks the laws."""
-    fen, chess960 = found.fen, chess960 or found.chess960
+def _valid(pasted: FoundFen, *, chess960: bool) -> chess.Board:
+    """The board of a FEN. Raises InvalidFen, or InvalidPosition for a position that breaks the laws."""
+    fen, chess960 = pasted.fen, chess960 or pasted.chess960
     try:
         board = board_of(fen, chess960=chess960)
     except ValueError as error:
@@ -390,7 +389,7 @@ def _valid(found: FoundFen, *, chess960: bool) -> chess.Board:
 
 
 def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
-    """The board of a FEN. Raises ValueError in python-chess's words, and for a FEN beyond the limits."""
+    """The board of a FEN. Raises ValueError in python-chess's words, or for a FEN beyond the limits."""
     check_length(fen)
     board = chess.Board(fen, chess960=chess960)
     check_counters(board)
@@ -399,9 +398,9 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
 
 def is_as_written(fen: str, board: chess.Board) -> bool:
     """Whether python-chess writes a valid board as the FEN that it was read from."""
-    found = None if board.chess960 else _AS_WRITTEN.fullmatch(fen)
+    match = None if board.chess960 else _AS_WRITTEN.fullmatch(fen)
     # python-chess silently drops a queenside right of a side without a rook on its first rank.
-    return found is not None and len(found[1].strip("-")) == board.castling_rights.bit_count()
+    return match is not None and len(match[1].strip("-")) == board.castling_rights.bit_count()
 
 
 def check_length(fen: str) -> None:

@@ -19,9 +19,9 @@ from movemask.errors import MovemaskError, SourceError, require
 STDIN = "-"
 
 _GZIP = b"\x1f\x8b"
-_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable one, as pzstd begins with
+_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable frame, as pzstd begins with
 
-#: Other formats by their first bytes, and what to do with such a file.
+#: First bytes of other formats, and advice for the user.
 _FORMATS = (
     (rb"PK(\x03\x04|\x05\x06)", "a zip archive: unpack it first"),
     (rb"BZh[1-9]1AY&SY", "compressed by bzip2: unpack it first"),
@@ -39,22 +39,22 @@ _FORMATS = (
 )
 _OTHER = [(re.compile(pattern, re.IGNORECASE | re.DOTALL), advice) for pattern, advice in _FORMATS]
 
-#: Bytes of text taken from a decompressor at once: what is lost where a file turns out to be damaged.
+#: Bytes of text taken from a decompressor at once. At most this much text before a damaged place is lost.
 _BLOCK = 1 << 14
 
-#: Characters of a line; more than a game of any length has.
+#: Most characters of a line; no real game reaches it.
 _LONGEST = 1 << 24
 
-#: Text may be this many times as long as the compressed file, beyond a beginning that may be anything. Collections of
-#: games are five to twenty times as long. A pipe's length is not known. zstandard itself refuses windows of more than
-#: 128 MiB.
+#: Limits of a decompression bomb: the text may be 500 times as long as the compressed bytes, checked after its first
+#: 4 MiB. Collections of games are five to twenty times as long. A pipe's length is unknown. zstandard itself refuses
+#: windows of more than 128 MiB.
 _RATIO, _UNMEASURED = 500, 1 << 22
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
-_PADDING = b"\0\x1a"  # behind a text: the rest of a block, and the end of a file in DOS
+_PADDING = b"\0\x1a"  # after a text: the rest of a block, and DOS's end of file
 
-#: Windows-1252 by the bytes that it does not share with Latin-1. The five that it leaves undefined stay control
-#: characters, as in browsers, so that no byte is lost.
+#: Windows-1252, for the bytes that differ from Latin-1. Its five undefined bytes stay control characters, as in
+#: browsers, so that no byte is lost.
 _WINDOWS = str.maketrans(
     {
         chr(byte): bytes([byte]).decode("cp1252")
@@ -67,16 +67,16 @@ _WINDOWS = str.maketrans(
 class TextSource:
     """The lines of a file or of standard input. They end in LF, whatever system wrote them.
 
-    gzip and zstandard are told by the first bytes, as is UTF-16. Other text is decoded line by line: a line is UTF-8 if
-    all of it is valid, or else Windows-1252. So nothing has to be read twice, a file that was joined from both keeps
-    both, and no byte is replaced. It goes wrong where the Windows-1252 characters of a line happen to be valid UTF-8
-    ("É»", say, without any other accent). `textOf` of the page's split.js does the same.
+    gzip, zstandard and UTF-16 are recognised by their first bytes. Other text is decoded line by line: as UTF-8 if the
+    whole line is valid UTF-8, otherwise as Windows-1252. So nothing is read twice, a file joined from both encodings
+    keeps both, and no byte is replaced. It goes wrong if a line's Windows-1252 characters happen to be valid UTF-8,
+    such as "É»" without any other accent. `textOf` in the page's split.js does the same.
 
-    Raises SourceError for a file that cannot be opened or read, or that is no text.
+    Raises SourceError if a file cannot be opened or read, or is not text.
     """
 
     def __init__(self, name: str, file: Any = None) -> None:
-        """Opens the file of a name; or reads `file`, which has `peek`, by the name that errors give."""
+        """Opens the file `name`; or reads `file`, which needs `peek`, and uses `name` in errors only."""
         self.name = name
         try:
             file = _opened(name) if file is None else file
@@ -107,7 +107,7 @@ class TextSource:
 
     @property
     def position(self) -> int:
-        """Bytes of the file on disk that have been taken; the decompressor may be a little ahead."""
+        """Bytes taken from the file on disk. The decompressor may be a little ahead."""
         return self._data.taken
 
     def readline(self) -> str:
@@ -126,7 +126,7 @@ class TextSource:
 
 
 def _decoded(line: str) -> str:
-    """A line that was read as Latin-1, by its bytes."""
+    """A line that was read as Latin-1, decoded from its bytes."""
     if line.isascii():
         return line
     try:
@@ -136,7 +136,7 @@ def _decoded(line: str) -> str:
 
 
 def _wide(head: bytes) -> str | None:
-    """Python's name of UTF-16 if a text begins as that does; without its mark, by the zeros in every other byte."""
+    """Python's name for UTF-16 if a text begins like it; None if not. Without a mark, every other byte must be zero."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     pairs = head[:16]
@@ -147,7 +147,7 @@ def _wide(head: bytes) -> str | None:
 
 
 def _check_text(head: bytes, name: str) -> None:
-    """Raises SourceError for a beginning that is no text, or another format than games and positions have."""
+    """Raises SourceError for a beginning that is not text, or is a format other than games and positions."""
     for pattern, advice in _OTHER:
         if pattern.match(head):
             packed = " (gzip and zstandard are read as they are)" if "unpack" in advice else ""
@@ -160,7 +160,7 @@ def _check_text(head: bytes, name: str) -> None:
 
 
 class _Decompressed(io.RawIOBase):
-    """The text of a file as bytes. Raises SourceError where it cannot be read on, or is too long for its file."""
+    """The text of a file as bytes. Raises SourceError where it cannot be read, or becomes too long for its file."""
 
     def __init__(self, file: Any, name: str) -> None:
         self._name = name
@@ -180,7 +180,7 @@ class _Decompressed(io.RawIOBase):
 
     @property
     def taken(self) -> int:
-        """Bytes of the file that have been read; 0 for a pipe, which does not tell."""
+        """Bytes read from the file; 0 for a pipe, which does not tell."""
         return int(self._disk.tell()) if self._disk.seekable() else 0
 
     def readable(self) -> bool:

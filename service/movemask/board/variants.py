@@ -8,7 +8,7 @@ from movemask.errors import UnsupportedVariant
 
 
 def check_variant(board: chess.Board, name: str) -> None:
-    """Raises UnsupportedVariant for a board of antichess, atomic chess and so on; Chess960 is no variant.
+    """Raises UnsupportedVariant for a board of a chess variant, such as antichess or atomic chess; not for Chess960.
 
     `name` is the name of the argument, for the message.
     """

@@ -1,7 +1,7 @@
-"""Two audits beside each other: how the figures of each network differ, and whether chance could explain it.
+"""Compares two audits: how each network's figures differ, and whether chance could explain it.
 
-The figures are those of `summary.json`. Where both audits still have their tables, the positions that are in both are
-compared one by one: a difference of means then is not one of files.
+The figures come from `summary.json`. If both audits still have their tables, the positions in both are compared one by
+one, so that different files cannot explain a difference of means.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from movemask.bulk.run import POSITIONS, SUMMARY
 from movemask.errors import BulkError
 from movemask.leakage.kinds import KINDS, RAW
 
-#: A mean difference of more standard errors than this is called clear.
+#: Standard errors above which a mean difference is called clear.
 CLEAR = 5.0
-_SHOWN = 5  # positions that changed most
+_MOST_CHANGED = 5  # positions and causes that are listed
 _STATISTICS = ("mean", "p50", "p99", "max", "flips")
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Raw leakage at the positions of both audits; each counts once, with the mover's and the opponent's rating.
+    """Raw leakage at the positions of both audits. Positions with equal FEN and ratings count once.
 
     difference, error : mean of B minus A, and its standard error
     flipped : positions where the best legal move differs
-    most : the positions that changed most: FEN, and leakage in A and in B
+    most : the positions that changed most: FEN, leakage in A, leakage in B
     """
 
     positions: int
@@ -47,8 +47,8 @@ class Paired:
 class Comparison:
     """One network in two audits, or two networks.
 
-    figures : kind, statistic, and its value in A and in B
-    causes : cause, and its share of the raw mass in A and in B
+    figures : kind, statistic, value in A, value in B
+    causes : cause, its share of the raw mass in A, and in B
     """
 
     first: str
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """The difference of mean raw leakage in a sentence."""
+        """The difference of mean raw leakage, in a sentence."""
         name = self.first if self.first == self.second else f"{self.first} → {self.second}"
         before, after = next(((a, b) for kind, at, a, b in self.figures if (kind, at) == (RAW, "mean")), (None, None))
         if self.trained_with_mask:
@@ -79,8 +79,8 @@ class Comparison:
         if self.paired.z is None or not self.paired.difference:
             return f"{name}: the same at all {self.paired.positions:,} positions that are in both"
         sure = "clearly" if abs(self.paired.z) >= CLEAR else "not clearly"
-        found = f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
-        return f"{name}: {change}; at {self.paired.positions:,} positions that are in both, {sure}: {found}"
+        difference = f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
+        return f"{name}: {change}; at {self.paired.positions:,} positions that are in both, {sure}: {difference}"
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""
@@ -88,8 +88,10 @@ class Comparison:
 
 
 def compared(first: Path, second: Path) -> list[Comparison]:
-    """The networks of two audits: those of the same name, or if there are none, the only one of each. `first` and
-    `second` are their folders or their `summary.json`. Raises BulkError."""
+    """The networks that have the same name in both audits, or else the only network of each.
+
+    `first` and `second` are the audits' folders or their `summary.json`. Raises BulkError.
+    """
     a, b = _models(first), _models(second)
     pairs = [(name, name) for name in a if name in b]
     if not pairs and len(a) == len(b) == 1:
@@ -99,7 +101,7 @@ def compared(first: Path, second: Path) -> list[Comparison]:
             f"no network is in both audits: {first} has {', '.join(a)}, and {second} has {', '.join(b)}; audit one "
             "network each to compare two"
         )
-    return [_comparison(one, a[one], _table(first), other, b[other], _table(second)) for one, other in pairs]
+    return [_comparison(name, a[name], _table(first), other, b[other], _table(second)) for name, other in pairs]
 
 
 def _models(where: Path) -> dict[str, Any]:
@@ -122,21 +124,23 @@ def _table(where: Path) -> Path | None:
 
 
 def _comparison(
-    one: str, a: Mapping[str, Any], a_table: Path | None, other: str, b: Mapping[str, Any], b_table: Path | None
+    name: str, a: Mapping[str, Any], a_table: Path | None, other: str, b: Mapping[str, Any], b_table: Path | None
 ) -> Comparison:
     kinds = [kind for kind in KINDS if kind in a["kinds"] and kind in b["kinds"]]
     figures = tuple(
-        (kind, name, a["kinds"][kind][name], b["kinds"][kind][name]) for kind in kinds for name in _STATISTICS
+        (kind, statistic, a["kinds"][kind][statistic], b["kinds"][kind][statistic])
+        for kind in kinds
+        for statistic in _STATISTICS
     )
-    shares = [{name: group["share"] or 0.0 for name, group in side["by"].get("cause", {}).items()} for side in (a, b)]
-    named = sorted({*shares[0], *shares[1]}, key=lambda name: -abs(shares[1].get(name, 0) - shares[0].get(name, 0)))
-    causes = tuple((name, shares[0].get(name, 0.0), shares[1].get(name, 0.0)) for name in named)
-    paired = _paired(one, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
+    shares = [{cause: group["share"] or 0.0 for cause, group in side["by"].get("cause", {}).items()} for side in (a, b)]
+    named = sorted({*shares[0], *shares[1]}, key=lambda cause: -abs(shares[1].get(cause, 0) - shares[0].get(cause, 0)))
+    causes = tuple((cause, shares[0].get(cause, 0.0), shares[1].get(cause, 0.0)) for cause in named)
+    paired = _paired(name, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
     positions, masked = (a["positions"], b["positions"]), bool(a["trained_with_mask"] and b["trained_with_mask"])
-    return Comparison(one, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired)
+    return Comparison(name, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired)
 
 
-def _paired(one: str, a_table: Path, other: str, b_table: Path) -> Paired:
+def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
     import duckdb
 
     position = "fen, chess960, elo, opponent_elo"
@@ -150,11 +154,12 @@ def _paired(one: str, a_table: Path, other: str, b_table: Path) -> Paired:
         f"FROM ({side}) a JOIN ({side}) b ON {same}"
     )
     counts = "count(*), avg(change), stddev_samp(change), count(*) FILTER (flipped)"
-    values = [str(a_table), one, str(b_table), other]
+    values = [str(a_table), name, str(b_table), other]
     with duckdb.connect() as database:
         count, mean, spread, flipped = database.execute(f"SELECT {counts} FROM ({both})", values).fetchall()[0]
         most = database.execute(
-            f"SELECT fen, before, after FROM ({both}) WHERE change <> 0 ORDER BY abs(change) DESC, fen LIMIT {_SHOWN}",
+            f"SELECT fen, before, after FROM ({both}) WHERE change <> 0 ORDER BY abs(change) DESC, fen "
+            f"LIMIT {_MOST_CHANGED}",
             values,
         ).fetchall()
     error = (spread or 0.0) / count**0.5 if count else 0.0
@@ -163,20 +168,21 @@ def _paired(one: str, a_table: Path, other: str, b_table: Path) -> Paired:
 
 def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """The comparisons for people: a sentence each, then the figures."""
-    for found in comparisons:
-        yield found.words
-        sides = zip("AB", found.digests, found.positions, strict=True)
+    for comparison in comparisons:
+        yield comparison.words
+        sides = zip("AB", comparison.digests, comparison.positions, strict=True)
         yield "  " + "; ".join(f"{side} {digest[:19]}, {count:,} positions" for side, digest, count in sides)
         yield f"  {'':<28}{'A':>12}{'B':>12}{'B / A':>9}"
-        for kind, name, before, after in found.figures:
+        for kind, name, before, after in comparison.figures:
             if before or after:
                 ratio = f"{after / before:.2f}" if before and after is not None else ""
                 yield f"  {f'{kind} {name}':<28}{_number(before):>12}{_number(after):>12}{ratio:>9}"
-        for cause, before, after in found.causes[:_SHOWN]:
+        for cause, before, after in comparison.causes[:_MOST_CHANGED]:
             yield f"  {f'cause {cause}':<28}{before:>12.1%}{after:>12.1%}"
-        if found.paired is not None and found.paired.positions:
-            yield f"  best legal move differs at {found.paired.flipped:,} of {found.paired.positions:,} positions"
-            for fen, before, after in found.paired.most:
+        paired = comparison.paired
+        if paired is not None and paired.positions:
+            yield f"  best legal move differs at {paired.flipped:,} of {paired.positions:,} positions"
+            for fen, before, after in paired.most:
                 yield f"  raw {before:.3g} → {after:.3g}  {fen}"
 
 

@@ -1,6 +1,6 @@
 """Files by path or URI, through pyarrow: local files, and object storage (`s3://`, `gs://`, `abfs://`, `fsspec+…://`).
 
-pyarrow is imported in functions, because it comes with the extra `audit` and local text files do without it.
+pyarrow is imported in functions: it comes with the extra `audit`, and local text files do not need it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def is_uri(name: str) -> bool:
     return "://" in name
 
 
-@lru_cache(256)  # a file system of object storage has its own connections
+@lru_cache(256)  # a file system of object storage keeps its connections
 def located(name: str) -> tuple[Any, str]:
-    """The pyarrow file system of a path or URI, and the path in it; raises SourceError.
+    """The pyarrow file system of a path or URI, and the path in it. Raises SourceError.
 
-    The URI's query may have options of pyarrow, such as `s3://bucket/key?region=eu-west-1`.
+    The URI's query may hold options of pyarrow, such as `s3://bucket/key?region=eu-west-1`.
     """
     from pyarrow import fs
 
@@ -60,7 +60,7 @@ class Folder:
         return located(self.name)
 
     def absolute(self) -> Folder:
-        """The same folder for a process with another working folder."""
+        """The same folder, for a process with another working folder."""
         return self if is_uri(self.name) else Folder(os.path.abspath(self.name))
 
     def make(self) -> None:
@@ -81,14 +81,14 @@ class Folder:
 
     @contextmanager
     def written(self) -> Iterator[tuple[Any, str]]:
-        """The file system and path to write to. On leaving, the file replaces the old one."""
+        """The file system and path to write to. On leaving, the new file replaces the old one."""
         from pyarrow import fs
 
         system, path = self.place
-        if isinstance(system, fs.S3FileSystem | fs.GcsFileSystem):  # a file appears when it is closed
+        if isinstance(system, fs.S3FileSystem | fs.GcsFileSystem):  # a file appears only when it is closed
             yield system, path
             return
-        partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique: a worker that counts as dead may still write
+        partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique, because a worker that counts as dead may still write
         yield system, partial
         system.move(partial, path)
 
@@ -97,7 +97,7 @@ class Folder:
             stream.write(data)
 
     def remove(self) -> None:
-        """Removes the file, or the folder with all in it, if it exists."""
+        """Removes the file, or the folder with its content, if it exists."""
         from pyarrow import fs
 
         system, path = self.place

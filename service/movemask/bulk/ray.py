@@ -1,6 +1,6 @@
 """`RayBackend`: evaluates the chunks of an audit on a Ray cluster. No other module imports Ray.
 
-A chunk is a task, which Ray runs again if its process or node died. Writing a part twice gives one part, and the
+A chunk is a task, which Ray runs again if its process or node died. Writing a part twice leaves one part, and the
 figures come from the parts, so nothing is counted twice.
 """
 
@@ -27,12 +27,12 @@ from movemask.network.model import Model
 from movemask.network.onnx import Provider, provider_named
 from movemask.network.registry import network_file, open_model
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import: Ray reports its use otherwise
-os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr is for progress; Ray has logs of its own
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, or Ray reports its use
+os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr shows the progress; Ray keeps logs of its own
 
 import ray
 
-#: Tries of a chunk before it is left out. Not 1, because its process may die for another reason.
+#: Tries of a chunk before it is left out. More than 1, because its process may die for another reason.
 _TRIES = 5
 
 #: Further tries of any other task whose process or node died, before the audit stops.
@@ -40,10 +40,10 @@ _RETRIES = 20
 
 _REACH_SECONDS = 10
 
-#: Seconds between two looks at the size of the cluster, which may grow.
+#: Seconds between looks at the size of the cluster, which may grow.
 _LOOK_SECONDS = 5
 
-#: Where `ray start --head` listens for Ray Client.
+#: Port on which `ray start --head` listens for Ray Client.
 _CLIENT_PORT = 10001
 
 #: Bytes of shared memory of a cluster started here. It holds only the running chunks.
@@ -56,7 +56,7 @@ R = TypeVar("R")
 def connected(
     address: str, contracts: Sequence[Path], jobs: int | None, cores: int, gpus: float = 0
 ) -> Iterator[RayBackend]:
-    """A cluster until the context ends: `local` starts one here, anything else is the address of a running cluster.
+    """A cluster until the context ends. `local` starts one here; any other address names a running cluster.
 
     Raises BulkError if there is no cluster, or if it has fewer GPUs than one worker needs.
     """
@@ -81,7 +81,7 @@ def connected(
 
 
 def _reached(address: str) -> str:
-    """The address, with the port of Ray Client if it names none.
+    """The address, with the port of Ray Client if it names no port.
 
     Raises OSError if nothing listens there; Ray itself would try for minutes.
     """
@@ -94,7 +94,7 @@ def _reached(address: str) -> str:
 
 
 class RayBackend:
-    """A connected cluster. `most` is the number of tasks at a time; if None, twice the cluster's CPUs."""
+    """A connected cluster. `most` is the number of simultaneous tasks; None means twice the cluster's CPUs."""
 
     def __init__(self, contracts: Sequence[Path], most: int | None, gpus: float) -> None:
         self._contracts, self._most, self._gpus = contracts, most, gpus
@@ -110,7 +110,7 @@ class RayBackend:
         begun = ((task.remote(networks, gpu, parts, choice, chunk, earlier), chunk) for chunk, earlier in chunks)
         pending: dict[Any, Chunk] = {}
         most, look = 0, 0.0
-        while True:  # keeps one waiting task for each running one
+        while True:  # keeps one waiting task per running task
             if time.monotonic() >= look:
                 cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 most, look = self._most or 2 * cpus, time.monotonic() + _LOOK_SECONDS
@@ -139,7 +139,7 @@ def _part(networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, c
 
 @cache
 def _opened(network: Any, gpu: bool) -> Model:
-    """A network from its files, opened once per worker. One thread, because there is a worker per core."""
+    """A network from its files, opened once per worker. It uses one thread, because each core has a worker."""
     with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
         contract, *others = [Path(folder, name) for name in ray.get(network)]
         for file, data in zip((contract, *others), ray.get(network).values(), strict=True):
@@ -148,13 +148,13 @@ def _opened(network: Any, gpu: bool) -> Model:
 
 
 def _files(contract: Path) -> dict[str, bytes]:
-    """The files of a network by name, its contract first."""
+    """The files of a network by name, the contract first."""
     network = network_file(contract, read_contract(contract))
     return {file.name: file.read_bytes() for file in (contract, network)}
 
 
 def _hint(error: Exception) -> str:
-    """Advice for a cluster that listens but does not answer; empty for other errors."""
+    """Advice if a cluster listens but does not answer; empty for other errors."""
     if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get("RAY_AUTH_MODE"):
         return ""
     return (

@@ -1,6 +1,6 @@
-"""Reads files of games and positions in chunks, of which one is in memory, and their positions.
+"""Reads files of games and positions in chunks, one chunk in memory at a time, and finds their positions.
 
-Games of a PGN are split here; python-chess parses them where they are evaluated.
+A PGN is split into games here. python-chess parses a game where it is evaluated.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from movemask.leakage.kinds import KINDS
 
 _COMPRESSED = (".zst", ".zstd", ".gz")
 
-#: Names that decide what a file holds; of any other file its content does.
+#: Endings that decide a file's format. Other files are looked into.
 _NAMED: dict[str, Literal["pgn", "fen"]] = {".pgn": "pgn", ".fen": "fen", ".epd": "fen"}
 
 #: Bytes fetched at once from object storage.
 _REMOTE_BUFFER = 8 << 20
 
-#: Lines and characters from which a file's format is guessed, unless one tells it before.
+#: Most lines and characters from which a file's format is guessed, if no earlier line decides.
 _HEAD_LINES, _HEAD = 1_000, 1 << 16
 
 #: A FEN's placement of pieces.
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]{1,8}(?:/[pnbrqkPNBRQK1-8]{1,8}){7}")
 
-#: The name of an EPD operation, which may stand where a FEN has its half-move clock.
+#: The name of an EPD operation. It may stand where a FEN has its half-move clock.
 _OPCODE = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 
-#: Games or lines of a chunk.
+#: Most games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
 
-#: The format of a file: games, or a FEN or EPD a line.
+#: The format of a file: games, or one FEN or EPD per line.
 Form = Literal["pgn", "fen"]
 
 
@@ -60,11 +60,10 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some games or lines of one file: `items` are their numbers in the file, from 1, and their texts. Text outside
-    games has the number of the game before it.
+    """Some games or lines of one file. The same files in the same order give the same chunks.
 
-    The same files in the same order give the same chunks. `size` is its length in bytes of the file on disk, as far as
-    that is known while reading ahead.
+    items : number in the file, from 1, and text. Text outside games has the number of the game before it
+    size : bytes of the chunk on disk, as far as reading ahead shows them
     """
 
     key: ChunkKey
@@ -75,12 +74,12 @@ class Chunk:
 
     @property
     def count(self) -> int:
-        """Games or lines in it."""
+        """Number of games or lines."""
         return sum(map(_counts, self.items))
 
     @property
     def digest(self) -> str:
-        """Hash of the whole chunk, by which the part of an earlier run is recognised."""
+        """Hash of the whole chunk. It identifies the part of an earlier run."""
         texts = ((number, item.text if isinstance(item, GameText) else item) for number, item in self.items)
         content = "\0".join((self.source, self.form, *(f"{number} {text}" for number, text in texts)))
         return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
@@ -92,11 +91,11 @@ def _counts(item: tuple[int, str | GameText]) -> bool:
 
 
 def _is_game(text: GameText) -> bool:
-    return text.kind == "game" or text.unclosed is not None
+    return text.role == "game" or text.unclosed is not None
 
 
 def text_source(name: str) -> TextSource:
-    """The text of a file, which may be a URI. Raises SourceError."""
+    """The text of a file or URI. Raises SourceError."""
     if not is_uri(name):
         return TextSource(name)
     try:
@@ -114,8 +113,10 @@ def total_bytes(names: Sequence[str]) -> int | None:
 
 
 def check(names: Sequence[str], form: Form | None) -> None:
-    """Raises SourceError for a file whose beginning cannot be read, or is neither games nor positions. Pipes and the
-    like can be read only once and are not checked."""
+    """Raises SourceError for a file whose beginning cannot be read, or is neither games nor positions.
+
+    Pipes and standard input are not checked, because they can be read only once.
+    """
     for name in names:
         if is_uri(name) or Path(name).is_file():
             with text_source(name) as source:
@@ -123,30 +124,30 @@ def check(names: Sequence[str], form: Form | None) -> None:
 
 
 def read(index: int, name: str, form: Form | None, limit: int | None = None) -> Iterator[Chunk]:
-    """The chunks of a file, which is at `index` in its list, of at most `limit` items in all.
+    """The chunks of a file, with at most `limit` items together. `index` is the file's place in its list.
 
-    Raises SourceError where it cannot be read on; the chunks before that are whole.
+    Raises SourceError where the file cannot be read further; the chunks before that are whole.
     """
     with text_source(name) as source:
         form, lines = _form_and_lines(source, form)
         items: Iterable[tuple[int, str | GameText]] = _games(lines, name) if form == "pgn" else _positions(lines)
         most = _MOST[form]
-        part: list[tuple[int, str | GameText]] = []
+        held: list[tuple[int, str | GameText]] = []
         left = sys.maxsize if limit is None else limit
         number = start = 0
 
         def chunk() -> Chunk:
-            return Chunk(ChunkKey(index, number), name, form, tuple(part), source.position - start)
+            return Chunk(ChunkKey(index, number), name, form, tuple(held), source.position - start)
 
         for item in items if left else ():
-            part.append(item)
+            held.append(item)
             left -= _counts(item)
-            if len(part) == most or not left:
+            if len(held) == most or not left:
                 yield chunk()
-                part, number, start = [], number + 1, source.position
+                held, number, start = [], number + 1, source.position
             if not left:
                 return
-        if part:
+        if held:
             yield chunk()
 
 
@@ -155,15 +156,15 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
     suffixes = [suffix for suffix in Path(source.name.partition("?")[0]).suffixes if suffix.lower() not in _COMPRESSED]
     form = form or _NAMED.get(suffixes[-1].lower() if suffixes else "")
     head: list[str] = []
-    told: Form | None = None
+    guessed: Form | None = None
     size = 0
     for line in source:
         head.append(line)
         size += len(line)
-        told = "pgn" if begins_with_tag(line) else "fen" if _PLACEMENT.search(line) else None
-        if told or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
+        guessed = "pgn" if begins_with_tag(line) else "fen" if _PLACEMENT.search(line) else None
+        if guessed or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
             break
-    form = form or told or ("pgn" if any(text.kind == "game" for text in split(head, None)) else "fen")
+    form = form or guessed or ("pgn" if any(text.role == "game" for text in split(head, None)) else "fen")
     text = "".join(head)
     if form == "fen" and 10 * len(text.encode("ascii", "ignore")) < 9 * len(text):
         raise SourceError(f"{source.name}: neither a PGN nor a list of FENs, which are plain ASCII")
@@ -171,14 +172,14 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
 
 
 def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor a comment, stripped, with their numbers."""
+    """The stripped lines with their numbers, without empty lines and comments."""
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             yield number, line
 
 
 def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
-    """The texts of games with their numbers, and text between them; or the text of a file without games."""
+    """The games with their numbers, and text between them; or the text of a file without games."""
     number = 0
     try:
         for text in split(lines):
@@ -189,7 +190,7 @@ def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
         raise SourceError(f"{name}: {error}") from None
 
 
-#: Examples kept of what was skipped, and the characters of each.
+#: Most examples of skipped items, and most characters of an example.
 EXAMPLES, _EXAMPLE = 20, 300
 
 
@@ -197,7 +198,8 @@ EXAMPLES, _EXAMPLE = 20, 300
 class Choice:
     """Which positions are audited, and how.
 
-    `every` takes every Nth ply of a game from `first_ply` on; `elo` is for positions without ratings.
+    every : takes every Nth ply of a game, from `first_ply` on
+    elo : ratings for positions without ratings
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -210,7 +212,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A position, where it came from, and the move that was played there."""
+    """A position, its place in the files, and the move that was played there."""
 
     position: Position
     source: str
@@ -228,7 +230,7 @@ class Skipped:
     examples: list[str] = field(default_factory=list)
 
     def add(self, reason: str, example: str) -> None:
-        """Counts one; the example is shortened and made printable."""
+        """Counts one item. The example is shortened and made printable."""
         self.reasons[reason] += 1
         if len(self.examples) < EXAMPLES:
             shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
@@ -236,7 +238,7 @@ class Skipped:
 
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
+    """The positions of a chunk. Finished games and unreadable items are skipped and counted."""
     for number, item in chunk.items:
         if isinstance(item, str):
             yield from _line_samples(item, chunk.source, number, choice, skipped)
@@ -244,7 +246,7 @@ def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
             yield from _game_samples(item, chunk.source, number, choice, skipped)
         elif (error := outside(item)) is not None:
             skipped.add("text outside games", f"{chunk.source}: {error}")
-        elif item.kind == "trailing":
+        elif item.role == "trailing":
             skipped.add("file without games", f"{chunk.source}: {no_game(item)}")
 
 
@@ -262,7 +264,7 @@ def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: 
     try:
         position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:
-        skipped.add("line that is no position", f"{source}: line {number}: {error}")
+        skipped.add("line that is not a position", f"{source}: line {number}: {error}")
         return
     if not has_legal_move(position.board):
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")

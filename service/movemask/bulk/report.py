@@ -43,7 +43,7 @@ _ABOUT = {
 def page(
     models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
 ) -> str:
-    """The HTML of the report of a job, which was started by `command`."""
+    """The report of a job as HTML. `command` is the command line that started it."""
     environment = Environment(
         loader=PackageLoader("movemask.bulk"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -57,7 +57,7 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
-        verdicts=[(found.level, _with_code(found.words)) for found in map(verdict, models)],
+        verdicts=[(judged.level, _with_code(judged.words)) for judged in map(verdict, models)],
         known=KNOWN,
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
@@ -74,12 +74,12 @@ def page(
 
 
 def _with_code(words: str) -> Markup:
-    """A sentence whose commands stand in backticks, as HTML."""
+    """A sentence as HTML; commands in backticks become code."""
     return Markup(re.sub("`(.*?)`", r"<code>\1</code>", str(escape(words))))
 
 
 def _spike(models: Sequence[ModelSummary], kind: str) -> str | None:
-    """What there is to say of a kind that leaks nearly everything nearly everywhere; None if a plot says more."""
+    """A sentence for a kind that leaks nearly everything nearly everywhere; None if a plot says more."""
     medians = [model.of(kind).quantiles["p50"] or 0.0 for model in models if model.of(kind).count]
     if not medians or min(medians) < _SPIKE:
         return None
@@ -87,8 +87,10 @@ def _spike(models: Sequence[ModelSummary], kind: str) -> str | None:
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
-    """The kinds that leaked nothing anywhere, changed no top move and gave no legal move probability 0, with their mean
-    divergence, which is rounding error."""
+    """Mean divergence, by kind, of kinds that leaked nothing: it is rounding error.
+
+    Such a kind also changed no top move and gave no legal move probability 0.
+    """
     cells = {kind: model.of(kind) for kind in KINDS}
     return {
         kind: cell.mean_kl or 0.0
@@ -103,7 +105,7 @@ def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
 
 
 def _board(row: dict[str, Any]) -> str:
-    """The position from the side to move: legal moves green, illegal moves red, the likelier the more opaque."""
+    """The position from the side to move. Legal moves are green, illegal moves red; likelier moves are more opaque."""
     board = board_of(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
@@ -131,12 +133,12 @@ def _leakage(value: float | None) -> str:
     return f"{value:.1e}"
 
 
-#: Okabe & Ito's palette, safe for colour-blind readers; in the order of the networks.
+#: Okabe & Ito's palette, safe for colour-blind readers, in the order of the networks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 
 _STYLE: Any = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "movemask",  # a fixed one makes the output reproducible
+    "svg.hashsalt": "movemask",  # a fixed salt makes the output reproducible
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -147,7 +149,7 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-_SPIKE = 0.9  # a median from which on nearly everything leaks
+_SPIKE = 0.9  # median from which on nearly everything leaks
 _LEAST = -9  # smallest power of ten on the axes; smaller values are drawn at the edge
 
 _TITLES = {
@@ -160,7 +162,7 @@ _TITLES = {
 
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
-    """The histogram of leakage by quarter powers of ten, and the share of positions with at least a given leakage."""
+    """A histogram of leakage by quarter powers of ten, and the share of positions with at least a given leakage."""
     figure, (histogram, exceedance) = _figure(2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
@@ -176,7 +178,7 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
             powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post"
         )
     histogram.set_ylabel("share of positions")
-    exceedance.set_ylabel("share with at least so much")
+    exceedance.set_ylabel("share with at least this leakage")
     _readable(exceedance, upper=1.0)
     for axes in (histogram, exceedance):
         axes.set_xlabel(f"{kind} leakage")
@@ -221,7 +223,7 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
 
 
 def _readable(axes: Any, upper: float) -> None:
-    """A logarithmic vertical axis of whole powers of ten up to `upper`, two at least, with its ticks in words."""
+    """Makes the vertical axis logarithmic: two or more whole powers of ten up to `upper`, with ticks in words."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
@@ -267,7 +269,7 @@ _CAUSE_COLOURS = (
 
 
 def _label(model: ModelSummary) -> str:
-    """The name escaped for matplotlib, where a dollar begins a formula and a leading underscore hides a label."""
+    """The name escaped for matplotlib: a dollar would begin a formula, a leading underscore would hide the label."""
     name = model.name.replace("$", r"\$")
     return f" {name}" if name.startswith("_") else name
 
@@ -277,7 +279,7 @@ def _colours(models: Sequence[ModelSummary]) -> list[str]:
 
 
 def _figure(columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
-    """A figure of one row, without pyplot's global state."""
+    """A figure with one row, without pyplot's global state."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

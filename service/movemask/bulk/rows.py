@@ -22,7 +22,7 @@ from movemask.pipeline import evaluate
 #: Positions per run of a network.
 _BATCH = 128
 
-#: Legal moves kept per position, and illegal moves.
+#: Legal moves kept per position, and as many illegal moves.
 _MOVES_KEPT = 5
 
 _MOVE = pa.struct([("uci", pa.string()), ("probability", pa.float64())])
@@ -72,7 +72,7 @@ def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipp
 def _evaluated(
     model: Model, samples: Sequence[Sample], batch: Batch, left_out: Set[int], choice: Choice, skipped: Skipped
 ) -> list[pa.Table]:
-    """The table of a batch without the rows `left_out`; no table if nothing is left."""
+    """The table of a batch without the rows `left_out`; no table if no row is left."""
     keep = np.array([row for row in range(len(samples)) if row not in left_out], dtype=np.intp)
     if not len(keep):
         return []

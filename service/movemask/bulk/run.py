@@ -1,7 +1,7 @@
 """Runs an audit of files: chunk by chunk into parts, then the parts into a table. A stopped audit can be resumed.
 
-This process reads the files. Chunks are evaluated by processes of this machine (`LocalBackend`) or of a Ray cluster
-(`ray.RayBackend`); nothing else differs.
+This process reads the files. Processes of this machine (`LocalBackend`) or of a Ray cluster (`ray.RayBackend`) evaluate
+the chunks. Nothing else differs.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.serving.parent import end_with_parent
 
-#: In the output folder while the audit runs: the folder of parts, and the options that they were made with.
+#: In the output folder while the audit runs: the folder of parts, and the options that made them.
 PARTS, OPTIONS = "parts", "asked.json"
 
-#: The results.
+#: The files of results.
 POSITIONS, SUMMARY, REPORT = "positions.parquet", "summary.json", "report.html"
 
 _OURS = (PARTS, OPTIONS, POSITIONS, SUMMARY, REPORT)
 
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # left behind by a crash
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # ending of a file that a crash left behind
 
-_LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # in a part's metadata
+_LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # keys of a part's metadata
 
-#: Parts in each row group of the table.
+#: Parts per row group of the table.
 _PARTS_PER_GROUP = 64
 
 R = TypeVar("R")
@@ -52,11 +52,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit: the files, which of their positions and how, and the output folder.
+    """An audit: its files, the choice of positions, and the output folder.
 
-    form : the form of all files; None to look at each
-    limit : most games and lines in all
-    keep_going : a file that cannot be read on is left out from there and counted; otherwise the audit stops
+    form : the form of all files; None to look at each file
+    limit : most games and lines, over all files
+    keep_going : if a file cannot be read further, its rest is left out and counted; otherwise the audit stops
     """
 
     files: Sequence[str]
@@ -71,7 +71,7 @@ class Job:
         return self.out / PARTS
 
     def options(self, digests: dict[str, str]) -> str:
-        """The options that a run must share with an earlier run to use its parts, as JSON."""
+        """The options as JSON. A run can use an earlier run's parts only if both have the same options."""
         return json.dumps({"version": 3, "models": digests, "choice": asdict(self.choice)}, indent=1)
 
 
@@ -89,7 +89,7 @@ class PartDone:
 
 @dataclass(slots=True)
 class Finished:
-    """All files so far: their chunks, why a file could not be read to its end, and what was left out of chunks."""
+    """The results over all files so far: chunks, errors of files that could not be read to their end, skipped items."""
 
     chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -103,22 +103,22 @@ class Finished:
 
     @property
     def skipped(self) -> Skipped:
-        """What was left out: files, then reasons in alphabetical order, with examples in the order of the files."""
+        """Everything skipped: files, then reasons in alphabetical order, with examples in the order of the files."""
         skipped = Skipped()
-        for why in self.unreadable:
-            skipped.add("file that cannot be read to its end", why)
+        for error in self.unreadable:
+            skipped.add("file that cannot be read to its end", error)
         skipped.reasons.update(dict(sorted(self.reasons.items())))
         skipped.examples = [*skipped.examples, *(example for _, example in self.examples)][:EXAMPLES]
         return skipped
 
 
 class Backend(Protocol):
-    """Where chunks are evaluated."""
+    """Evaluates chunks, on this machine or elsewhere."""
 
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
-        """The part of each chunk, in any order; the number of running chunks is bounded.
+        """The part of each chunk, in any order. The number of running chunks is bounded.
 
-        The flag of a chunk says that an earlier run may have made its part.
+        A chunk's flag says that an earlier run may have made its part.
         """
         ...
 
@@ -128,7 +128,7 @@ class Backend(Protocol):
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
-    """Prepares the output folder; True if it holds parts of an earlier run. BulkError if it holds anything else."""
+    """Prepares the output folder. True if it holds parts of an earlier run; BulkError if it holds anything else."""
     out, options = job.out, job.options(digests)
     names = out.names()
     others = [name for name in names if _PARTIAL.sub("", name) not in _OURS]
@@ -149,7 +149,7 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
 
 
 def make_parts(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
-    """Makes the missing parts; calls `done` for each chunk.
+    """Makes the missing parts and calls `done` for each chunk.
 
     Raises BulkError if a worker dies and cannot be replaced, SourceError for a file that cannot be read.
     """
@@ -179,7 +179,7 @@ def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
 
 
 class LocalBackend:
-    """Worker processes of this machine."""
+    """Evaluates chunks in processes of this machine."""
 
     def __init__(self, contracts: Sequence[Path], jobs: int) -> None:
         self._contracts, self._jobs = tuple(contracts), jobs
@@ -214,7 +214,7 @@ def _start() -> None:
 
 @cache
 def _opened(contract: Path) -> Model:
-    """A network, opened once per worker. One thread, because there is a worker per core."""
+    """A network, opened once per worker. It uses one thread, because each core has a worker."""
     return open_model(contract, 1)
 
 
@@ -223,9 +223,9 @@ def _part(contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chu
 
 
 def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool) -> PartDone:
-    """Evaluates a chunk by each network and writes its part, unless an earlier run made it.
+    """Evaluates a chunk with each network and writes its part, unless an earlier run made it.
 
-    If a worker that counted as dead makes it again, it is still one part.
+    The part stays a single file even if a worker that counted as dead writes it again.
     """
     if earlier and (part := _earlier(parts, chunk)) is not None:
         return part
@@ -236,7 +236,7 @@ def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Mode
 
 
 def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartDone:
-    """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
+    """Writes an empty part for a chunk that cannot be evaluated. All its games or lines are skipped for `reason`."""
     skipped = Skipped()
     skipped.add(reason, f"{chunk.source}: {chunk.items[0][0]} to {chunk.items[-1][0]}")
     skipped.reasons[reason] = chunk.count
@@ -256,7 +256,7 @@ def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped
 
 
 def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
-    """The part of an earlier run for the same content of the chunk, or None."""
+    """The part that an earlier run made from the same content; None if there is none."""
     system, path = (parts / _part_name(chunk.key)).place
     metadata = pq.read_schema(path, filesystem=system).metadata or {}
     if metadata.get(_DIGEST) != chunk.digest.encode():
@@ -275,7 +275,7 @@ def join(job: Job, finished: Finished, backend: Backend) -> Folder:
 
 
 def _join(parts: Sequence[Folder], target: Folder, wanted: pa.Schema) -> None:
-    """Joins parts into one Parquet file, a row group of them in memory at a time."""
+    """Joins parts into one Parquet file. One row group is in memory at a time."""
     with (
         target.written() as (system, path),
         pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,

@@ -1,8 +1,8 @@
-"""The summary of an audit: its figures by network, kind and group, the worst positions, and thresholds on them.
+"""The summary of an audit: figures by network, kind and group, the worst positions, and thresholds.
 
-DuckDB counts over the table, in bounded memory. Sums are sums of integers and quantiles are exact, so the figures do
-not depend on the order of the rows or on the process that wrote them. DuckDB and pyarrow come with the extra `audit`,
-and are imported in functions.
+DuckDB counts over the table in bounded memory. Sums are sums of integers and quantiles are exact, so the figures depend
+neither on the order of the rows nor on the process that wrote them. DuckDB and pyarrow come with the extra `audit`, and
+are imported in functions.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, rank_of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
 
-#: The kinds whose worst positions and distributions are in the report.
+#: Kinds whose worst positions and distributions are in the report.
 REPORT_KINDS = (RAW, MULTIPLIED)
 
-#: Worst positions per kind.
+#: Number of worst positions per kind.
 _WORST = 20
 
-#: Memory of the database; larger intermediate results go to disk.
+#: Memory limit of the database; larger intermediate results go to disk.
 _MEMORY = "1GB"
 
-#: Bins of values per power of two, and the smallest power; smaller values share its first bin.
+#: Bins per power of two, and the smallest power; smaller values share its first bin.
 _BINS, _SMALLEST = 32, -960
 
-#: A value is summed as a whole number times 2 ** (its bin's power of two - _SHIFT).
+#: A value is summed as an integer: the value times 2 ** (_SHIFT - its bin's power of two).
 _SHIFT = 60
 
 
@@ -52,15 +52,15 @@ class ModelSummary:
     trained_with_mask: bool
     positions: int = 0
     cells: dict[CellKey, Cell] = field(default_factory=dict)
-    worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of the table, by kind
-    histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: highest value and count
+    worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by kind: rows of the table
+    histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: bins' highest value, count
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """The figures of a group; an empty cell if it has no positions."""
         return self.cells.get(CellKey(kind, dimension, group), Cell())
 
     def groups(self, dimension: str) -> list[str]:
-        """The groups that have positions, in natural order; causes by mass."""
+        """The groups that have positions, in natural order; causes by falling mass."""
         present = {key.group for key in self.cells if key.dimension == dimension}
         if dimension == CAUSE:
             return sorted(present, key=lambda group: -self.of(RAW, CAUSE, group).sum)
@@ -93,13 +93,12 @@ class ModelSummary:
         }
 
 
-#: The columns that name a group of a network.
+#: The columns that name a network's group.
 _GROUP = "model, dimension, group_name"
 
 
 class _Bin(NamedTuple):
-    """The values of a group in one bin; their sum is `whole` times a power of two. Missing values have a bin without a
-    number."""
+    """The values of a group in one bin. `whole` times a power of two is their sum. Missing values have number None."""
 
     number: int | None
     size: int
@@ -154,7 +153,7 @@ def _opened(table: Folder) -> Iterator[Database]:
 
 
 def _binned(source: str) -> str:
-    """A query with a row for each value and each of its groups, and the value's bin."""
+    """A query with a row for each value and group, and the value's bin."""
     number = f"floor({_BINS} * log2(greatest(value, pow(2, {_SMALLEST}))))::INT"
     binned = f"SELECT *, CASE WHEN value IS NOT NULL THEN {number} END AS bin FROM ({source})"
     whole = f"(value * pow(2, {_SHIFT} - floor(bin / {_BINS})))::BIGINT AS whole"
@@ -165,7 +164,7 @@ def _binned(source: str) -> str:
 
 
 def _bins(database: Database, source: str) -> Iterator[tuple[tuple[str, str, str], list[_Bin]]]:
-    """The bins of the column `value` of a query, ascending, by network, dimension and group."""
+    """The bins of a query's column `value`, ascending, by network, dimension and group."""
     flags = "count(*) FILTER (flipped), count(*) FILTER (infinite)"
     rows = database.execute(
         f"SELECT {_GROUP}, bin, count(*), {flags}, min(value), max(value), sum(whole) FROM {_binned(source)} "
@@ -180,9 +179,9 @@ def _sum(bins: Sequence[_Bin]) -> float:
 
 
 def _measure(database: Database, kind: str, source: str, summaries: dict[str, ModelSummary]) -> None:
-    """Makes the cells of the column `value` of a query, except the divergences.
+    """Makes the cells of a query's column `value`, without the divergences.
 
-    A quantile is in the bin that has its rank. Only the values of these bins are sorted, by DuckDB and on disk.
+    A quantile is in the bin that holds its rank. DuckDB sorts only the values of these bins, on disk.
     """
     wanted: list[dict[str, Any]] = []
     for (model, dimension, group), every in _bins(database, source):
@@ -219,7 +218,7 @@ def _measure(database: Database, kind: str, source: str, summaries: dict[str, Mo
 
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
-    """The rows with the most leakage, each position once, worst first."""
+    """The rows with the most leakage, worst first, each position once."""
     columns = ", ".join(f"cause_{cause.value}" for cause in Cause)
     most = _WORST
     while True:
@@ -239,7 +238,7 @@ def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
 
 
 def _band(dimension: str) -> str:
-    """The group of a number, such as `10-19`."""
+    """SQL for the band of a number, such as `10-19`."""
     bands = [(re.match(r"\d+", name), name) for name in reversed(groups(dimension))]
     cases = " ".join(f"WHEN {dimension} >= {start[0]} THEN '{name}'" for start, name in bands if start)
     return f"CASE {cases} ELSE 'unknown' END"
@@ -258,7 +257,7 @@ class Threshold:
 
     @classmethod
     def read(cls, text: str, kinds: Sequence[str] = KINDS) -> Threshold:
-        """From its text; raises BulkError, which quotes it. Refuses kinds that are not measured, which never fail."""
+        """Reads a threshold. Raises BulkError, which quotes it, also for a kind that is not measured."""
         match = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
             value = math.nan if match is None else float(match[3])
@@ -281,7 +280,7 @@ class Threshold:
         return not (model.trained_with_mask and self.kind in MASK_BLIND)
 
     def statistic_of(self, model: ModelSummary) -> float | None:
-        """The statistic of a network; None if a position could not be measured, inf for a mean with infinite values."""
+        """A network's statistic; None if a position could not be measured, inf for a mean with infinite values."""
         figures = model.of(self.kind)
         if figures.unmeasured or not figures.count:
             return None
@@ -290,6 +289,6 @@ class Threshold:
         return float(figures.figures()[self.statistic])
 
     def exceeded(self, model: ModelSummary) -> bool:
-        """Whether the check fails for the network: the statistic is above the value, or could not be measured."""
+        """Whether the check fails: the statistic is above the value, or could not be measured."""
         statistic = self.statistic_of(model)
         return self.applies(model) and (statistic is None or statistic > self.value)

@@ -1,4 +1,4 @@
-"""What an audit says of a network in words: whether its raw leakage is that of networks that are read rightly."""
+"""A network's verdict in words: whether its raw leakage is like that of networks that are read rightly."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from movemask.bulk.summary import ModelSummary
 from movemask.leakage.kinds import RAW
 from movemask.store.cells import CAUSE
 
-#: Mean `raw` leakage of networks that are read rightly, on positions of lichess games, with the moves that led there:
-#: README's table. Maia-1 is the nearest of seven to the mover's rating.
+#: Mean `raw` leakage of networks that are read rightly, on positions of lichess games with their history: README's
+#: table. Maia-1 stands for the nearest of seven networks to the mover's rating.
 KNOWN = {"movemask-5": 0.00604, "Maia-1": 0.00562}
 
-#: The same by phase of the game, the highest of movemask-5 and Maia-1 1100, 1500 and 1900 on 15,600 positions: the
-#: eight that each probe of the diagnosis has with its history. A mistake in castling shows in openings.
+#: Mean `raw` leakage by phase, the highest of movemask-5 and Maia-1 1100, 1500 and 1900. Measured on 15,600 positions:
+#: each probe of the diagnosis and its history, eight positions. A mistake in castling shows in openings.
 _PHASES = {"opening": 0.0034, "middlegame": 0.0080, "endgame": 0.0109}
-_ENOUGH = 50  # positions of a phase from which on it is judged
+_ENOUGH = 50  # fewest positions of a phase that is judged
 
-#: A network that leaks so many times as much as the highest of them may be read wrongly; twice as much is unusual.
+#: Leakage over that of the known networks: from 4 times on the network is probably read wrongly, from 2 on it is high.
 _FAR, _MORE = 4.0, 2.0
-_CHANCE = 0.5  # no network that is read rightly leaks so much
+_CHANCE = 0.5  # a mean leakage that no rightly read network reaches
 _MAIN = 0.5  # share of the mass from which on a cause is named
-_FEW = 200  # positions that say little
+_FEW = 200  # fewer positions than this say little
 
 Level = Literal["usual", "high", "wrong", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A network's level and the sentences that say so."""
+    """A network's level, and the sentences that explain it."""
 
     level: Level
     words: str
 
 
 def verdict(model: ModelSummary) -> Verdict:
-    """The verdict on a network by its mean raw leakage, beside that of the known networks."""
+    """A network's verdict: its mean raw leakage beside that of the known networks."""
     diagnose = f"`movemask models check {model.name} --diagnose`"
     figures = model.of(RAW)
     if model.trained_with_mask:
@@ -49,10 +49,10 @@ def verdict(model: ModelSummary) -> Verdict:
     few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
     amount = f"{100 * figures.mean:.2g} % of the probability is on illegal moves"
     if times < _MORE:
-        words = f"{amount},{where} {times:.1f} times what networks that are read rightly put there, which is usual"
+        words = f"{amount},{where} {times:.1f} times the amount of networks that are read rightly, which is usual"
         rare = f"Mistakes in few moves, such as castling and promotions, need {diagnose}"
         return Verdict("usual", f"{model.name}: {words}. {rare}.{few}")
-    more = f"{amount},{where} {times:.0f} times what networks that are read rightly put there{_main_cause(model)}"
+    more = f"{amount},{where} {times:.0f} times the amount of networks that are read rightly{_main_cause(model)}"
     best = f"; an illegal move comes first in {figures.flips:,} of {figures.count:,} positions"
     if figures.mean >= _CHANCE:
         words = f"READ WRONGLY, or untrained: {more}{best}. {diagnose} names mistakes"
@@ -64,7 +64,7 @@ def verdict(model: ModelSummary) -> Verdict:
 
 
 def _by_phase(model: ModelSummary) -> Iterator[tuple[float, str]]:
-    """How many times as much as the known networks it leaks in each phase, and the phase in words."""
+    """For each phase, the network's leakage over the known networks', and the phase in words."""
     for phase, known in _PHASES.items():
         cell = model.of(RAW, "phase", phase)
         if cell.count >= _ENOUGH and cell.mean is not None:
@@ -73,7 +73,7 @@ def _by_phase(model: ModelSummary) -> Iterator[tuple[float, str]]:
 
 
 def _main_cause(model: ModelSummary) -> str:
-    """The cause of most of the illegal mass, in words."""
+    """The cause of most of the illegal mass, in words; empty if no cause has half."""
     total = model.of(RAW).sum
     for cause in model.groups(CAUSE)[:1]:
         share = model.of(RAW, CAUSE, cause).sum / total if total else 0

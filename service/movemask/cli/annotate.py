@@ -22,9 +22,9 @@ from movemask.normalisation import Temperature
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings
 
-_SHOWN = 10  # players with a line of their own
+_OWN_ROWS = 10  # players with a row of their own
 
-#: By player, or none: moves, the sum of their surprise, and how many were the network's first choice.
+#: By player: number of moves, their summed surprise, and how many were the network's first choice.
 Totals = dict[str, NDArray[np.float64]]
 
 
@@ -57,12 +57,12 @@ def annotate(
     engine: str | None,
     nodes: int,
 ) -> None:
-    """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
-    comment, and ?! after moves that few people would make and that cost something.
+    """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
-    Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts
-    the result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no
-    game could be read.
+    Each move gets a comment with its probability, rank and surprise. A move that few people would make and that lowers
+    the expected score gets ?!. Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the
+    network's value forecasts the result between people and does not evaluate the position. A summary goes to standard
+    error. Exits with 1 if no game could be read.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
@@ -94,16 +94,16 @@ def annotate(
                 asyncio.run(write_all(source, stream.write))
             os.replace(partial, out)
     if not players:
-        raise SystemExit(1)  # the reasons are told already
+        raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)
 
 
 def _table(players: Totals) -> str:
-    """A line for each of the players with the most moves, one for the others, and one for all; means are over moves."""
+    """A row for each player with many moves, a row for the others, and a row for all. Means are over moves."""
     most = sorted(players, key=lambda name: (-players[name][0], name))
-    rows = {name: players[name] for name in most[:_SHOWN]}
-    if len(most) > _SHOWN:
-        rows[f"{len(most) - _SHOWN} others"] = sum((players[name] for name in most[_SHOWN:]), np.zeros(3))
+    rows = {name: players[name] for name in most[:_OWN_ROWS]}
+    if len(most) > _OWN_ROWS:
+        rows[f"{len(most) - _OWN_ROWS} others"] = sum((players[name] for name in most[_OWN_ROWS:]), np.zeros(3))
     if len(most) > 1:
         rows["all"] = sum(players.values(), np.zeros(3))
     width = max(6, *map(len, rows))

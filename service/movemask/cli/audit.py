@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from movemask.bulk.run import Backend, PartDone
     from movemask.bulk.summary import ModelSummary, Threshold
 
-#: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
+#: Exit status if a threshold is exceeded. 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
 
 
@@ -38,22 +38,22 @@ EXCEEDED = 3
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Compare two finished audits, A and B: folders that `movemask audit --out` wrote, or their summary.json.
 
-    Compares the networks of the same name, or if there are none, the only one of each. Positions that are in both
-    tables are compared one by one, so that other files do not look like another network.
+    Compares networks with the same name, or else the only network of each audit. Positions that are in both tables are
+    compared one by one, so that different files do not look like a different network.
     """
     require("audit", "movemask audit diff")
     from movemask.bulk.diff import compared, lines
 
     comparisons = compared(first, second)
     if as_json:
-        click.echo(json.dumps({"networks": [one.as_json() for one in comparisons]}, indent=1))
+        click.echo(json.dumps({"networks": [comparison.as_json() for comparison in comparisons]}, indent=1))
     else:
         for line in lines(comparisons):
             click.echo(line)
 
 
 class _AuditCommand(RatingsCommand):
-    """`movemask audit FILE…`, and `movemask audit diff A B`, unless there is a file named diff."""
+    """`movemask audit FILE…`; or `movemask audit diff A B`, unless a file named diff exists."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -128,7 +128,7 @@ def audit(
     require("audit", "movemask audit")
     if ray is not None:
         require("ray", "--ray")
-    # Imported here because they import pyarrow and matplotlib, which are slow.
+    # Imported here because pyarrow and matplotlib are slow to import.
     from movemask.board.position import Elo
     from movemask.board.textfile import STDIN
     from movemask.bulk import run as running
@@ -211,7 +211,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, ...], dict[str, str]]:
-    """The contract files of the networks, which have passed their checks, and their digests by name."""
+    """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
     files = settings.model_folders.files(None)
     registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU
     digests: dict[str, str] = {}
@@ -238,7 +238,7 @@ def _backend(
 
 @contextmanager
 def _writing(out: str) -> Iterator[None]:
-    """Turns an OSError while writing the folder into an BulkError."""
+    """Turns an OSError in writing the folder into a BulkError."""
     try:
         yield
     except OSError as error:
@@ -248,8 +248,10 @@ def _writing(out: str) -> Iterator[None]:
 
 @contextmanager
 def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Callable[[PartDone], None]]:
-    """Progress on stderr: bytes of the files on disk whose positions are done, or with `limited` games and lines, and
-    positions per second. A bar is shown only on a terminal."""
+    """Shows progress on stderr: finished bytes of the files, or finished games and lines if `limited`; positions/s.
+
+    A bar is shown only on a terminal.
+    """
     from tqdm import tqdm
 
     unit, name = (" games", "total_items") if limited else ("B", "total_bytes")
@@ -276,15 +278,15 @@ def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Call
 
 def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
     """Why a threshold counts as exceeded."""
-    cell, found = model.of(threshold.kind), threshold.statistic_of(model)
+    cell, statistic = model.of(threshold.kind), threshold.statistic_of(model)
     why = f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
-    if found is not None:
-        why = f"is {found:.4g}, above {threshold.value:g}"
+    if statistic is not None:
+        why = f"is {statistic:.4g}, above {threshold.value:g}"
     return f"{model.name}: {threshold.kind}.{threshold.statistic} {why}"
 
 
 def _figures(model: ModelSummary) -> str:
-    """The main figures of a network in one line."""
+    """The main figures of a network, in one line."""
     parts = [f"{model.name}: {model.positions:,} positions"]
     for name in ("raw", "multiplied"):
         if (cell := model.of(name)).count:

@@ -1,4 +1,4 @@
-"""`movemask keys`: makes, lists and deletes API keys."""
+"""`movemask keys`: creates, lists and deletes API keys."""
 
 from __future__ import annotations
 

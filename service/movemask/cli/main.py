@@ -1,4 +1,4 @@
-"""`movemask …`: the commands, each in a module that is imported when it is run."""
+"""`movemask …`: the commands. A command's module is imported when the command is run."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ _COMMANDS = (
     "uci",
 )
 
-#: The modules of the commands that are not in one of their own.
+#: Modules of the commands that have no module of their own.
 _MODULES = {"calibrate": "models"}
 
 
 class _Group(click.Group):
-    """Imports a command when it is run. Shows MovemaskError and OSError in one line and exits with 1; anything else is
-    a bug and keeps its traceback. Without arguments, a program that begins to speak UCI gets the engine."""
+    """Imports a command when it is run. Without arguments, starts the engine if a program begins to speak UCI.
+
+    Shows a MovemaskError or OSError in one line and exits with 1. Any other error is a bug and keeps its traceback.
+    """
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if not args and (line := _first_line()).split() == ["uci"]:
-            context.obj = [line]  # `movemask uci` reads it first
+            context.obj = [line]  # `movemask uci` reads this line first
             args = ["uci"]
         return super().parse_args(context, args)
 
@@ -77,7 +79,7 @@ def _first_line() -> str:
         hint.start()
         while len(line) < 64 and not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
             line += byte
-    except (OSError, ValueError):  # standard input is closed, or not a file of the system
+    except (OSError, ValueError):  # standard input is closed, or is not a file of the system
         return ""
     finally:
         hint.cancel()
@@ -85,7 +87,7 @@ def _first_line() -> str:
 
 
 def _forget_output() -> None:
-    """Drops what standard output cannot take: Python would try again at the end, and show a traceback."""
+    """Drops unwritten output: Python would try to write it again at the end, and show a traceback."""
     try:
         sys.stdout.flush()
     except OSError:

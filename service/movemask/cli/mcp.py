@@ -17,7 +17,7 @@ from movemask.settings import Settings
 if TYPE_CHECKING:
     import httpx2
 
-_SECONDS = 60.0  # for a service's answer
+_SECONDS = 60.0  # limit for a service's response
 
 
 @click.command()
@@ -25,9 +25,9 @@ _SECONDS = 60.0  # for a service's answer
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @models_dir_option
 def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
-    """Tools for language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
+    """Offer tools to language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
 
-    A program that hosts a language model starts this command; docs/mcp.md shows how to configure two of them.
+    A program that hosts a language model starts this command. docs/mcp.md shows how to configure two of them.
     """
     require("mcp", "movemask mcp")
     key = key_file.readline().strip() if key_file else None
@@ -55,7 +55,7 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _in_process(settings: Settings) -> AsyncIterator[httpx2.AsyncBaseTransport]:
-    """The service without a port, open to this process alone; what it audits is forgotten at the end."""
+    """The service without a port, open to this process alone. Its audit is deleted at the end."""
     import httpx2
 
     from movemask.api.app import create_app

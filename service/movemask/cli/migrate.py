@@ -17,8 +17,7 @@ from movemask.store.tables import VERSION
 def migrate(check: bool, database_url: str | None) -> None:
     """Bring the audit's tables up to date, as each start of the service does.
 
-    A SQLite file is first copied to FILE.version-N. If several processes start, one migrates and the others wait for
-    it.
+    A SQLite file is first copied to FILE.version-N. If several processes start, one migrates and the others wait.
     """
     database = Database(Settings.read(database_url=database_url).database_url)
     try:

@@ -24,7 +24,7 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
 from movemask.models import calibration, diagnosis
-from movemask.models.diagnosis import Diagnosis, Finding, KindFigures, QuickLook
+from movemask.models.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network.contract import read_contract
 from movemask.network.families import FAMILIES
 from movemask.network.files import ModelFolders
@@ -66,8 +66,8 @@ def list_models(settings: Settings) -> None:
 def show_vocabulary(name: str, as_json: bool, settings: Settings) -> None:
     """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
 
-    Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. - stands for a slot of
-    no move. A model's slots are those of its vocabulary with its contract's variations.
+    Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. A slot without a move
+    is shown as -. A model's slots are those of its vocabulary with its contract's variations.
     """
     if name in vocabulary_names():
         words = vocabulary(name)
@@ -86,7 +86,7 @@ def show_vocabulary(name: str, as_json: bool, settings: Settings) -> None:
 
 
 def _card_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What `import` and `add` share: the card, and whether a network that is read wrongly is taken."""
+    """The options of `import` and `add`: the card, and --force."""
     for option in (
         click.option("--force", is_flag=True, help="Add a network that is read no better than chance."),
         click.option("--source", help="Where the model is from, for its card."),
@@ -116,7 +116,7 @@ def import_model(
     Refuses a network that is read no better than chance on real games, unless --force is given.
     """
     require("import", "movemask models import")
-    from movemask.models import installation  # imported here because it imports onnx, which is slow
+    from movemask.models import installation  # imported here because onnx is slow to import
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
     with _default_kept(place, settings):
@@ -126,7 +126,9 @@ def import_model(
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--contract", "kind", type=click.Choice(list(FAMILIES)), help="Kind of network; otherwise guessed.")
+@click.option(
+    "--contract", "family", type=click.Choice(list(FAMILIES)), help="Family of the network; guessed if left out."
+)
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option(
     "--trained-with-mask", is_flag=True, default=None, help="The network's logits for illegal moves mean nothing."
@@ -136,7 +138,7 @@ def import_model(
 @models_dir_option
 def add_model(
     file: Path,
-    kind: str | None,
+    family: str | None,
     name: str | None,
     trained_with_mask: bool | None,
     replace: bool,
@@ -155,7 +157,7 @@ def add_model(
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
     with _default_kept(place, settings):
         card, judge = _card(licence, source), _judge(place[1], force=force)
-        added = installation.add_onnx(file, *place, kind, trained_with_mask, card, settings.trial_seconds, judge)
+        added = installation.add_onnx(file, *place, family, trained_with_mask, card, settings.trial_seconds, judge)
     _show_installed(added.entry, settings)
 
 
@@ -164,7 +166,7 @@ def _card(licence: str | None, source: str | None) -> dict[str, str]:
 
 
 def _judge(name: str, *, force: bool) -> Judge:
-    """Prints how a network is read and what a quick look finds, and refuses one that is read wrongly."""
+    """Prints how a network is read and the result of a quick look. Refuses a network that is read wrongly."""
 
     def judge(model: Model, notes: Sequence[str]) -> None:
         for line in notes:
@@ -173,7 +175,7 @@ def _judge(name: str, *, force: bool) -> Judge:
         click.echo(quick_table(look))
         if look.verdict == "wrong" and not force:
             raise ContractError(
-                f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it all the same, and then "
+                f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it anyway, and then "
                 f"`movemask models check {name} --diagnose` compares it with known mistakes"
             )
 
@@ -182,7 +184,7 @@ def _judge(name: str, *, force: bool) -> Judge:
 
 @contextmanager
 def _default_kept(place: tuple[Path, str], settings: Settings) -> Iterator[None]:
-    """Adds a model to a folder in the block, without a change of the default that the folder has."""
+    """Keeps the folder's default while the block adds a model to it."""
     folders, (folder, name) = settings.model_folders, place
     before = None
     with suppress(SettingsError):  # the folder has no model yet
@@ -192,8 +194,11 @@ def _default_kept(place: tuple[Path, str], settings: Settings) -> Iterator[None]
 
 
 def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
-    """The user's folder and a model's name in it; raises ContractError if no model may have the name, or if one has it,
-    unless that may be replaced. `option` is the command's flag for another name."""
+    """The user's folder, and the name of a new model in it.
+
+    Raises ContractError if the name is not valid, or is taken and `replace` is not set. `option` is the flag with which
+    the user can give another name.
+    """
     folder = own_models_dir(settings)
     if not _NAME.fullmatch(name):
         raise ContractError(
@@ -211,7 +216,7 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
 
 
 def _suggested(name: str) -> str:
-    """A name like this one that a model may have, after a blank; empty if nothing is left of it."""
+    """A valid name similar to this name, after a blank; empty if nothing valid remains."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")[:64]
     return f" {words}" if _NAME.fullmatch(words) else ""
@@ -257,10 +262,11 @@ def quantize_model(
     """Write a copy of NAME with 8-bit integers, calibrated on some positions of FILEs and judged on the rest.
 
     FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz. Without FILEs, the shipped
-    probes are used. The copy is refused if it is not faster, or clearly exceeds a limit: a mean KL divergence of 0.005;
-    another first move in 5 % of all positions, or in 0.5 % of those where it led by 0.1; a cross-entropy of human moves
-    that is higher by 0.005 nats. If chance could explain a difference, the command says so, and how many games would
-    settle it. It also says whether the rounding is visible when policies are compared along the ratings.
+    probes are used. The copy is refused if it is not faster, or clearly exceeds one of these limits: a mean KL
+    divergence of 0.005; another first move in 5 % of all positions, or in 0.5 % of the positions where it led by 0.1; a
+    rise of human moves' cross-entropy by 0.005 nats. If chance could explain a difference, the command says so, and how
+    many games would settle it. It also says whether the rounding is visible when policies are compared along the
+    ratings.
     """
     require("import", "movemask models quantize")
     from movemask.models import installation, judging, quantising
@@ -271,10 +277,10 @@ def quantize_model(
     weight_bits, why = quantising.weights_for(int(bits) if bits else None)
     kept = folder / f".{target}-refused.onnx"
     asked = quantising.asked_of(contract, model, files, weight_bits, last)
-    found = quantising.refused(kept, asked) if force else None
-    if found:
+    refused = quantising.refused(kept, asked) if force else None
+    if refused:
         click.echo(f"using the refused network in {kept}, because nothing that it was made from has changed")
-        network, table = found
+        network, table = refused
     else:
         click.echo(why)
         known = judging.sets(model, files)
@@ -293,7 +299,7 @@ def quantize_model(
     with _default_kept((folder, target), settings):
         entry = installation.install(folder, target, network, table)
     kept.unlink(missing_ok=True)
-    for line in (*(f"kept past the limit: {one}" for one in card["exceeded"]), *card["unsure"]):
+    for line in (*(f"kept past the limit: {limit}" for limit in card["exceeded"]), *card["unsure"]):
         click.echo(line)
     if card["seen"]:
         click.echo(f"the rounding is visible along the ratings: keep {name} as the default, use {target} for speed")
@@ -339,14 +345,14 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Sett
             model = entry.model or open_model(
                 settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
-            found = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
-            diagnosed[same] = entry.name, found
+            result_of_diagnosis = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
+            diagnosed[same] = entry.name, result_of_diagnosis
             if not as_json:
-                click.echo(diagnosis_table(found))
+                click.echo(diagnosis_table(result_of_diagnosis))
         result["diagnosis"] = diagnosed[same][1].as_json()
     if as_json:
         click.echo(json.dumps({"models": results}, indent=1))
-    if any(found.misread for _, found in diagnosed.values()) or any(entry.model is None for entry in entries):
+    if any(result.misread for _, result in diagnosed.values()) or any(entry.model is None for entry in entries):
         sys.exit(1)
 
 
@@ -455,7 +461,7 @@ def calibrate(
 
 
 def quick_table(look: QuickLook) -> str:
-    """The quick look at a network in a line, and what is wrong in a table and in words."""
+    """The quick look at a network in one line; if it finds faults, also a table and a sentence for each."""
     if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
         return f"  READ WRONGLY: {look.unreadable}"
     figures = f"perplexity {look.overall.perplexity:.3g} of the moves played, {look.overall.at_random:.3g} at random"
@@ -464,7 +470,7 @@ def quick_table(look: QuickLook) -> str:
     ]
     if look.verdict == "right":
         return f"{lines[0]}: nothing is wrong, as far as this shows"
-    lines += _kind_rows(look.kinds)
+    lines += _tag_rows(look.by_tag)
     lines += [f"  NO BETTER THAN CHANCE: {why}" for why in look.chance]
     lines += [f"  SUSPICIOUS: {why}" for why in look.leaks if not look.chance]
     if not look.chance:
@@ -472,21 +478,21 @@ def quick_table(look: QuickLook) -> str:
     return "\n".join(lines)
 
 
-def _kind_rows(kinds: Sequence[KindFigures]) -> Iterator[str]:
+def _tag_rows(by_tag: Sequence[TagFigures]) -> Iterator[str]:
     heads = f"{'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10} {'at random':>9}"
     yield f"  {'as declared':<12} {heads}"
-    for kind in kinds:
-        own, random = (f"{p:.2f}" if p else "" for p in (kind.perplexity, kind.at_random))
-        yield f"  {kind.name:<12} {kind.positions:>9} {kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {own:>10} {random:>9}"
+    for row in by_tag:
+        own, random = (f"{p:.2f}" if p else "" for p in (row.perplexity, row.at_random))
+        yield f"  {row.name:<12} {row.positions:>9} {row.raw_mean:>9.2g} {row.raw_max:>9.2g} {own:>10} {random:>9}"
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> str:
-    """The declared contract by kind of position, the ranked alternatives, and the advice."""
+    """The declared contract's figures by tag, the ranked alternatives, and the advice."""
     lines: list[str] = []
     if diagnosis.unreadable:
         lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
-    if diagnosis.kinds:
-        lines += ["", *_kind_rows(diagnosis.kinds)]
+    if diagnosis.by_tag:
+        lines += ["", *_tag_rows(diagnosis.by_tag)]
     lines += ["", f"  {'read otherwise':<40} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
     lines += [_finding_row(finding) for finding in diagnosis.findings]
     what = (
@@ -494,7 +500,7 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
         if diagnosis.uses_leakage
         else "trained with the mask: leakage not used; "
     )
-    lines += ["  z above 5 is clear. " + what + "moves, result: of ln probability of what happened", ""]
+    lines += ["  z above 5 is clear. " + what + "moves, result: mean change of ln probability", ""]
     lines += [f"  NO BETTER THAN CHANCE: {why}" for why in diagnosis.chance]
     if diagnosis.better:
         lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in diagnosis.better[:3]]
@@ -517,8 +523,8 @@ def _finding_row(finding: Finding) -> str:
 
 
 def quantisation_table(result: Quantised) -> str:
-    """What a quantised network loses and gains, beside the limits."""
-    from movemask.models.judging import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here: it imports onnx
+    """A quantised network's losses and gains, beside the limits."""
+    from movemask.models.judging import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here because onnx is slow to import
 
     lines = [f"{len(result.integers)} layers in 8-bit integers, {len(result.floats)} large ones in float"]
     for way, judged in result.judgements.items():
@@ -530,10 +536,10 @@ def quantisation_table(result: Quantised) -> str:
             lines.append(figure + (f", limit {limit:{form}}" if limit is not None else ""))
         lines.append(f"  {'largest change of a probability':<46} {judged.largest:>8.4f}")
     if result.swept:
-        found = result.swept
-        lines.append(f"along the ratings, in {found.positions} positions")
-        lines.append(f"  {'largest change of a probability':<46} {found.largest:>8.4f}, seen past {SEEN_LARGEST:g}")
-        lines.append(f"  {'mean change':<46} {found.mean:>8.4f}, seen past {SEEN_MEAN:g}")
+        swept = result.swept
+        lines.append(f"along the ratings, in {swept.positions} positions")
+        lines.append(f"  {'largest change of a probability':<46} {swept.largest:>8.4f}, visible above {SEEN_LARGEST:g}")
+        lines.append(f"  {'mean change':<46} {swept.mean:>8.4f}, visible above {SEEN_MEAN:g}")
     speed = result.speed
-    lines.append(f"µs a position: {speed.before:.0f} before, {speed.after:.0f} after, {speed.ratio:.2f} x the speed")
+    lines.append(f"µs per position: {speed.before:.0f} before, {speed.after:.0f} after, {speed.ratio:.2f} x the speed")
     return "\n".join(lines)

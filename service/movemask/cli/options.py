@@ -1,4 +1,4 @@
-"""What several commands share: the flags `--models-dir` and `--database-url`, ratings, and the models they name."""
+"""Parts of several commands: the flags `--models-dir` and `--database-url`, ratings, models, progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from movemask.network.registry import Registry
 
 
-#: The flag `--models-dir`; the command gets the settings with that folder, as `settings`.
+#: The flag `--models-dir`. The command gets `settings` that use this folder.
 models_dir_option = click.option(
     "--models-dir",
     "settings",
@@ -42,9 +42,9 @@ def registry_of(settings: Settings) -> Registry:
 
 
 def own_models_dir(settings: Settings) -> Path:
-    """The folder to write models to: by default the user's own; raises SettingsError for the shipped one.
+    """The folder to write models to: the user's own by default. Raises SettingsError for the shipped folder.
 
-    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
+    An update of the package would overwrite the shipped folder. In a checkout, `--models-dir models` is allowed.
     """
     folder = settings.models_dir or user_models()
     if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
@@ -53,13 +53,13 @@ def own_models_dir(settings: Settings) -> Path:
 
 
 def show_progress(text: str) -> None:
-    """Writes over the line of progress on a terminal; nothing elsewhere."""
+    """Overwrites the progress line on a terminal; does nothing elsewhere."""
     if sys.stderr.isatty():
         click.echo(f"\r{text}", nl=False, err=True)
 
 
 def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
-    """What was left out and why, on stderr."""
+    """Prints the skipped items on stderr, by reason, with examples."""
     for reason, times in reasons.items():
         click.echo(f"left out: {reason}: {times:,}", err=True)
     for example in examples[:5]:
@@ -67,7 +67,7 @@ def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
 
 
 class Finite(click.FloatRange):
-    """A number between bounds, which `nan` is not."""
+    """A number between bounds; `nan` and infinity are refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
@@ -81,7 +81,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class RatingsCommand(click.Command):
-    """A command whose `--elo` takes two ratings, or one for both players."""
+    """A command whose `--elo` takes two ratings, or one rating for both players."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         words = [word for arg in args for word in (arg.split("=", 1) if arg.startswith("--elo=") else [arg])]

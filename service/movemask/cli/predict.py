@@ -21,9 +21,9 @@ from movemask.schemas.answers import PolicyOut, SweepOut
 from movemask.schemas.choices import Include
 from movemask.settings import Settings
 
-_BAR = 30  # characters of a probability of 1
+_BAR = 30  # characters for a probability of 1
 _MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")
-_SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
+_LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
 @click.command(cls=RatingsCommand)
@@ -105,7 +105,7 @@ def _table(out: PolicyOut, top: int) -> str:
     masked = " (trained with the mask: raw means nothing)" if leakage.trained_with_mask else ""
     lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served 0")
     for illegal in out.illegal.moves[:3] if out.illegal else []:
-        if illegal.probability >= _SHOWN_ILLEGAL:
+        if illegal.probability >= _LEAST_ILLEGAL:
             lines.append(f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax")
     return "\n".join(lines)
 
@@ -115,8 +115,8 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
-        parts = [Series(pipeline, elos)]
-        points = asyncio.run(sweep(parts, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
+        series = [Series(pipeline, elos)]
+        points = asyncio.run(sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
     written = sweep_out(points, position, san=True)
     if as_json:
         return json.dumps(written, indent=2)
@@ -134,7 +134,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
 
 
 def _numbers(ratings: str | None) -> list[float] | None:
-    """The ratings of `--ratings`."""
+    """The ratings of `--ratings`; None if it is not given."""
     try:
         return None if ratings is None else [float(rating) for rating in ratings.split(",")]
     except ValueError:

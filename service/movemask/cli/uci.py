@@ -73,8 +73,7 @@ def uci(
         Engine(open_source, options, sys.stdout).run(chain(lines_read or (), lines))
 
 
-#: The range of UCI_Elo of each model by name, the default model first; and a function that opens a model on a number of
-#: threads.
+#: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model.
 _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
@@ -82,7 +81,7 @@ def _local(settings: Settings) -> _Models:
     """The models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:
-        from movemask.client.local import load  # imports onnxruntime, for which `uciok` should not wait
+        from movemask.client.local import load  # imports onnxruntime, which `uciok` should not wait for
 
         return load(name, models_dir=settings.models_dir, threads=threads)
 
@@ -91,8 +90,10 @@ def _local(settings: Settings) -> _Models:
 
 
 def _unchecked(contract: Path) -> dict[str, Any]:
-    """A contract without its checks, for which `uciok` should not wait; empty if it cannot be read, which opening the
-    model reports."""
+    """A contract as read from its TOML, unchecked, so that `uciok` need not wait; empty if it cannot be read.
+
+    Opening the model later reports the error.
+    """
     try:
         return tomllib.loads(contract.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -112,23 +113,23 @@ def _remote(url: str, key: str | None) -> _Models:
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
     if odd := [model.name for model in served if not model.name.isprintable() or not model.name]:
-        raise InvalidResponse(f"{url}: {odd[0]!r:.60} is no model's name")
+        raise InvalidResponse(f"{url}: {odd[0]!r:.60} is not a valid name of a model")
     try:
         models = {model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}}) for model in served}
     except OverflowError as error:  # an infinite rating
-        raise InvalidResponse(f"{url}: a contract that cannot be: {error}") from None
-    return models, lambda name, _: RemoteSource(client, name)  # the service decides on its threads
+        raise InvalidResponse(f"{url}: an impossible contract: {error}") from None
+    return models, lambda name, _: RemoteSource(client, name)  # the service chooses its threads
 
 
 class RemoteSource:
-    """The engine's policies from a service elsewhere; raises ApiError, ServiceUnreachable and InvalidResponse."""
+    """The engine's policies from a remote service. Raises ApiError, ServiceUnreachable and InvalidResponse."""
 
     def __init__(self, client: Client, model: str | None) -> None:
         self._client = client
         self._model = model
 
     def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
-        """As `Source.policies`."""
+        """Like `Source.policies`."""
         answers = self._client.policies(boards, model=self._model, elo=elo)
         return [_policy_of(board, answer) for board, answer in zip(boards, answers, strict=True)]
 

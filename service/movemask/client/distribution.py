@@ -84,12 +84,15 @@ class Policy:
         self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None
     ) -> Policy:
         """Another distribution, of the moves in `among` at another temperature, cut to the fewest moves whose
-        probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. Raises InvalidRule."""
+        probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. If all moves in `among` have
+        probability 0, they are equally likely. Raises InvalidRule."""
         kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
         if temperature == 0:
             return replace(self, probabilities=dict.fromkeys(list(kept)[:1], 1.0))
         if not kept:
             return replace(self, probabilities={})
+        if not any(kept.values()):  # all underflowed; an engine must still move
+            kept = dict.fromkeys(kept, 1.0)
         with np.errstate(divide="ignore"):
             logits = np.log(list(kept.values()))
         rule = rule_of({"temperature": temperature, "top_p": top_p if top_p < 1 else None})

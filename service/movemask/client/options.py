@@ -47,7 +47,7 @@ class RuleOptions(TypedDict, total=False):
 
 
 class NetworkOptions(RuleOptions, total=False):
-    """The network, the ratings that it is given, and the kind of chess."""
+    """The network, its ratings, and whether the game is Chess960."""
 
     model: str | None
     elo: Ratings | None

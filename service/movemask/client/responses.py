@@ -23,7 +23,7 @@ MOST_OF_LINE = 2**20
 #: Most characters of a server's text in an error: of any text, of an address, and of the detail of a problem.
 _MOST_OF_TEXT, _MOST_OF_ADDRESS, _MOST_OF_DETAIL = 60, 300, 2_000
 
-#: With more errors than this, a ValidationError is not taken apart, which would take memory for each.
+#: A ValidationError with more errors than this is only counted: a list of them would take memory for each.
 _FAULTS = 20
 
 _REDIRECTS = range(300, 400)

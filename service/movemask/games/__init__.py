@@ -1,1 +1,1 @@
-"""Whole games: reports, sweeps over ratings, forecasts, annotated PGN, and how long a human would think."""
+"""Whole games: reports, sweeps over ratings, forecasts, annotated PGN, and human thinking times."""

@@ -1,6 +1,6 @@
 """Writes reports on games into their PGN: comments, glyphs and a summary. The rest of the PGN stays as it is.
 
-`evaluator` has a UCI engine write `[%eval]` into games without evaluations, so that moves get their marks.
+`evaluator` makes a UCI engine write missing `[%eval]`, so that moves get their marks.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from movemask.pipeline import Caller, Pipeline
 #: Games that are read and evaluated together.
 _GAMES_TOGETHER = 16
 
-#: Comments of an earlier run, which a new run replaces. A match stops where the next may begin, so that the search is
-#: linear in the length of the text.
+#: Comments of an earlier run, which a new run replaces. A match ends before the next comment can begin, so that the
+#: search is linear in the length of the text.
 _OURS = re.compile(
     r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
     r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
 _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\n?")
-#: Where a word stands: the file that is written has other lines.
+#: A line number in an error. It is removed, because the written file has other lines.
 _PLACE = re.compile(r"\bline \d+: ")
 
 #: The meaning of the marks, for the summary of a game with evaluations. Points are hundredths of the expected score.
@@ -60,7 +60,7 @@ _MARKS = (
     f"gem at most {FEW_FIND:.0%} and no more than {100 * HOLDS:.0f} points lost"
 )
 
-_QUALITY = frozenset(range(1, 7))  # $1 to $6; a move has at most one of them
+_QUALITY = frozenset(range(1, 7))  # $1 to $6; a move has at most one of these glyphs
 
 
 #: A move of at most this probability gets `?!` if it lowers the mover's expected score, 0 to 1, by FALL or more. Both
@@ -70,7 +70,7 @@ _GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
 
 class _Exporter(chess.pgn.StringExporter):
-    """Writes the movetext. A Result tag may say anything, but only results end the moves."""
+    """Writes the movetext. A Result tag may hold any text, but only results end the moves."""
 
     def visit_result(self, result: str) -> None:
         super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")
@@ -78,8 +78,11 @@ class _Exporter(chess.pgn.StringExporter):
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """A game with comments and the report on it. One that cannot be played through has no tree, but its text and the
-    reason. Text outside games has a reason if there is something to say of it, or else None."""
+    """A game with comments, and the report on it.
+
+    A game that cannot be played through has no tree; its text stays, and `report` is the error. For text outside games,
+    `report` is an error or None.
+    """
 
     text: GameText | None
     tree: chess.pgn.Game | None
@@ -89,17 +92,17 @@ class Annotated:
         if self.tree is not None:
             moves = self.tree.accept(_Exporter(headers=False, columns=80))
             return f"{self._tags(self.tree)}\n\n{moves}"
-        if self.text is not None and (self.text.kind == "outside" or self.report is None):
+        if self.text is not None and (self.text.role == "outside" or self.report is None):
             return self.text.text.strip()
         text, at = (self.text.text, self.text.moves_at) if self.text is not None else ("", 0)
         moves = text[at:]
-        if ours := _REASON.match(moves):
-            moves = moves[ours.end() :]
+        if earlier := _REASON.match(moves):
+            moves = moves[earlier.end() :]
         reason = _PLACE.sub("", str(self.report)).replace("}", ")")
         return f"{text[:at]}{{ movemask: {reason} }}\n{moves}".strip()
 
     def _tags(self, tree: chess.pgn.Game) -> str:
-        """A line for each tag: those of python-chess's game, and those whose names it does not take."""
+        """A line per tag: the tags of python-chess's game, then the tags whose names python-chess refuses."""
         tags = {**tree.headers, **odd_tags(self.text.tags if self.text is not None else {})}
         return "\n".join(f'[{name} "{escaped(value)}"]' for name, value in tags.items())
 
@@ -114,21 +117,23 @@ async def annotated(
     caller: Caller | None = None,
     evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN, annotated, with the text that stands outside them. A few games are read at a time; with
-    `evaluate`, which gives each its evaluations first, one at a time, so that no game waits for another's. Raises
-    LimitExceeded, and errors of model, queue and engine."""
+    """The games of a PGN, annotated, and the text outside them.
+
+    A few games are read together. With `evaluate`, which adds evaluations to a game, they are read one by one, so that
+    no game waits for another game's evaluations. Raises LimitExceeded, and errors of model, queue and engine.
+    """
     trees = read_trees(pgn, max_positions)
     name = pipeline.model.name
-    while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
+    while group := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
         if evaluate is not None:
-            part = [
+            group = [
                 parsed._replace(game=await evaluate(parsed.game)) if isinstance(parsed.game, Game) else parsed
-                for parsed in part
+                for parsed in group
             ]
-        games = [parsed.game for parsed in part if parsed.game is not None]
-        found = await reports_of(pipeline, games, temperature, elo, caller)
-        reports = iter(await foreseen(pipeline, found, unclear, caller))
-        for text, tree, game in part:
+        games = [parsed.game for parsed in group if parsed.game is not None]
+        judged = await reports_of(pipeline, games, temperature, elo, caller)
+        reports = iter(await foreseen(pipeline, judged, unclear, caller))
+        for text, tree, game in group:
             report = None if game is None else next(reports)
             if tree is not None and report is not None:
                 await asyncio.to_thread(annotate, tree, report, name)
@@ -136,9 +141,9 @@ async def annotated(
 
 
 def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
-    """Adds comments and glyphs to the main line of a game, and the opening to headers that name none.
+    """Adds comments and glyphs to the main line of a game, and the opening to headers without one.
 
-    A game that the network cannot judge gets the reason alone.
+    A game that the network cannot judge gets only the reason.
     """
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
@@ -161,7 +166,7 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
 
 
 def _joined(there: str, ours: str) -> str:
-    """A comment with ours, in place of the comment of an earlier run."""
+    """A comment with our text added; our text of an earlier run is removed."""
     return " ".join(filter(None, [_OURS.sub("", there).strip(), ours]))
 
 
@@ -198,7 +203,7 @@ def _summary(side: SideReport) -> str:
     return f"{side.moves} moves, mean surprise {side.cross_entropy:.2f}, first choice {100 * side.top1:.0f} %"
 
 
-#: Seconds within which an engine must answer `uciok`.
+#: Seconds in which an engine must answer `uciok`.
 _STARTS_WITHIN = 30
 
 
@@ -206,9 +211,7 @@ _STARTS_WITHIN = 30
 async def evaluator(
     command: str, nodes: int, show: Callable[[str], object]
 ) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
-    """Starts a UCI engine, and yields a function that adds the missing evaluations to a game.
-
-    Raises EngineFailed.
+    """Starts a UCI engine. Yields a function that adds the missing evaluations to a game. Raises EngineFailed.
 
     Parameters
     ----------
@@ -242,7 +245,7 @@ async def evaluator(
         yield evaluate
     except (TimeoutError, chess.engine.EngineError) as error:
         show("\n")
-        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
+        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is not a UCI engine"
         raise EngineFailed(f"--engine {command}: {where}: {why}") from None
     finally:
         transport.close()

@@ -1,6 +1,6 @@
 """Forecasts of the result one ply deeper: the network's values after the likeliest moves.
 
-The network does not search, so its own value of a position overlooks what the next move captures.
+The network does not search, so its value of a position overlooks a capture by the next move.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from movemask.errors import MovemaskError
 from movemask.network.value import Value
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
-#: Moves that are looked at. Each is one more position for the network.
+#: Number of moves that are looked at. Each move is one more position for the network.
 LOOKED_AT = 3
 
-#: Largest submission, so that the positions of a game do not fill the queue.
+#: Most positions of a submission, so that a game's positions do not fill the queue.
 _POSITIONS_PER_SUBMISSION = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A position with the network's value, the ratings of the request, and the likeliest moves with their probabilities
-    at temperature 1."""
+    """A position, the network's value, the request's ratings, and the likeliest moves with their probabilities.
+
+    The probabilities are at temperature 1.
+    """
 
     position: Position
     value: Value | None
@@ -46,10 +48,10 @@ class Outlook:
 async def forecasts(
     pipeline: Pipeline, outlooks: Sequence[Outlook], caller: Caller | None = None
 ) -> list[Value | MovemaskError | None]:
-    """For each position the mean of the values after its moves, weighted by their probability, for the side to move.
+    """For each position, the probability-weighted mean of the values after its moves, for the side to move.
 
     Moves that are not looked at count with the position's own value. None for a network without a value; the first
-    error if a position fails. The positions run like any others. Raises errors of the model and the queue.
+    error if a position fails. Raises errors of the model and the queue.
     """
     weighted: list[list[tuple[Value, float]]] = [[] for _ in outlooks]
     failed: dict[int, MovemaskError] = {}
@@ -79,14 +81,14 @@ async def forecasts(
 
 
 def value_after(board: chess.Board, value: Value | None) -> Value | None:
-    """The value of a move for the player who made it, from the board after it and the value of that board."""
+    """The value of a move for its player, from the board after the move and the network's value of that board."""
     if board.is_checkmate():
         return Value(1, 0, 0, 1)
     return Value(0, 1, 0, 0.5) if board.is_game_over() else value and value.flipped()
 
 
 def _mean(values: Sequence[tuple[Value, float]]) -> Value | None:
-    """The mean by weights that sum to 1; the score alone if a value has no more. None for no values."""
+    """The mean by weights that sum to 1; None without values. If a value has only a score, so has the mean."""
     if not values:
         return None
     score = sum(value.score * weight for value, weight in values)

@@ -1,7 +1,7 @@
-"""Reports on games: the probability of each move that was played, totals for each side, and the most telling moves.
+"""Reports on games: the probability of each move played, totals for each side, and the most telling moves.
 
-Telling moves are big losses, likely moves that were not found, and rare moves that worked. They are judged by the PGN's
-evaluations, or where a move has none, by the network's forecasts before and after it.
+Telling moves are big losses, likely moves that were missed, and rare moves that worked. A move is judged by the PGN's
+evaluations; without evaluations, by the network's forecasts before and after it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from movemask.pipeline import Answer, Caller, Pipeline, Query
 
 Mark = Literal["trap", "mistake", "gem"]
 
-#: Loss of the mover's expected score, 0 to 1: a mistake loses at least MISTAKE, as on lichess, a gem at most HOLDS.
-#: With an expected score within DECIDED of 0 or 1 there are no gems, because every move holds.
+#: Losses of the mover's expected score, 0 to 1. A mistake loses at least MISTAKE, as on lichess; a gem at most HOLDS.
+#: If the expected score is within DECIDED of 0 or 1, there are no gems: every move holds.
 MISTAKE, HOLDS, DECIDED = 0.1, 0.02, 0.1
 
-#: Probabilities: a trap is a mistake with at least MOST_PLAY, a gem has at most FEW_FIND.
+#: Probabilities. A trap is a mistake of at least MOST_PLAY; a gem has at most FEW_FIND.
 MOST_PLAY, FEW_FIND = 0.5, 0.05
 
-#: Most mistakes swept along the ratings per request, the worst first; and the step through the usual ratings.
+#: Most mistakes per request that are swept along the ratings, worst first; and the step through the usual ratings.
 _SWEPT, _STEP = 20, 4
 
-#: Games that are read before a cancelled request is noticed.
+#: Games read at a time. A cancelled request is noticed between them.
 _GAMES_AT_ONCE = 16
 
 
@@ -47,8 +47,9 @@ _GAMES_AT_ONCE = 16
 class MoveReport:
     """A move that was played.
 
-    `rank` counts from 1. `surprise` is `-log p` in nats, finite even where `p` underflows; it is inf only if it
-    overflows a float, at temperatures of 1e-307 and less.
+    rank : by probability, from 1
+    surprise : `-log p` in nats, finite even where `p` underflows; inf only at temperatures of 1e-307 and less, where it
+        overflows a float
     """
 
     ply: int
@@ -64,21 +65,21 @@ class MoveReport:
     best_probability: float
     value: Value | None  # before the move, for the mover
     temperature: float
-    elo: Elo | None  # as passed to the network
+    elo: Elo | None  # as the network gets it
     ignored: tuple[str, ...]
-    chances: tuple[float, float] | None  # the mover's expected score before and after, by the PGN's [%eval]
+    chances: tuple[float, float] | None  # the mover's expected score before and after, from the PGN's [%eval]
     outlook: Outlook
-    by_rating: Mapping[float, float] = field(default_factory=dict)  # the probability of a mistake at these ratings
-    forecast: Value | None = None  # the value looking one ply ahead, if asked for
+    by_rating: Mapping[float, float] = field(default_factory=dict)  # a mistake's probability at these ratings
+    forecast: Value | None = None  # the value from one ply ahead, if asked for
 
     @property
     def lost(self) -> float | None:
-        """The mover's expected score before the move minus after, at least 0; None without evaluations."""
+        """The mover's loss of expected score by the move, 0 or more; None without evaluations."""
         return None if self.chances is None else max(0.0, self.chances[0] - self.chances[1])
 
     @property
     def mark(self) -> Mark | None:
-        """The move's mark by the evaluations; None without them, and for a usual move."""
+        """The move's mark by the evaluations; None for an ordinary move or without evaluations."""
         if self.chances is None or self.lost is None:
             return None
         if self.lost >= MISTAKE:
@@ -89,8 +90,12 @@ class MoveReport:
 
 @dataclass(frozen=True, slots=True)
 class SideReport:
-    """The moves of one side: their mean surprise in nats (the cross-entropy), its exponential (perplexity), and the
-    share of moves that were the network's first choice."""
+    """Means over the moves of one side.
+
+    cross_entropy : mean surprise, in nats
+    perplexity : its exponential
+    top1 : share of moves that were the network's first choice
+    """
 
     moves: int
     cross_entropy: float
@@ -106,7 +111,7 @@ class SideReport:
 
 @dataclass(frozen=True, slots=True)
 class GameReport:
-    """A game with its moves; a side without moves is None."""
+    """A game and its moves. A side without moves is None."""
 
     game: Game
     moves: tuple[MoveReport, ...]
@@ -123,16 +128,16 @@ async def report_games(
     trees: bool = False,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN, or an error in place of a game that cannot be read, and of text that stands in
-    front of or between games. With `trees`, each game keeps its variations, whose moves are counted but not judged.
+    """A report on each game of a PGN. A game that cannot be read, or text between games, gives an error in its place.
 
-    Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
+    With `trees`, each game keeps its variations; their moves are counted but not judged. Raises LimitExceeded for more
+    than `max_positions` moves in all games, and errors of the model and the queue.
     """
     with_trees = (parsed.game for parsed in read_trees(pgn, max_positions) if parsed.game is not None)
     remaining = with_trees if trees else read_games(pgn, max_positions)
     games: list[Game | MovemaskError] = []
-    while part := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
-        games += part
+    while group := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
+        games += group
     return await reports_of(pipeline, games, temperature, caller=caller)
 
 
@@ -145,7 +150,7 @@ async def reports_of(
 ) -> list[GameReport | MovemaskError]:
     """A report on each game, or the game's error in its place.
 
-    `elo` has White's and Black's ratings, in place of the ratings in the headers.
+    `elo` holds White's and Black's ratings; they replace the ratings in the headers.
     """
     rule = Normalisation(temperature=temperature)
     items = [
@@ -176,7 +181,7 @@ async def reports_of(
 async def _swept(
     pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError], caller: Caller | None
 ) -> Sequence[MoveReport | MovemaskError]:
-    """The reports; the worst mistakes with their probability by the rating of both players."""
+    """The reports. The worst mistakes get their probability by rating, the same for both players."""
     mistakes = [
         (place, move)
         for place, move in enumerate(moves)
@@ -210,8 +215,10 @@ async def foreseen(
     wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """The reports with a `forecast` of the moves that are `wanted`, by default all; if one fails, its error in place of
-    the game. Raises errors of the model and the queue."""
+    """The reports with a `forecast` for each move that is `wanted`, by default all.
+
+    If a move's forecast fails, its error takes the game's place. Raises errors of the model and the queue.
+    """
     outlooks = {
         (number, place): move.outlook
         for number, report in enumerate(reports)
@@ -280,7 +287,9 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     raw = [move.raw for move in moves if move.raw is not None]
     return SideReport(
         moves=len(moves),
-        cross_entropy=float(sum(move.surprise / len(moves) for move in moves)),  # a sum could overflow before the mean
+        cross_entropy=float(
+            sum(move.surprise / len(moves) for move in moves)
+        ),  # divided first, because the sum could overflow
         top1=float(np.mean([move.rank == 1 for move in moves])),
         raw_leakage=float(np.mean(raw)) if raw else None,
         multiplied_leakage=float(np.mean([move.multiplied for move in moves])),
@@ -289,13 +298,13 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
 
 MomentLabel = Literal["trap", "missed", "mistake", "gem", "surprise"]
 
-#: Most moments of a game; and the nats of surprise with which a rare move that works ranks with losing a won game.
+#: Most moments of a game; and the surprise in nats at which a rare move that works ranks as high as losing a won game.
 _MOST, _NATS = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move; `MomentOut` of the API says what each label means."""
+    """A telling move. `MomentOut` in the API explains the labels."""
 
     ply: int  # from 1
     label: MomentLabel
@@ -307,7 +316,7 @@ class Moment:
 def moments_of(report: GameReport) -> list[Moment]:
     """At most five moments of a game, the most telling first.
 
-    Forecasts are used where the report has them; `unclear` says which are needed.
+    Uses the report's forecasts; `unclear` says for which moves they are needed.
     """
     moments = [*filter(None, starmap(_moment, zip_longest(report.moves, report.moves[1:])))]
 
@@ -320,14 +329,14 @@ def moments_of(report: GameReport) -> list[Moment]:
 
 
 def unclear(report: GameReport, place: int) -> bool:
-    """Whether a moment or a glyph needs the forecast before this move: it or the previous move is rare."""
+    """Whether a moment or a glyph needs the forecast before this move: this or the previous move is rare."""
     return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
 
 
 def forecast_change(move: MoveReport, following: MoveReport | None) -> float | None:
-    """The change of the mover's expected score by a rare move without evaluations: the forecast after minus before.
+    """The change of the mover's expected score by a rare move: the forecast after it minus the forecast before.
 
-    None for other moves, and without forecasts.
+    None for a move that is not rare or has evaluations, and without forecasts.
     """
     if move.forecast is None or not _rare(move):
         return None
@@ -337,12 +346,12 @@ def forecast_change(move: MoveReport, following: MoveReport | None) -> float | N
 
 
 def percent(probability: float) -> str:
-    """A probability in words, such as `41.0 %` or `0.3 %`."""
+    """A probability as text, such as `41.0 %` or `0.3 %`."""
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
 def _players(probability: float) -> str:
-    """Who would play a move, in words: `41.0 %`, or `hardly anyone` below one in a thousand."""
+    """The share of players who would play a move: `41.0 %`, or `hardly anyone` below 0.1 %."""
     return percent(probability) if probability >= 0.001 else "hardly anyone"
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: one position at many ratings, or by many networks. It is read once and masked once."""
+"""Sweeps: one position at many ratings, or by many networks. The position is read and masked once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_position
 
 R = TypeVar("R")
 
-#: The ratings of a sweep that names none, within the network's range.
+#: The ratings of a sweep that names no ratings, within the network's range.
 RATINGS = range(800, 2501, 100)
 
 
@@ -52,7 +52,7 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
     Parameters
     ----------
     ratings : the ratings that vary; `usual_ratings` if None
-    fixed : has the rating of the side that does not vary; the network's default if None
+    fixed : holds the rating of the side that does not vary; the network's default if None
 
     Raises InvalidSweep for a network that takes no ratings.
     """
@@ -95,7 +95,7 @@ async def sweep(
 
 
 def curves(model: Model, positions: Sequence[Position]) -> list[Float]:
-    """The policy of each position by rating, `[ratings, moves]`, both players' the same. Raises a ModelError."""
+    """The policy of each position by rating, `[ratings, moves]`. Both players have the rating. Raises a ModelError."""
     elos = [Elo(rating, rating) for rating in RATINGS]
     swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
     return [softmax(batch.unmasked.legal, batch.batch.indptr).reshape(len(elos), -1) for batch in swept]

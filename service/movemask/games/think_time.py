@@ -1,8 +1,8 @@
 """How long a human would think about a move.
 
-The time is a fair share of the clock, multiplied by weights. People think longer about positions in which many moves
-are played (the entropy of the policy), and hardly at all about a recapture, an only move or a known opening. Ratings
-count through the policy. It is a rule of thumb: no games with clock times were at hand to fit it to.
+The time is a share of the clock, multiplied by weights. People think longer about positions in which many moves are
+played (the entropy of the policy), and hardly at all about a recapture, an only move or a known opening. Ratings count
+through the policy. It is a rule of thumb: no games with clock times were available to fit it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ LONGEST = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock of the player to move: seconds left, seconds added after each move, and moves until the next time
-    control, if there is one. `overhead` is the seconds that each move loses between the player and the clock."""
+    """The clock of the player to move. Times are in seconds.
+
+    remaining, increment : time left, and time added after each move
+    moves_to_go : moves until the next time control, if there is one
+    overhead : time that each move loses between the player and the clock
+    """
 
     remaining: float
     increment: float = 0.0
@@ -31,12 +35,12 @@ class Clock:
 
 
 # The share of the clock: seconds left / moves to come + INCREMENT_SHARE * increment.
-GAME_MOVES = 45  # expected moves of a game; moves already made are subtracted
-LEAST_MOVES = 15  # moves to come, however long the game is already
+GAME_MOVES = 45  # expected moves of a game; moves to come are these less the moves made
+LEAST_MOVES = 15  # fewest moves to come, however long the game has lasted
 INCREMENT_SHARE = 0.9
 
 # Weights of the share.
-CERTAIN = 0.25  # if everybody plays the same move
+CERTAIN = 0.25  # weight without entropy: everybody plays the same move
 PER_NAT = 0.6  # added for each nat of entropy; 1.25 nats are usual
 OPENING_MOVES = 8
 IN_OPENING = 0.4
@@ -47,7 +51,7 @@ ON_ONLY_MOVE = 0.15
 
 # Bounds.
 LARGEST_SHARE = 0.2  # of the seconds left
-RESERVE = 1.0  # seconds that are never used: machines and networks stall
+RESERVE = 1.0  # seconds that are never used, because machines and networks stall
 
 
 def think_time(position: Position, move: chess.Move, probabilities: Iterable[float], clock: Clock) -> float:

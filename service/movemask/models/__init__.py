@@ -1,1 +1,1 @@
-"""What is done to a network: installing, importing, checking, diagnosing, calibrating, quantising."""
+"""Tools for a network: install, import, check, diagnose, calibrate, quantise."""

@@ -1,7 +1,7 @@
-"""The mistakes that the diagnosis knows: ways to read a network that differ in one thing from its contract.
+"""The mistakes that the diagnosis knows: ways to read a network that differ from its contract in one thing.
 
-Some mistakes are in the contract, and the advice names the key to change. Others are in the network itself, where no
-key undoes them: `Altered` changes inputs or outputs on the way, and the advice says how its export is wrong.
+A mistake in the contract can be mended there, and the advice names the key. A mistake in the network itself cannot:
+`Altered` undoes it by changing inputs or outputs, and the advice says how the export is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from movemask.numeric.ragged import Index
 
 Change = Callable[[Array], Array]
 
-#: For each variation, the tag of the probes that reveal it.
+#: The tag of the probes that reveal each variation.
 _SHOWS_IN = {
     "castling_slot": "castling",
     "bare_promotion": "promotion",
@@ -40,14 +40,14 @@ _SHOWS_IN = {
     "no_ones_plane": "general",
     "no_history": "general",
 }
-#: Ways to number the squares of a board. Each is its own inverse.
+#: Wrong numberings of a board's squares. Each is its own inverse.
 _BOARDS: dict[str, Callable[[int], int]] = {
     "mirrored left to right": lambda square: square ^ 7,
     "upside down": lambda square: square ^ 56,
     "turned around": lambda square: square ^ 63,
     "transposed": lambda square: (square & 7) << 3 | square >> 3,
 }
-#: Planes of a block, whose first twelve are pieces; and blocks of history.
+#: Planes per block, and number of blocks of history. The first twelve planes of a block are pieces.
 _BLOCKS = {
     "lc0-112": (13, 8),
     "maia2-18": (12, 1),
@@ -58,15 +58,15 @@ _BLOCKS = {
 }
 _PIECES = {
     **{
-        f"{'PNBRQK'[one]} and {'PNBRQK'[two]} exchanged": tuple(
-            {one: two, two: one}.get(place % 6, place % 6) + place // 6 * 6 for place in range(12)
+        f"{'PNBRQK'[a]} and {'PNBRQK'[b]} exchanged": tuple(
+            {a: b, b: a}.get(place % 6, place % 6) + place // 6 * 6 for place in range(12)
         )
-        for one, two in combinations(range(6), 2)
+        for a, b in combinations(range(6), 2)
     },
     "K Q R B N P": (*range(5, -1, -1), *range(11, 5, -1)),
     "of the opponent first": (*range(6, 12), *range(6)),
 }
-#: For each mistake, the blocks that undo it: the block to take in each of the eight places.
+#: Undo each mistake: the block to take in each of the eight places.
 _HISTORIES = {
     "oldest first": tuple(range(7, -1, -1)),
     "without the newest": (0, *range(7)),
@@ -79,13 +79,13 @@ _RATINGS: dict[str, Change] = {
     "in hundreds": lambda ratings: ratings / 100,
     "in thousands": lambda ratings: ratings / 1000,
 }
-#: Networks that learned from people fit people's moves best at a temperature within this factor of 1.
+#: Networks trained on people's games fit people's moves best at a temperature within this factor of 1.
 _USUAL = 1.3
 
 
 @dataclass(frozen=True)
 class Altered:
-    """A session that changes inputs and outputs on the way, by name."""
+    """A session that changes its network's inputs and outputs, by name."""
 
     session: Session
     changes: Mapping[str, Change]
@@ -104,8 +104,8 @@ class Altered:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         changed = {name: self._changed(name, array) for name, array in feeds.items()}
-        found = self.session.run(changed, outputs)
-        return [self._changed(name, array) for name, array in zip(outputs, found, strict=True)]
+        arrays = self.session.run(changed, outputs)
+        return [self._changed(name, array) for name, array in zip(outputs, arrays, strict=True)]
 
     def _changed(self, name: str, array: Array) -> Array:
         return np.ascontiguousarray(self.changes[name](array), array.dtype) if name in self.changes else array
@@ -113,11 +113,11 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A way to read a network; `advice` says what to do if it fits better.
+    """A way to read a network. `advice` says what to do if it fits better.
 
     shows_in : the tag of the probes that reveal it; None for all probes
     bare : whether it is evaluated on positions without their history
-    judged_by : the evidence that counts. Leakage does not count for a scale: it falls with every factor above 1
+    judged_by : the evidence that counts; not leakage for a scale, since any factor above 1 lowers leakage
     """
 
     name: str
@@ -129,18 +129,18 @@ class Alternative:
     judged_by: tuple[str, ...] = ("leakage", "moves", "result")
 
     def reading(self, model: Model) -> Model:
-        """The network, read like this."""
+        """The model, reading its network in this way."""
         session = Altered(model.session, self.changes) if self.changes else model.session
         return Model(model.name, model.digest, self.contract, session)
 
 
 def alternatives(contract: Contract, scale: float = 1.0, *, probabilities: bool = False) -> Iterator[Alternative]:
-    """Every way to read the network of this contract that differs from it in one thing.
+    """Every way to read this contract's network that differs from the contract in one thing.
 
     Parameters
     ----------
-    scale : the best factor for its logits, fitted to moves that people played
-    probabilities : whether its logits look like probabilities
+    scale : best factor for the logits, fitted to moves that people played
+    probabilities : whether the logits look like probabilities
     """
     yield from _contracts(contract)
     yield from _values(contract)
@@ -187,13 +187,15 @@ def _values(contract: Contract) -> Iterator[Alternative]:
 
     if value.order != "score":
         declared = value.order.split("_")
-        for found in permutations(declared):
-            order = "_".join(found)
+        for actual in permutations(declared):
+            order = "_".join(actual)
             if order in ("win_draw_loss", "loss_draw_win") and order != value.order:
                 advice = f'write outputs.value.order = "{order}"'
                 yield Alternative(f"value order {order}", changed(order=order), advice, None, judged_by=("result",))
             elif order != value.order:
-                changes = {value.name: partial(np.take, indices=[found.index(one) for one in declared], axis=1)}
+                changes = {
+                    value.name: partial(np.take, indices=[actual.index(outcome) for outcome in declared], axis=1)
+                }
                 advice = f"the network's value seems to be in the order {order}: mend its export"
                 yield Alternative(f"value order {order}", contract, advice, None, changes, judged_by=("result",))
         softmaxed = not value.softmaxed
@@ -212,13 +214,13 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
 def _changes(
     contract: Contract, scale: float, *, probabilities: bool
 ) -> Iterator[tuple[str, tuple[str, dict[str, Change]]]]:
-    """The mistakes in the network itself: the part of it, the mistake in words, and the changes that undo it."""
+    """Mistakes in the network itself: the faulty part, the mistake in words, and the changes that undo it."""
     planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
     words = vocabulary(contract.terms.vocabulary)
     channels = 0 if plane_encoder(encoder).shape[-2:] == (8, 8) else -1
 
     def shuffled(axis: int, order: Sequence[int]) -> dict[str, Change]:
-        """Reorders planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]` along their channels or their 64 squares."""
+        """Reorders planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]`, along channels or squares."""
 
         def change(array: Array) -> Array:
             flat = array.reshape(len(array), -1, 64) if channels == 0 else array.reshape(len(array), 64, -1)
@@ -268,11 +270,11 @@ def _both(square: Callable[[int], int]) -> Callable[[int, int], tuple[int, int]]
 
 
 def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Change:
-    """Takes each slot's logit from the slot of the moved move, or from its own slot if that move has none."""
+    """A change that reads each slot's logit from its moved move's slot, or from itself if there is none."""
     order: Index = np.arange(len(words))
     for slot, entry in enumerate(words.entries):
         if entry is not None:
             source, target = moved(*entry[:2])
-            found = words.lookup[(entry[2] or 0) << 12 | source << 6 | target]
-            order[slot] = found if found >= 0 else slot
+            moved_slot = words.lookup[(entry[2] or 0) << 12 | source << 6 | target]
+            order[slot] = moved_slot if moved_slot >= 0 else slot
     return partial(np.take, indices=order, axis=1)

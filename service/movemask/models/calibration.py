@@ -21,18 +21,18 @@ from movemask.network.registry import network_file
 from movemask.numeric.temperature import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
-#: Fits to fewer moves are refused. With 500, the shipped network's standard error is about 4 %.
+#: A fit needs this many moves. With 500, the shipped network's standard error is about 4 %.
 MINIMUM_MOVES = 500
-#: Fits with a standard error above this share of the temperature are refused.
-LARGEST_ERROR = 0.1
+#: A fit is refused if its standard error is above this share of the temperature.
+MAX_RELATIVE_ERROR = 0.1
 
 _BATCH = 256
-_DIGITS = 6  # of the numbers in the contract; the loss is flat around its minimum
+_DIGITS = 6  # decimals of the contract's numbers; the loss is flat around its minimum
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A calibration, the size of its data, and the reason of each game that was left out."""
+    """A calibration, the size of its data, and the reason for each game that was left out."""
 
     calibration: TemperatureFit
     games: int
@@ -41,7 +41,7 @@ class Fitted:
 
     @property
     def refusal(self) -> str | None:
-        """Why this fit must not be written; None for a good one."""
+        """Why this fit must not be written; None if it is good."""
         fit = self.calibration
         if self.positions < MINIMUM_MOVES:
             return f"{self.positions} moves are too few, at least {MINIMUM_MOVES} are needed; give more games"
@@ -50,8 +50,8 @@ class Fitted:
                 f"the fit ended at {fit.temperature:.4g}, a bound of the search ({COLDEST:g} to {HOTTEST:g}); these "
                 "are not moves of players, or the contract misreads the network (`movemask models check --diagnose`)"
             )
-        if fit.standard_error > LARGEST_ERROR * fit.temperature:
-            return f"the standard error is above {LARGEST_ERROR:.0%} of the temperature; give more games"
+        if fit.standard_error > MAX_RELATIVE_ERROR * fit.temperature:
+            return f"the standard error is above {MAX_RELATIVE_ERROR:.0%} of the temperature; give more games"
         return None
 
 
@@ -63,7 +63,7 @@ def fitted(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """The temperature fitted to the moves of a PGN, from `first_ply` of each game on and at most `limit` in all.
+    """The temperature fitted to the moves of a PGN, from `first_ply` of each game on, and at most `limit` moves.
 
     Games with errors are left out and listed in `left_out`. `progress` is called with the number of positions done.
     Raises InvalidPgn if there is no position, or a ModelError.
@@ -84,12 +84,12 @@ def fitted(
     lengths: list[int] = []
     targets: list[int] = []
     plies = islice(read(), limit)
-    while part := list(islice(plies, _BATCH)):
-        evaluated = evaluate_positions(model, [ply.position for ply in part], [ply.elo for ply in part])
+    while chunk := list(islice(plies, _BATCH)):
+        evaluated = evaluate_positions(model, [ply.position for ply in chunk], [ply.elo for ply in chunk])
         batch = evaluated.batch
         logits.append(evaluated.unmasked.legal)
         lengths += batch.counts.tolist()
-        targets += [batch.place_of(row, ply.played) for row, ply in enumerate(part)]
+        targets += [batch.place_of(row, ply.played) for row, ply in enumerate(chunk)]
         if progress is not None:
             progress(len(targets))
     if not targets:
@@ -101,7 +101,7 @@ def fitted(
 
 
 def write(contract: Path, fit: Fitted, source: str) -> None:
-    """Adds or replaces `[calibration]` in a contract and leaves the rest of the file as it is. Raises ContractError."""
+    """Adds or replaces `[calibration]` in a contract. The rest of the file stays as it is. Raises ContractError."""
     try:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
@@ -115,9 +115,10 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
 
 
 def copied(contract: Path, folder: Path) -> Path:
-    """Copies a model into another folder, made if missing; returns its TOML. ContractError if it is there already.
+    """Copies a model into a folder, which is made if missing. Returns the new TOML.
 
-    The TOML is written last, so that a service that watches the folder never sees half a model.
+    The TOML is written last, so that a service that watches the folder never sees half a model. Raises ContractError,
+    also if the model is there already.
     """
     target, network = folder / contract.name, network_file(contract, read_contract(contract))
     if target.exists():

@@ -1,20 +1,19 @@
 """Diagnosis: is a network read as it was trained? It is compared with chance and with other ways to read it.
 
-With chance: a player who moves at random has a perplexity of about 24, and a random choice of slots puts 98 % on
-illegal moves. A network that is not far better is read wrongly, whether or not a known mistake explains it.
+Comparison with chance: a player who moves at random has a perplexity of about 24, and a random choice of slots puts
+98 % on illegal moves. A network that is not far better is read wrongly, whether or not a known mistake explains it.
 
-With other ways (`alternatives`), by paired differences over the positions that an alternative concerns:
-- leakage: ln of raw leakage. A network with the right inputs, read from the right slots, puts less on illegal moves.
-  Not used with `trained_with_mask`.
+Comparison with other ways to read it (`alternatives`): paired differences over the positions that show them.
+- leakage: ln of raw leakage. A network read rightly puts less on illegal moves. Not used with `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
-- result: ln of the probability of the game's result, if the network has a value head.
-Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of its z over the
-square root of their number (Stouffer); from `CLEAR` on it is significant. It becomes advice if the network, read like
-this, is far better than chance.
+- result: ln of the probability of the game's result, if the network has a value.
+Each difference has a mean and a z, the mean in standard errors. An alternative's z is the sum of its z over the square
+root of their number (Stouffer), and is significant from `CLEAR` on. An alternative becomes advice if the network, read
+in this way, is also far better than chance.
 
-The probes are positions grouped by what they test, with the moves that people played there. `training/probes.py` makes
-`probes.jsonl.gz` from lichess games (CC0) outside the training data, except for the openings, which are counted over
-many games.
+The probes are positions in groups, each for one rule or phase, with the moves that people played there.
+`training/probes.py` makes `probes.jsonl.gz` from lichess games (CC0) outside the training data. The openings are an
+exception: they are counted over many games.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Played:
 
     @property
     def key(self) -> str:
-        """Equal for positions that differ only in their counters."""
+        """Position, turn, castling and en passant, without counters. Equal keys count as the same position."""
         return " ".join(self.position.fen.split()[:4])
 
 
@@ -71,7 +70,7 @@ class Probe(Played):
 
     @property
     def tags(self) -> frozenset[str]:
-        """Its group and further properties."""
+        """The group, the side to move, and `capture` or `GROUP_black` where they apply."""
         board = self.position.board
         tags = {self.group, "black" if board.turn == chess.BLACK else "white"}
         if any(map(board.is_capture, self.played)):
@@ -100,14 +99,15 @@ def _probe(row: dict[str, Any]) -> Probe:
     return Probe(Position.read(row["fen"], row["moves"]), elo, played, row["group"], row.get("result"))
 
 
-CLEAR = 5.0  # standard errors
+#: Standard errors from which on a difference is significant.
+CLEAR = 5.0
 #: Beyond these limits a network is no better than chance: its cross-entropy on the moves played over a random player's,
 #: its mean raw leakage, its mean ln probability of the result (or minus the squared error of a score). Networks that
 #: are read rightly stay below 0.7 in every group of positions, and below 0.25 in leakage.
 CHANCE, CHANCE_RAW, CHANCE_RESULT, CHANCE_SCORE = 0.8, 0.5, -np.log(3), -0.25
-#: The quick look takes every sixth probe of each group. Its mean raw leakage by kind of position, the highest of four
-#: networks that are read rightly: movemask-5 and Maia-1 1100, 1500 and 1900. Of the mistakes that `alternatives` plants
-#: in them and that raise leakage at all, most raise it more than twentyfold somewhere.
+#: Mean raw leakage by tag on the probes of the quick look, which takes every sixth probe of each group: the highest of
+#: four networks that are read rightly (movemask-5, Maia-1 1100, 1500 and 1900). Of the mistakes of `alternatives` that
+#: raise leakage at all, most raise it more than twentyfold in some tag.
 KNOWN_RAW = {
     "castling": 0.0046,
     "promotion": 0.0077,
@@ -120,25 +120,26 @@ KNOWN_RAW = {
 }
 SUSPICIOUS = 4.0  # times KNOWN_RAW
 _EVERY = 6
-_ENOUGH = 8  # positions of a kind from which on the quick look judges it
-_LEAST_LOOKED = 192  # positions looked at, however slow the network is
+_ENOUGH = 8  # fewest positions of a tag that the quick look judges
+_LEAST_LOOKED = 192  # positions, even for a slow network
 _BATCH = 64
-_FEW = 128  # positions on which a clearly worse alternative is dropped
+_FEW = 128  # positions of a first comparison; a clearly worse alternative is not compared on the rest
 _CAP = 40.0  # largest |z| of one difference
 _VALUE_CHANCE = "value: worse than a forecast that takes every result for equally likely"
-_LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
+_LEAST = 1e-12  # smallest probability whose logarithm is taken
 
 #: Columns of evidence `[P, 4]`, a row per probe: ln raw leakage; ln probability of the moves played, of the result (NaN
 #: if unknown) and of a random legal move.
 _EVIDENCE = ("leakage", "moves", "result", "random")
 _LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
 
-PROBE_KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
+#: Tags that get figures of their own.
+REPORTED_TAGS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for an alternative. `z` is above 0 if it fits better than the declared contract."""
+    """The result for an alternative. `z` is positive if it fits better than the declared contract."""
 
     name: str
     advice: str
@@ -146,9 +147,9 @@ class Finding:
     z: float
     leakage: float | None  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
     moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
-    result: float | None  # as `moves`, for the result of the game
-    chance: bool = False  # whether the network, read like this, is no better than chance
-    impossible: str | None = None  # why the network cannot be read like this at all
+    result: float | None  # like `moves`, for the result of the game
+    chance: bool = False  # whether the network, read in this way, is no better than chance
+    impossible: str | None = None  # why the network cannot be read in this way
 
     @property
     def verdict(self) -> str:
@@ -163,8 +164,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class KindFigures:
-    """Figures of the declared contract over a group of positions; `chance` says why they are no better than chance."""
+class TagFigures:
+    """The declared contract's figures over the positions of a tag. `chance` says why they are no better than chance."""
 
     name: str
     positions: int
@@ -177,14 +178,14 @@ class KindFigures:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, best alternative first, and the figures of the declared contract by group of positions.
+    """All findings, best alternative first, and the declared contract's figures by tag.
 
-    `chance` says where the declared contract is no better than chance. `unreadable` says why the network cannot be read
-    by it at all; then any alternative that works is better.
+    chance : where the declared contract is no better than chance
+    unreadable : why the network cannot be read by the contract at all; any alternative that works is then better
     """
 
     findings: tuple[Finding, ...]
-    kinds: tuple[KindFigures, ...]
+    by_tag: tuple[TagFigures, ...]
     uses_leakage: bool
     chance: tuple[str, ...] = ()
     unreadable: str | None = None
@@ -196,34 +197,34 @@ class Diagnosis:
 
     @property
     def misread(self) -> bool:
-        """Whether the network is read wrongly; an alternative may cure it or not."""
+        """Whether the network is read wrongly, with or without an alternative that cures it."""
         return bool(self.better or self.chance or self.unreadable)
 
     def as_json(self) -> dict[str, Any]:
-        """The diagnosis for `json.dumps`; numbers that are not known are None."""
+        """The diagnosis for `json.dumps`. Unknown numbers are None."""
         return {
             "read_wrongly": self.misread,
             "advice": [finding.advice for finding in self.better],
             "no_better_than_chance": list(self.chance),
             "unreadable": self.unreadable,
             "leakage_used": self.uses_leakage,
-            "kinds": [asdict(kind) for kind in self.kinds],
+            "kinds": [asdict(figures) for figures in self.by_tag],
             "alternatives": [{**asdict(finding), "verdict": finding.verdict} for finding in self.findings],
         }
 
 
 @dataclass(frozen=True, slots=True)
 class QuickLook:
-    """The figures of a network over some probes, and what is wrong with them.
+    """The figures of a network over some probes, and their faults.
 
-    chance : kinds of position where it is no better than chance
-    leaks : kinds of position where it leaks far more than networks that are read rightly
+    chance : tags where the network is no better than chance
+    leaks : tags where it leaks far more than networks that are read rightly
     unreadable : why the network cannot be read by its contract at all
     """
 
     positions: int
-    overall: KindFigures | None = None  # None if it is unreadable
-    kinds: tuple[KindFigures, ...] = ()
+    overall: TagFigures | None = None  # over all probes; None if the network is unreadable
+    by_tag: tuple[TagFigures, ...] = ()
     chance: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
     uses_leakage: bool = True  # false for a network trained with the mask
@@ -236,43 +237,45 @@ class QuickLook:
 
 
 def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
-    """Evaluates the network by its declared contract alone, on up to 518 probes: about a second for a network of a few
-    megabytes. A slow one is stopped after so many `seconds`, but not before 192 probes."""
+    """The figures of the declared contract on up to 518 probes.
+
+    Takes about a second for a network of a few megabytes. Stops after `seconds`, but not before 192 probes.
+    """
     groups: dict[str, list[Probe]] = {}
     for probe in probes():
         groups.setdefault(probe.group, []).append(probe)
     placed = [
-        (place / len(some), probe)
+        (place / len(sample), probe)
         for group in groups.values()
-        for some in [group[::_EVERY]]
-        for place, probe in enumerate(some)
+        for sample in [group[::_EVERY]]
+        for place, probe in enumerate(sample)
     ]
-    some = [probe for _, probe in sorted(placed, key=lambda one: one[0])]  # every part has all groups
+    spread = [probe for _, probe in sorted(placed, key=lambda item: item[0])]  # every stretch has all groups
     began, parts, looked = time.monotonic(), [], 0
     try:
-        while looked < len(some) and (looked < _LEAST_LOOKED or time.monotonic() - began < seconds):
-            parts.append(_evidence(model, some[looked : looked + _BATCH]))
+        while looked < len(spread) and (looked < _LEAST_LOOKED or time.monotonic() - began < seconds):
+            parts.append(_evidence(model, spread[looked : looked + _BATCH]))
             looked += len(parts[-1])
     except ModelError as error:
         return QuickLook(looked, unreadable=str(error))
     evidence = np.concatenate(parts)
-    kinds = tuple(_by_kind([probe.tags for probe in some[:looked]], evidence, model))
-    judged = [kind for kind in kinds if kind.positions >= _ENOUGH]
-    chance = [f"{kind.name}: {kind.chance}" for kind in judged if kind.chance]
+    by_tag = tuple(_by_tag([probe.tags for probe in spread[:looked]], evidence, model))
+    judged = [figures for figures in by_tag if figures.positions >= _ENOUGH]
+    chance = [f"{figures.name}: {figures.chance}" for figures in judged if figures.chance]
     if _value_by_chance(evidence, model):
         chance.append(_VALUE_CHANCE)
     leaks = [
-        f"{kind.name}: raw leakage is {kind.raw_mean:.2g}, {kind.raw_mean / KNOWN_RAW[kind.name]:.0f} times that of "
-        "networks that are read rightly"
-        for kind in judged
-        if not model.trained_with_mask and kind.raw_mean > SUSPICIOUS * KNOWN_RAW[kind.name]
+        f"{figures.name}: raw leakage is {figures.raw_mean:.2g}, "
+        f"{figures.raw_mean / KNOWN_RAW[figures.name]:.0f} times that of networks that are read rightly"
+        for figures in judged
+        if not model.trained_with_mask and figures.raw_mean > SUSPICIOUS * KNOWN_RAW[figures.name]
     ]
     overall, masked = _figures("all", evidence, model), model.trained_with_mask
-    return QuickLook(looked, overall, kinds, tuple(chance), tuple(leaks), not masked)
+    return QuickLook(looked, overall, by_tag, tuple(chance), tuple(leaks), not masked)
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Evaluates the network by every alternative and compares. `progress` is called with the name of each."""
+    """Compares every alternative with the declared contract. `progress` is called with each alternative's name."""
     report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
@@ -281,57 +284,57 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
         declared = _evidence(model, every)
     except ModelError as error:
         readings = [_finding(model, alternative, every, None) for alternative in alternatives(model.contract)]
-        readings.sort(key=lambda one: -np.inf if one.moves is None else one.moves, reverse=True)
+        readings.sort(key=lambda finding: -np.inf if finding.moves is None else finding.moves, reverse=True)
         return Diagnosis(tuple(readings), (), not model.trained_with_mask, unreadable=str(error))
-    kinds = tuple(_by_kind(tags, declared, model))
+    by_tag = tuple(_by_tag(tags, declared, model))
     findings = []
     for alternative in _alternatives(model):
         report(alternative.name)
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
-            some = [every[i].bare if alternative.bare else every[i] for i in rows]
-            base = _evidence(model, some) if alternative.bare else declared[rows]
-            found = _finding(model, alternative, some, base)
-            if found.z <= -CLEAR or found.positions == len(chosen):
+            compared = [every[i].bare if alternative.bare else every[i] for i in rows]
+            base = _evidence(model, compared) if alternative.bare else declared[rows]
+            finding = _finding(model, alternative, compared, base)
+            if finding.z <= -CLEAR or finding.positions == len(chosen):
                 break
-        findings.append(found)
+        findings.append(finding)
     findings.sort(key=_rank)
-    chance = [f"{kind.name}: {kind.chance}" for kind in kinds if kind.chance]
+    chance = [f"{figures.name}: {figures.chance}" for figures in by_tag if figures.chance]
     if _value_by_chance(declared, model):
         chance.append(_VALUE_CHANCE)
-    return Diagnosis(tuple(findings), kinds, not model.trained_with_mask, tuple(chance))
+    return Diagnosis(tuple(findings), by_tag, not model.trained_with_mask, tuple(chance))
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """Sorts clearly better findings first, by the size of the difference, since z is capped."""
+    """Sorts clearly better findings first, by the size of their difference, because z is capped."""
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z
 
 
 def _alternatives(model: Model) -> Iterator[Alternative]:
-    """The alternatives, for the scale of the network's logits."""
-    part = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
-    evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
+    """The alternatives, given the scale of the network's logits."""
+    general = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
+    evaluated = evaluate_positions(model, [probe.position for probe in general], [probe.elo for probe in general])
     logits, batch = evaluated.unmasked.logits, evaluated.batch
-    played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(part)]
+    played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(general)]
     low = not np.isfinite(evaluated.unmasked.legal).all()
     scale = 1.0 if low else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
     probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
     return alternatives(model.contract, scale, probabilities=probabilities)
 
 
-def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: Float | None) -> Finding:
-    """The result for an alternative. `base` is the evidence of the declared contract, None if it cannot be read."""
-    found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
+def _finding(model: Model, alternative: Alternative, compared: Sequence[Probe], base: Float | None) -> Finding:
+    """The result for an alternative. `base` is the evidence of the declared contract; None if it is unreadable."""
+    finding = Finding(alternative.name, alternative.advice, len(compared), -_CAP, None, None, None)
     try:
-        evidence = _evidence(alternative.reading(model), some)
+        evidence = _evidence(alternative.reading(model), compared)
     except ModelError as error:
-        return replace(found, impossible=str(error))
+        return replace(finding, impossible=str(error))
     value = alternative.judged_by == ("result",) and base is not None
     chance = _value_by_chance(evidence, model) if value else _by_chance(evidence, model) is not None
     if base is None:
-        return replace(found, z=_CAP, moves=float(np.nanmean(evidence[:, _MOVES])), chance=chance)
+        return replace(finding, z=_CAP, moves=float(np.nanmean(evidence[:, _MOVES])), chance=chance)
     means: dict[str, float] = {}
     scores = []
     for column, name in enumerate(_EVIDENCE):
@@ -342,7 +345,7 @@ def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base
     nonzero = [score for score in scores if score != 0]
     z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
     leakage, moves, result = map(means.get, _EVIDENCE[:_RANDOM])
-    return replace(found, z=z, leakage=leakage, moves=moves, result=result, chance=chance)
+    return replace(finding, z=z, leakage=leakage, moves=moves, result=result, chance=chance)
 
 
 def _z(differences: Float) -> float:
@@ -381,19 +384,19 @@ def _perplexity(logs: Float) -> float:
 
 
 def shares(batch: Batch, known: Sequence[Played]) -> Float:
-    """The share of players who chose each legal move, float64 `[N]`; 0 where the moves played are not known."""
-    found = np.zeros(len(batch.codes))
-    for row, one in enumerate(known):
-        for move, count in one.played.items():
-            found[batch.indptr[row] + batch.place_of(row, move)] = count / sum(one.played.values())
-    return found
+    """Share of players who chose each legal move, float64 `[N]`; 0 where the moves played are unknown."""
+    chosen = np.zeros(len(batch.codes))
+    for row, position in enumerate(known):
+        for move, count in position.played.items():
+            chosen[batch.indptr[row] + batch.place_of(row, move)] = count / sum(position.played.values())
+    return chosen
 
 
-def _evidence(model: Model, some: Sequence[Probe]) -> Float:
+def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
     """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it cannot evaluate."""
     parts = []
-    for start in range(0, len(some), _BATCH):
-        chunk = some[start : start + _BATCH]
+    for start in range(0, len(chosen), _BATCH):
+        chunk = chosen[start : start + _BATCH]
         evaluated = evaluate_positions(model, [probe.position for probe in chunk], [probe.elo for probe in chunk])
         batch = evaluated.batch
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
@@ -416,15 +419,16 @@ def _results(value: Float | None, results: Float) -> Float:
     return np.where(known, np.log(np.maximum(picked, _LEAST)), np.nan)
 
 
-def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:
-    for kind in PROBE_KINDS:
-        part = evidence[np.array([kind in tags_of_probe for tags_of_probe in tags])]
-        if not len(part):
+def _by_tag(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[TagFigures]:
+    for tag in REPORTED_TAGS:
+        tagged = evidence[np.array([tag in tags_of_probe for tags_of_probe in tags])]
+        if not len(tagged):
             continue
-        yield _figures(kind, part, model)
+        yield _figures(tag, tagged, model)
 
 
-def _figures(name: str, part: Float, model: Model) -> KindFigures:
-    raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
+def _figures(name: str, evidence: Float, model: Model) -> TagFigures:
+    raw, played = np.exp(evidence[:, _LEAKAGE]), evidence[np.isfinite(evidence[:, _MOVES])]
     own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
-    return KindFigures(name, len(part), float(raw.mean()), float(raw.max()), own, random, _by_chance(part, model))
+    chance = _by_chance(evidence, model)
+    return TagFigures(name, len(evidence), float(raw.mean()), float(raw.max()), own, random, chance)

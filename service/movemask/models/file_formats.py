@@ -1,7 +1,7 @@
-"""Says what a file is that is no network of the kind that a command reads, and which command comes next.
+"""Describes a file that a command cannot read, and names the command that can.
 
-People give `models add` and `models import` what their download left behind: an archive, a web page, a pointer to a
-file, a file of another program. The first bytes tell them apart, also inside gzip, bzip2, xz and zstandard.
+People give `models add` and `models import` whatever their download left behind: an archive, a web page, a pointer to a
+file, another program's file. The first bytes tell them apart, also inside gzip, bzip2, xz and zstandard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from movemask.errors import ContractError
 from movemask.network.files import MAX_NETWORK_BYTES
 
-#: lc0's files begin with field 1 of their message, a 32-bit number: 0x1c0.
+#: First bytes of lc0's files: field 1 of their message, the 32-bit number 0x1c0.
 LC0_START = b"\x0d\xc0\x01\x00\x00"
 GZIP, ZIP = b"\x1f\x8b", b"PK"
 _START = 4096  # bytes that are looked at
@@ -31,7 +31,7 @@ _ADD, _IMPORT = "movemask models add", "movemask models import"
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """A way to compress one file: its first bytes, the command that undoes it, and how it is read here."""
+    """A compression of single files: its first bytes, the command that unpacks it, and its reader here."""
 
     name: str
     magic: bytes
@@ -41,7 +41,7 @@ class _Packing:
 
 
 def _zstandard(packed: bytes) -> bytes:
-    if find_spec("pyarrow") is None:  # only the extra `audit` has it
+    if find_spec("pyarrow") is None:  # installed with the extra `audit` only
         return b""
     arrow = import_module("pyarrow")
     start: bytes = arrow.CompressedInputStream(arrow.BufferReader(packed), "zstd").read(_START)
@@ -57,7 +57,7 @@ _PACKINGS = (
 
 _TO_ONNX = f"export the network to ONNX ({{}}), then use `{_ADD}`"
 _AGAIN = "download the file itself"
-#: First bytes, what they say, and what to do.
+#: First bytes of a format, its name in words, and advice.
 _MAGICS: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes", _TO_ONNX.format("tf2onnx")),
     (b"GGUF", "a GGUF file", _TO_ONNX.format("with its own program")),
@@ -77,47 +77,48 @@ _OLD_LC0 = re.compile(rb"[12]\r?\n-?\d")
 
 
 def described(file: Path, raw: bytes, command: str) -> str | None:
-    """What `raw`, the content of `file`, is, and what to do; None if its first bytes say nothing.
+    """What a file is and what to do with it, in words; None if its first bytes say nothing.
 
-    command : `add` or `import`, the command that the file was given to; what that command reads is not described
+    raw : the content of `file`
+    command : `add` or `import`, the user's command; files that it reads are not described
     """
     name, start, packings = file.name, raw[:_START], list[_Packing]()
-    while packing := next((one for one in _PACKINGS if start.startswith(one.magic)), None):
+    while packing := next((known for known in _PACKINGS if start.startswith(known.magic)), None):
         packings.append(packing)
         name = name.removesuffix(packing.ending)
         try:
             start = packing.unpack(raw if len(packings) == 1 else start)[:_START]
-        except Exception:  # cut off or damaged: each library has errors of its own
+        except Exception:  # truncated or damaged: each library has its own errors
             start = b""
-    found = _what(start, b"" if packings else raw, name)
+    content = _content(start, b"" if packings else raw, name)
     if not packings:
-        if found is _LC0 or found is _ONNX:
-            return f"{found[command]} {shlex.quote(file.name)}`" if found[command] else None
-        return found[command] if found else None
-    packed = " in ".join(["", *(one.name for one in reversed(packings))])
-    if found is None and packings[0].magic == GZIP and len(packings) == 1:
-        return None  # both commands read gzip, and say what is wrong with it
-    if found is None:
+        if content is _LC0 or content is _ONNX:
+            return f"{content[command]} {shlex.quote(file.name)}`" if content[command] else None
+        return content[command] if content else None
+    packed = " in ".join(["", *(packing.name for packing in reversed(packings))])
+    if content is None and packings[0].magic == GZIP and len(packings) == 1:
+        return None  # both commands read gzip, and report its faults
+    if content is None:
         unpack = "; ".join(
-            f"`{one.command} {shlex.quote(file.name)}`" if place == 0 else f"`{one.command}`"
-            for place, one in enumerate(packings)
+            f"`{packing.command} {shlex.quote(file.name)}`" if place == 0 else f"`{packing.command}`"
+            for place, packing in enumerate(packings)
         )
         next_command = _IMPORT if name.endswith((".pb", ".pb.gz")) else _ADD
         return f"compressed with{packed.removeprefix(' in')}: unpack it ({unpack}), then `{next_command} {name}`"
-    if found is _LC0 or found is _ONNX:
-        lc0 = found is _LC0
+    if content is _LC0 or content is _ONNX:
+        lc0 = content is _LC0
         what, then = ("an lc0 weight file", _IMPORT) if lc0 else ("an ONNX file", _ADD)
-        if [one.magic for one in packings] == [GZIP]:  # both commands read gzip
+        if [packing.magic for packing in packings] == [GZIP]:  # both commands read gzip
             return None if (command == "import") == lc0 else f"{what}{packed}: use `{then} {shlex.quote(file.name)}`"
         unpacked = shlex.quote(file.name.removesuffix(packings[0].ending))
         commands = f"`{packings[0].command} {shlex.quote(file.name)}`, then `{then} {unpacked}`"
         return f"{what}{packed}: unpack it: {commands}"
-    what, _, advice = found[command].partition(": ")
+    what, _, advice = content[command].partition(": ")
     return f"{what}{packed}: {advice}"
 
 
 def unpacked(file: Path, raw: bytes) -> bytes:
-    """The content of a gzipped ONNX file; anything else as it is. Raises ContractError."""
+    """The content of a gzipped ONNX file; other content unchanged. Raises ContractError."""
     if not raw.startswith(GZIP):
         return raw
     try:
@@ -132,15 +133,15 @@ def unpacked(file: Path, raw: bytes) -> bytes:
     return network
 
 
-#: What to say by command, before the file's name. These two are compared by identity.
+#: Messages by command, without the file's name. These two dictionaries are compared by identity.
 _LC0 = {"add": f"an lc0 weight file: use `{_IMPORT}", "import": ""}
 _ONNX = {"add": "", "import": f"an ONNX file: use `{_ADD}"}
 
 
-def _what(start: bytes, whole: bytes, name: str) -> dict[str, str] | None:
-    """What a file is, and what to do, by command; None if its first bytes say nothing.
+def _content(start: bytes, whole: bytes, name: str) -> dict[str, str] | None:
+    """What a file is and what to do with it, by command; None if its first bytes say nothing.
 
-    whole : the content, to look into an archive; empty if it is not at hand
+    whole : the content, to look into an archive; empty for a packed file
     """
     if start.startswith(LC0_START):
         return _LC0
@@ -198,8 +199,10 @@ def _text(start: bytes) -> dict[str, str]:
         return _both("an HTML page, not the file", f"{_AGAIN} (the link leads to {page}; look for 'download' or 'raw')")
     if text.startswith("version https://git-lfs"):
         size = _LFS_SIZE.search(text)
-        held = f" of a file of {int(size[1]):,} bytes" if size else ""
-        return _both(f"a Git LFS pointer{held}, not the file", f"run `git lfs pull` in its repository, or {_AGAIN}")
+        size_in_words = f" of a file of {int(size[1]):,} bytes" if size else ""
+        return _both(
+            f"a Git LFS pointer{size_in_words}, not the file", f"run `git lfs pull` in its repository, or {_AGAIN}"
+        )
     if "/annex/objects/" in text:
         return _both("a git-annex pointer, not the file", f"run `git annex get` in its repository, or {_AGAIN}")
     if _OLD_LC0.match(head):
@@ -215,6 +218,6 @@ def _text(start: bytes) -> dict[str, str]:
 
 
 def _is_onnx(start: bytes) -> bool:
-    """Whether these are the first bytes of a ModelProto: its version, and then one of its first fields."""
+    """Whether these are the first bytes of a ModelProto: its version, then one of its first fields."""
     version = re.match(rb"\x08[\x01-\x7f]", start)
     return version is not None and start[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x28", b"\x32", b"\x3a", b"\x42")

@@ -1,6 +1,6 @@
-"""Installs a network into a models folder, and writes one out as an ONNX file that carries its contract.
+"""Installs a network into a models folder, and exports a network as an ONNX file that carries its contract.
 
-Installing writes and checks it in a temporary folder, then renames it into place: a failure leaves the models folder
+A network is written and checked in a temporary folder, then renamed into place: a failure leaves the models folder
 unchanged. `models add` of an exported file needs no guess.
 """
 
@@ -42,13 +42,13 @@ from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
 from movemask.network.trial import Trial, confine, finish
 
-#: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
+#: Largest difference of a number between a batch and a run of one position, for a network whose batch is freed.
 _SAME = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The checked model, and notes for the user: what was assumed and what was left out."""
+    """The checked model, and notes for the user: assumptions and omissions."""
 
     entry: Entry
     notes: tuple[str, ...]
@@ -62,11 +62,11 @@ class Judge(Protocol):
         ...
 
 
-def _told(judge: Judge | None, notes: Sequence[str]) -> Callable[[Model], None] | None:
+def _with_notes(judge: Judge | None, notes: Sequence[str]) -> Callable[[Model], None] | None:
     return None if judge is None else partial(judge, notes=notes)
 
 
-#: Of CSSLab/maia-chess, by the names of its nine files.
+#: Names of the nine files of CSSLab/maia-chess.
 _MAIA_1 = re.compile(r"maia-1[1-9]00\.pb(\.gz)?")
 _MAIA_1_SHAPE = (6, 64)
 
@@ -74,7 +74,7 @@ _MAIA_1_SHAPE = (6, 64)
 def import_lc0(
     file: Path, folder: Path, name: str, card: Mapping[str, str] = MappingProxyType({}), judge: Judge | None = None
 ) -> Installed:
-    """Converts and installs an lc0 weight file; `card` goes into the contract's.
+    """Converts and installs an lc0 weight file. `card` is added to the contract's card.
 
     Raises WeightsError, or ContractError if the result fails its check or the `judge` refuses it.
     """
@@ -97,7 +97,7 @@ def import_lc0(
         table["card"]["source"] = f"github.com/CSSLab/maia-chess, {table['card']['source']}"
         notes.append("licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks")
     table["card"] |= card
-    entry = install(folder, name, graph(network).SerializeToString(), table, _told(judge, notes))
+    entry = install(folder, name, graph(network).SerializeToString(), table, _with_notes(judge, notes))
     return Installed(entry, tuple(notes))
 
 
@@ -105,20 +105,22 @@ def add_onnx(
     file: Path,
     folder: Path,
     name: str,
-    kind: str | None = None,
+    family: str | None = None,
     trained_with_mask: bool | None = None,
     card: Mapping[str, str] = MappingProxyType({}),
     trial_seconds: float = 0,
     judge: Judge | None = None,
 ) -> Installed:
-    """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
+    """Installs an ONNX file with the contract that it carries, or with a contract of `family`, or with a guess.
 
-    Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
-    the contract's. With `trial_seconds`, a process of its own does all this first, for at most so long: the file may
-    crash it, loop without end or ask for all memory. Raises ContractError, also if the `judge` refuses the model.
+    External weights are copied into the file. A batch fixed at 1 is freed if the numbers stay the same. `card` is added
+    to the contract's card. Raises ContractError, also if the `judge` refuses the model.
+
+    trial_seconds : if not 0, a process of its own does all this first, within this time: the file may crash it, loop
+        without end or ask for all memory
     """
     if trial_seconds:
-        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds, judge)
+        return _added_after_trial(file, folder, name, (family, trained_with_mask, dict(card)), trial_seconds, judge)
     notes: list[str] = []
     raw, model = _parsed(file)
     if weights := _taken_in(file, model):
@@ -126,11 +128,11 @@ def add_onnx(
         notes.append(f"weights copied: {weights / 2**20:.1f} MiB from the file next to {file.name}")
     refuse_external(raw, file.name)
     table = carried_contract(model)
-    if table is not None and kind is None and trained_with_mask is None:
+    if table is not None and family is None and trained_with_mask is None:
         notes.append("its contract is the one that the file carries")
     else:
         session = _opened(file, model, raw)
-        fit = fitted(session, kind)
+        fit = fitted(session, family)
         if fit.changes:
             raw, session = _rewritten(file, model, fit.changes)
         guessed = guess(session, fit, trained_with_mask)
@@ -146,30 +148,30 @@ def add_onnx(
             raw, note = _freed(file, model, raw, table)
             notes.append(note)
     table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
-    return Installed(install(folder, name, raw, table, _told(judge, notes)), tuple(notes))
+    return Installed(install(folder, name, raw, table, _with_notes(judge, notes)), tuple(notes))
 
 
 def _added_after_trial(
     file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float, judge: Judge | None
 ) -> Installed:
     with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
-        arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # a link stays in its folder
+        arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # keeps a link's own folder
         size = len(read_onnx(file, external=True))
         try:
-            told = Trial(seconds).result_of(__name__, arguments, size=size)
+            result = Trial(seconds).result_of(__name__, arguments, size=size)
         except ModelError as error:
             raise ContractError(f"{name} is not added: {error}") from None
-        if told["failure"] is not None:
-            raise ContractError(told["failure"])
+        if result["failure"] is not None:
+            raise ContractError(result["failure"])
         network = (Path(staging) / f"{name}.onnx").read_bytes()
         table = tomlkit.parse((Path(staging) / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
     table = {key: table[key] for key in table if key != "network"}
-    notes = told["notes"]
-    return Installed(install(folder, name, network, table, _told(judge, notes)), tuple(notes))
+    notes = result["notes"]
+    return Installed(install(folder, name, network, table, _with_notes(judge, notes)), tuple(notes))
 
 
 def main(arguments: str, memory: str) -> None:
-    """Adds a network in this process, within so many bytes; writes the notes, or what is wrong, as JSON."""
+    """Adds a network in this process, limited to `memory` bytes. Writes the notes, or the error, as JSON."""
     confine(memory)
     file, folder, *others = json.loads(arguments)
     try:
@@ -179,10 +181,10 @@ def main(arguments: str, memory: str) -> None:
 
 
 def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
-    """The content of an ONNX file, gzipped or not, and its model. Raises ContractError that says what it is instead."""
+    """The content of an ONNX file, gzipped or not, and its model. Raises ContractError, which says what else it is."""
     raw = read_onnx(file, external=True)
-    if found := described(file, raw, "add"):
-        raise ContractError(f"{file.name}: {found}")
+    if description := described(file, raw, "add"):
+        raise ContractError(f"{file.name}: {description}")
     if not raw:
         raise ContractError(f"{file.name}: not an ONNX file: it is empty; download or export it again")
     raw = unpacked(file, raw)
@@ -196,15 +198,15 @@ def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
 
 
 def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
-    """A session on the network. Raises ContractError, which names the types of weights that onnxruntime may lack."""
+    """A session on the network. Raises ContractError, which names weight types that onnxruntime may lack."""
     try:
         return OnnxSession(file, threads=1, network=raw)
     except ContractError as error:
-        shapeless = [one.name for one in model.graph.input if not one.type.tensor_type.HasField("shape")]
+        shapeless = [value.name for value in model.graph.input if not value.type.tensor_type.HasField("shape")]
         if shapeless:
             raise ContractError(f"{error}; input {shapeless[0]!r} has no shape: export it with one") from None
         types = {TensorProto.DOUBLE: "float64", TensorProto.BFLOAT16: "bfloat16", TensorProto.FLOAT16: "float16"}
-        rare = sorted({types[one.data_type] for one in model.graph.initializer if one.data_type in types})
+        rare = sorted({types[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in types})
         if "Could not find an implementation" not in str(error) or not rare:
             raise
         raise ContractError(
@@ -220,10 +222,11 @@ def _rewritten(file: Path, model: onnx.ModelProto, changes: Iterable[Change]) ->
 
 
 def _taken_in(file: Path, model: onnx.ModelProto) -> int:
-    """Reads weights that lie in other files beside the network into the model; how many bytes.
+    """Copies external weights into the model. Returns their number of bytes.
 
-    They lie in the network's folder or below it, or, where both are links, beside what the network's link leads to:
-    Hugging Face's cache has links into `blobs/`. Raises ContractError for any other place, and for what is no file.
+    They may be in the network's folder or below it. If both files are links, the weights may also be beside the network
+    that its link leads to: Hugging Face's cache has links into `blobs/`. Raises ContractError for any other place, and
+    if the place is not a file.
     """
     tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
     contents: dict[Path, bytes] = {}
@@ -262,16 +265,18 @@ def _beside(file: Path, location: str) -> Path:
     place = file.parent / location
     if Path(location).is_absolute() or ".." in Path(location).parts:
         raise ValueError(f"{location!r} is not in the network's folder; put it beside {file.name} and export again")
-    found = place.resolve()
+    resolved = place.resolve()
     folders = [file.parent.resolve(), *([file.resolve().parent] if file.is_symlink() else [])]
-    if not any(found.is_relative_to(folder) for folder in folders):
+    if not any(resolved.is_relative_to(folder) for folder in folders):
         raise ValueError(f"{location!r} is a link to another folder; put the file itself beside {file.name}")
-    return found
+    return resolved
 
 
 def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]) -> tuple[bytes, str]:
-    """The network with a free batch in place of one fixed at 1, if it then answers a batch as it answers each position
-    alone; otherwise as it was. And a note for the user."""
+    """The network with a free batch, and a note for the user.
+
+    If a batch then gets other numbers than its positions one by one, the network stays unchanged.
+    """
     graph = model.graph
     for value in (*graph.input, *graph.output):
         dimensions = value.type.tensor_type.shape.dim
@@ -288,13 +293,13 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
     contract = Contract.model_validate(table)
     positions = [Position.read(fen) for fen in CHECK_FENS]
     elos = [Elo(800 + 200 * row, 2200 - 200 * row) for row in range(len(positions))]
-    found = []
+    numbers = []
     try:
         for network in (raw, free):
-            one = Model(file.stem, "", contract, OnnxSession(file, threads=1, network=network))
-            outputs = one.run(one.whole_batch(positions, elos))
-            found.append(outputs.logits if outputs.value is None else np.hstack([outputs.logits, outputs.value]))
-        difference = float(np.abs(found[1] - found[0]).max())
+            variant = Model(file.stem, "", contract, OnnxSession(file, threads=1, network=network))
+            outputs = variant.run(variant.whole_batch(positions, elos))
+            numbers.append(outputs.logits if outputs.value is None else np.hstack([outputs.logits, outputs.value]))
+        difference = float(np.abs(numbers[1] - numbers[0]).max())
         fault = (
             "" if difference <= _SAME else f"{len(positions)} positions together get other numbers ({difference:.1e})"
         )
@@ -317,8 +322,8 @@ def install(
 ) -> Entry:
     """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
 
-    `table` is the contract without `[network]`. A model of that name is replaced. Raises ContractError if the model
-    fails its check, if the `judge` refuses it, or if the folder cannot be written.
+    `table` is the contract without `[network]`. An existing model of this name is replaced. Raises ContractError if the
+    model fails its check, if the `judge` refuses it, or if the folder cannot be written.
     """
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
@@ -344,12 +349,12 @@ def install(
     return entry
 
 
-#: Key of ONNX's metadata that holds the contract as TOML.
+#: Key in ONNX's metadata for the contract as TOML.
 CONTRACT = "movemask.contract"
 
 
 def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) -> None:
-    """Writes the network of a model that is served to `target`. Raises ContractError."""
+    """Writes the network of a served model to `target`, with its contract. Raises ContractError."""
     if entry.contract is None or not entry.served:
         raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
     network = network_file(contract, entry.contract)
@@ -358,7 +363,7 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
     model = onnx.load(network)
     table = tomlkit.parse(contract.read_text(encoding="utf-8"))
     table.pop("network", None)
-    known = {one.key: one.value for one in model.metadata_props}
+    known = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, {**known, CONTRACT: tomlkit.dumps(table)})
     partial = target.with_name(target.name + ".part")
     partial.write_bytes(model.SerializeToString())
@@ -367,7 +372,7 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
 
 def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:
     """The contract that an exported file carries, without `[network]`; None if it carries none."""
-    text = next((one.value for one in model.metadata_props if one.key == CONTRACT), None)
+    text = next((entry.value for entry in model.metadata_props if entry.key == CONTRACT), None)
     if text is None:
         return None
     try:

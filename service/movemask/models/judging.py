@@ -1,6 +1,6 @@
-"""How far a quantised network is from its original, on positions and along the ratings; and how fast it is.
+"""How far a quantised network is from its original, on positions and along the ratings, and how fast it is.
 
-A network is calibrated and judged on positions of different games (`sets`).
+Calibration and judging use positions of different games (`sets`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from movemask.numeric.ragged import Float, padded, row_max, row_sum
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Evaluated, evaluate
 
-#: Most positions of each set. Fewer are judged if they are enough to decide.
+#: Most positions of each set. Judging stops earlier if fewer decide.
 CALIBRATION, JUDGED = 512, 65536
 #: Fewest positions of each set.
 LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 
 _GAMES = 4000  # most games that are read
-_PER_GAME = 32  # plies that are kept of a game
+_PER_GAME = 32  # most plies that are kept of a game
 _EVERY = 5  # every 5th game or line goes to the calibration set
-_TRIED = 256  # positions that are tried with the network's vocabulary at a time
+_TRIED = 256  # positions encoded at a time, to see whether the vocabulary has their moves
 _SEED = 15
 
 
@@ -51,7 +51,7 @@ class Sets:
 def sets(model: Model, files: Sequence[str]) -> Sets:
     """The sets from files of games or positions, as `movemask audit` reads them; without files, from the probes.
 
-    Raises SourceError for a file that cannot be read, or if there are too few positions that the network can read.
+    Raises SourceError for a file that cannot be read, or if the network can read too few positions.
     """
     skipped = Skipped()
     if files:
@@ -73,7 +73,7 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
 
 
 def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
-    """The positions of each game, or of each line."""
+    """The positions of each game or line."""
     check(list(files), None)
     rng = random.Random(_SEED)
     games: dict[tuple[str, int], list[Played]] = {}
@@ -91,7 +91,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
 
 
 def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
-    """The first ply of every game, then the second ply of every game and so on, so that every game has a share."""
+    """The first ply of every game, then the second ply of every game, and so on: every game has a share."""
     for number in range(_PER_GAME):
         for game in games:
             if number < len(game):
@@ -99,7 +99,7 @@ def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
 
 
 def _distinct(model: Model, positions: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
-    """Up to `wanted` positions that the network can read and that are not in `seen`; adds them to `seen`."""
+    """Up to `wanted` positions that the network can read and that are not in `seen`. Adds them to `seen`."""
     kept: list[Played] = []
     remaining = iter(positions)
     while len(kept) < wanted and (tried := list(islice(remaining, _TRIED))):
@@ -111,19 +111,18 @@ def _distinct(model: Model, positions: Iterable[Played], wanted: int, seen: set[
     return kept
 
 
-#: The original's first move leads clearly if it is this far ahead of the second in probability.
+#: The original's first move leads clearly if its probability is this far above the second move's.
 CLEAR_LEAD = 0.1
-#: A figure counts as above its limit from this many standard errors on. Chance alone does that once in 44 times.
+#: Standard errors from which on a figure counts as above its limit. Chance alone reaches 2 once in 44 times.
 SURE = 2.0
-#: Words before the figures: for positions with their games, and for positions without.
+#: Prefixes of the figures: for positions with their games, and for positions without.
 WAYS = ("", "from bare FENs: ")
 _POSITIONS_PER_BATCH = 64
 _FIRST_LOOK = 4096  # positions; each further look doubles them
-_TINIEST = 1e-12  # probability
+_TINIEST = 1e-12  # smallest probability whose logarithm is taken
 
 
-#: Means over positions: their name, format and limit. Figures of human moves are means over the positions with known
-#: moves.
+#: Means over positions: name, format and limit. Figures of human moves are means over the positions with known moves.
 FIGURES: dict[str, tuple[str, str, float | None]] = {
     "kl": ("KL from the original's policy, nats", ".4f", 0.005),
     "flips": ("top-move flips", ".2%", 0.05),
@@ -165,7 +164,10 @@ class Judgement:
         return cls(len(rows), float(rows[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """The figures above their limits, and the factor of positions that rules out chance, at most 1 if these do."""
+        """Each figure above its limit, and by what factor more positions would rule out chance.
+
+        A factor of at most 1 means that these positions rule it out.
+        """
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
@@ -181,10 +183,9 @@ def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
 
 
 def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
-    """The differences of two networks of the same contract. Raises a ModelError.
+    """The differences of two networks with the same contract. Raises a ModelError.
 
-    A row for each position, a column for each of FIGURES (NaN where it is unknown), and last the largest change of a
-    probability.
+    A row for each position. A column for each of FIGURES (NaN where unknown), then the largest change of a probability.
     """
     of_batches, start = [], 0
     for batch in batches_of(model, known):
@@ -198,7 +199,7 @@ def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
 
 def _differences(batch: Batch, original: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
     indptr = batch.indptr
-    # Both are in the order of the slots.
+    # Both policies are in the order of the slots.
     p, q = (softmax(evaluated.unmasked.legal, indptr) for evaluated in (original, other))
     ordered = np.sort(padded(p, indptr, 0.0), axis=1)
     lead = ordered[:, -1] - (ordered[:, -2] if ordered.shape[1] > 1 else 0.0)
@@ -226,7 +227,7 @@ def _differences(batch: Batch, original: Evaluated, other: Evaluated, known: Seq
 def judged(
     model: Model, other: Model, known: Sequence[Played], progress: Callable[[str], None]
 ) -> dict[str, Judgement]:
-    """The judgement of another network of the same contract; if it takes history, from bare FENs too.
+    """The judgement of another network with the same contract; if it takes history, from bare FENs too.
 
     More positions are judged only while chance could explain a figure above its limit. Raises a ModelError.
     """
@@ -249,7 +250,7 @@ _WARM, _ROUNDS = 5, 100
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median over the rounds."""
+    """Median microseconds per position on one thread, in batches of BATCH. `ratio` is the median over the rounds."""
 
     before: float
     after: float
@@ -274,7 +275,7 @@ SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability tha
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How much the probabilities of moves differ between two networks' curves."""
+    """How much move probabilities differ between two networks' curves."""
 
     positions: int
     largest: float

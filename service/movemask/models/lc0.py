@@ -1,9 +1,9 @@
-"""lc0's weight files (`.pb.gz`): read into arrays, four encodings of values, batch norms folded into convolutions, and
-made into an ONNX graph with the inputs and outputs that lc0's own export has.
+"""Reads lc0's weight files (`.pb.gz`) and makes ONNX graphs with the inputs and outputs of lc0's own export.
 
-Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. The
-arithmetic follows lc0: float32, the same order, fused multiply-adds; in float64, logits differed from lc0's by up to
-5e-4. Networks other than the classical 112-plane kind are refused with the reason.
+Values come in four encodings. Batch norms are folded into convolutions. Source: lc0's published format,
+`proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. The arithmetic follows lc0: float32, the
+same order, fused multiply-adds; in float64, logits differed from lc0's by up to 5e-4. Networks other than the classical
+112-plane design are refused with the reason.
 
 `/input/planes` `[B, 112, 8, 8]` → `/output/policy` `[B, 1858]` logits, and `/output/wdl` `[B, 3]` as probabilities or
 `/output/value` `[B, 1]` from -1 to 1. Source: the layers as lc0's `src/neural/backends/blas` runs them.
@@ -33,8 +33,8 @@ from movemask.errors import WeightsError
 from movemask.models.file_formats import described
 from movemask.network.files import read_regular
 
-#: What is read of net.proto: each message with the numbers, types and names of its fields, `*` for a repeated one,
-#: and defaults. Enums are numbers, and what is only looked for is bytes.
+#: The part of net.proto that is read: messages with their fields' numbers, types and names, `*` for repeated fields,
+#: and defaults. Enums are numbers. Fields whose presence alone matters are bytes.
 _PROTO = """\
 Layer: 1 float min_val, 2 float max_val, 3 bytes params, 4 uint32 encoding
 ConvBlock: 1 Layer weights, 2 Layer biases, 3 Layer bn_means, 4 Layer bn_stddivs, 5 Layer bn_gammas, 6 Layer bn_betas
@@ -53,13 +53,13 @@ _EPSILON = 1e-5  # of every batch norm
 Floats = NDArray[np.float32]
 
 
-#: How the values of a layer are written; the numbers are net.proto's.
+#: The encodings of a layer's values, by net.proto's numbers.
 _LINEAR16, _FLOAT16, _BFLOAT16, _FLOAT32 = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """kernel `[O, I, K, K]`, bias `[O]`, its batch norm folded in."""
+    """Kernel `[O, I, K, K]` and bias `[O]`, with the batch norm folded in."""
 
     kernel: Floats
     bias: Floats
@@ -67,7 +67,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Dense:
-    """weight `[I, O]`, bias `[O]`."""
+    """Weight `[I, O]` and bias `[O]`."""
 
     weight: Floats
     bias: Floats
@@ -75,7 +75,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class _Message:
-    """A message of the file, its path in there for errors, and the encoding of layers that name none."""
+    """A message of the file, its path for errors, and the encoding of layers that name none."""
 
     message: Any
     where: str
@@ -152,13 +152,13 @@ class _Message:
 
 @cache
 def _net() -> type[Any]:
-    """The class of a whole file."""
+    """The protobuf class of a whole file."""
     file = FileDescriptorProto(name="net.proto", package="lc0")
     for line in _PROTO.splitlines():
         name, _, fields = line.partition(": ")
         message = file.message_type.add(name=name)
-        for number, kind, field in map(str.split, fields.split(", ")):
-            base, mark, _ = kind.partition("*")
+        for number, field_type, field in map(str.split, fields.split(", ")):
+            base, mark, _ = field_type.partition("*")
             field_name, _, default = field.partition("=")
             label = FieldDescriptorProto.LABEL_REPEATED if mark else FieldDescriptorProto.LABEL_OPTIONAL
             added = message.field.add(name=field_name, number=int(number), label=label, default_value=default or None)
@@ -183,7 +183,7 @@ MAX_UNPACKED_BYTES = 1 << 30  # bytes after decompression; lc0's largest publish
 
 @dataclass(frozen=True)
 class Block:
-    """A residual block, with squeeze-and-excitation where the network has it."""
+    """A residual block. Squeeze-and-excitation is None where the network has none."""
 
     first: Convolution
     second: Convolution
@@ -197,13 +197,13 @@ class Lc0Network:
 
     stem: Convolution
     blocks: tuple[Block, ...]
-    policy_hidden: Convolution | None  # before the last convolution, of a convolutional head; None of a flat one
+    policy_hidden: Convolution | None  # before the last convolution of a convolutional head; None for a flat head
     policy_convolution: Convolution
-    policy_dense: Dense | None  # of a flat head
+    policy_dense: Dense | None  # None for a convolutional head
     value_convolution: Convolution
     value_hidden: Dense
     value_out: Dense
-    wdl: bool  # win, draw and loss, or one number
+    wdl: bool  # the value is win, draw and loss; otherwise one number
     mish: bool  # the activation function; ReLU otherwise
     licence: str
 
@@ -213,7 +213,7 @@ class Lc0Network:
 
 
 def read_network(file: Path) -> Lc0Network:
-    """The network in a `.pb.gz` or `.pb`. Raises WeightsError that names the file and the fault."""
+    """The network in a `.pb.gz` or `.pb`. Raises WeightsError, which names the file and the fault."""
     where = file.name
     try:
         start = read_regular(file, MAX_UNPACKED_BYTES)
@@ -221,8 +221,8 @@ def read_network(file: Path) -> Lc0Network:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
     if not start:
         raise WeightsError(f"{where}: it is empty; download it again")
-    if found := described(file, start, "import"):
-        raise WeightsError(f"{where}: {found}")
+    if description := described(file, start, "import"):
+        raise WeightsError(f"{where}: {description}")
     return _network(_unpacked(file, where), where)
 
 
@@ -257,7 +257,7 @@ def _network(raw: bytes, where: str) -> Lc0Network:
     structure = form.network
     names = {1: "classical", 2: "squeeze-and-excitation", 3: "classical", 4: "squeeze-and-excitation"}
     _require("network", structure, names, where)
-    headed = structure in (3, 4)  # only these formats say which heads they have
+    headed = structure in (3, 4)  # only these formats declare their heads
     policy = form.policy if headed else 1
     outcome = form.value if headed else 2 if form.output == 2 else 1
     _require("policy", policy, {1: "flat", 2: "convolution"}, where)
@@ -304,11 +304,11 @@ def _block(block: _Message, filters: int) -> Block:
     return Block(first, second, squeeze, unit.dense("w2", "b2", len(squeeze.bias), 2 * filters))
 
 
-def _require(name: str, found: int, known: dict[int, str], where: str) -> None:
-    if found not in known:
-        words = ", ".join(f"{number} ({word})" for number, word in known.items())
+def _require(name: str, number: int, known: dict[int, str], where: str) -> None:
+    if number not in known:
+        words = ", ".join(f"{supported} ({word})" for supported, word in known.items())
         raise WeightsError(
-            f"{where}: format.network_format.{name} is {found}; supported: {words}. lc0 leela2onnx converts the others"
+            f"{where}: format.network_format.{name} is {number}; supported: {words}. lc0 leela2onnx converts the others"
         )
 
 
@@ -348,10 +348,10 @@ def graph(network: Lc0Network) -> onnx.ModelProto:
 
 
 def move_map() -> NDArray[np.int32]:
-    """For each of the 1858 slots its index in the output of a convolutional head, `plane * 64 + from-square`.
+    """For each of the 1858 slots, its index in the output of a convolutional head: `plane * 64 + from-square`.
 
-    Planes: eight directions clockwise from straight up, seven distances each; eight knight's jumps; then for a file to
-    the left, straight up and to the right, promotion to rook, bishop and queen.
+    Planes: eight directions clockwise from straight up, with seven distances each; eight knight's jumps; promotions to
+    the left, straight up and to the right, each to rook, bishop and queen.
     """
     places = []
     for name in vocabulary("lc0-1858").names():
@@ -399,18 +399,18 @@ def _add_policy(builder: _Builder, network: Lc0Network, x: str) -> None:
 
 
 class _Builder:
-    """Collects nodes and constants in order; each output has the name of its node."""
+    """Collects nodes and constants in order. Each output has the name of its node."""
 
     def __init__(self, mish: bool) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self._mish = mish
 
-    def add(self, kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        self.nodes.append(helper.make_node(kind, list(inputs), list(outputs), name=name, **attributes))
+    def add(self, operator: str, name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+        self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=name, **attributes))
 
-    def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        self.add(kind, name, inputs, [name], **attributes)
+    def node(self, operator: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
+        self.add(operator, name, inputs, [name], **attributes)
         return name
 
     def constant(self, name: str, values: NDArray[np.generic]) -> str:
@@ -430,6 +430,6 @@ class _Builder:
     def activated(self, x: str) -> str:
         if not self._mish:
             return self.node("Relu", f"{x}/relu", [x])
-        # mish: x * tanh(ln(1 + e^x)); ONNX has it as an operator only from opset 18
+        # mish: x * tanh(ln(1 + e^x)). ONNX has it as an operator only from opset 18.
         bounded = self.node("Tanh", f"{x}/tanh", [self.node("Softplus", f"{x}/softplus", [x])])
         return self.node("Mul", f"{x}/mish", [x, bounded])

@@ -1,7 +1,7 @@
-"""`movemask models quantize`: makes a network of 8-bit integers from one of floats, judges it and writes its card.
+"""`movemask models quantize`: makes an 8-bit integer network from a float network, judges it and writes its card.
 
 `quantise` calls onnxruntime's static quantiser. Dynamic integers (`DynamicQuantizeLinear`) cannot be served: their
-scales come from the whole batch, so an answer would depend on the other positions of its batch.
+scales come from the whole batch, so an answer would depend on the batch's other positions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from movemask.models.judging import BATCH, FIGURES, JUDGED, Apart, Judgement, Se
 from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
 
-#: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate if weights use all 8 bits. onnxruntime therefore
-#: advises 7 bits without VNNI (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). VNNI and
+#: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate if weights use all 8 bits. Without VNNI, onnxruntime
+#: therefore advises 7 bits (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). VNNI and
 #: Arm's dot product add in 32 bits.
 CPUINFO = Path("/proc/cpuinfo")
 FULL, REDUCED = 8, 7  # bits of a weight
@@ -45,7 +45,7 @@ _SUMS = {"avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "Arm's dot produc
 
 
 def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> tuple[int, str]:
-    """The bits of weights for this processor, or the given number, and the reason in words."""
+    """The bits of a weight for this processor, or the given number, and the reason in words."""
     words = cpuinfo.read_text(encoding="utf-8", errors="replace").split() if cpuinfo.is_file() else []
     flag = next((flag for flag in _SUMS if flag in words), None)
     reason = f"{_SUMS[flag]} ({flag})" if flag else f"no VNNI in {cpuinfo}, and products of 8 bits saturate without it"
@@ -56,9 +56,9 @@ def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """The network's bytes, its layers, and its judgement on positions that it was not calibrated on.
+    """The network's bytes, its layers, and its judgement on positions outside the calibration.
 
-    `swept` is the difference along the ratings, for a network that takes them.
+    swept : the difference along the ratings, for a network that takes them
     """
 
     onnx: bytes
@@ -69,12 +69,12 @@ class Quantised:
     speed: Speed
 
     def excess(self) -> list[str]:
-        """Why it is not worth keeping: limits that are exceeded beyond chance, or no gain in speed."""
+        """Why it is not worth keeping: limits exceeded beyond chance, or no gain in speed."""
         limits = [figure for figure, times, _ in self._exceeded() if not times > 1]
         return limits if self.speed.ratio > 1 else [*limits, f"no faster: {self.speed.ratio:.2f} times the speed"]
 
     def unsure(self, known: Sets) -> list[str]:
-        """The limits that are exceeded within chance, and how many games would decide."""
+        """Limits exceeded within chance, and the number of games that would decide."""
         limits = []
         for figure, times, positions in self._exceeded():
             if times > 1:
@@ -100,7 +100,7 @@ def quantised(
     Parameters
     ----------
     bits : of a weight
-    last : how many of the last layers become integers; None for all that can
+    last : number of the last layers that become integers; None for all
     """
     value = model.contract.outputs.value
     outputs = [model.contract.outputs.logits] + ([value.name] if value else [])
@@ -125,17 +125,16 @@ def quantised(
 
 
 def _both_ways(model: Model, known: Sequence[Played]) -> list[Played]:
-    """The positions. For a network with history, every second one is a bare FEN."""
+    """The positions. For a network with history, every second position is a bare FEN."""
     bare = model.contract.takes_history
     return [played.bare if bare and place % 2 else played for place, played in enumerate(known)]
 
 
-SWEPT = 100  # commonest positions, and positions from later in games
+SWEPT = 100  # commonest positions, and as many from later in games
 
 
 def _swept(model: Model, other: Model, known: Sequence[Played]) -> Apart:
-    """How far two networks are apart along the ratings, in the commonest positions and in positions from later in
-    games."""
+    """How far two networks are apart along the ratings, in common positions and in positions from later in games."""
     common = commonest(SWEPT)
     openings = {position.fen for position in common}
     later = [played for played in known[: 3 * SWEPT] if played.position.fen not in openings][:SWEPT]
@@ -144,7 +143,7 @@ def _swept(model: Model, other: Model, known: Sequence[Played]) -> Apart:
 
 
 def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **more: object) -> dict[str, Any]:
-    """The original's contract with a card of the judgement and `more`; the original's card is in `card.original`."""
+    """The original's contract with a card of the judgement and `more`. The original's card is in `card.original`."""
     table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
     table.pop("network", None)
     card = table.pop("card", {})
@@ -177,8 +176,10 @@ def _rounded(figures: Any) -> Any:
 
 
 def asked_of(contract: Path, model: Model, files: Sequence[str], *options: object) -> str:
-    """A digest of everything that a network is made from. Never the same twice if a source, such as standard input, can
-    be read only once."""
+    """A digest of everything that a network is made from.
+
+    Unique if a source can be read only once, such as standard input.
+    """
     again = all(map(os.path.isfile, files))
     stats = [(os.path.abspath(file), os.stat(file)) for file in files] if again else []
     sources = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats] or uuid.uuid4().hex * (not again)
@@ -197,7 +198,7 @@ def keep_refused(file: Path, network: bytes, table: Mapping[str, Any]) -> None:
 
 
 def refused(file: Path, asked: str) -> tuple[bytes, dict[str, Any]] | None:
-    """The refused network and its contract, if it was made from the same; otherwise None."""
+    """The refused network and its contract, if it was made from the same sources; otherwise None."""
     with suppress(OSError, DecodeError):
         model = onnx.load(str(file))
         table = carried_contract(model)
@@ -207,8 +208,8 @@ def refused(file: Path, asked: str) -> tuple[bytes, dict[str, Any]] | None:
     return None
 
 
-_LEAST = 1024  # weights of a layer; in smaller layers, converting the inputs costs more than it saves
-#: Whole numbers from 0 to 255 stay exact. Scaled by the largest value, such as lc0's clock, they would be steps of 0.4.
+_LEAST = 1024  # weights of a layer; in a smaller layer, converting the inputs costs more than it saves
+#: Scale that keeps whole numbers from 0 to 255 exact. Scaled by a large maximum, like lc0's clock, steps would be 0.4.
 _EXACT: dict[str, Any] = {"scale": np.array(1, np.float32), "zero_point": np.array(0, np.uint8)}
 
 
@@ -220,23 +221,23 @@ def quantise(
     reduced: bool,
     last: int | None,
 ) -> tuple[list[str], list[str]]:
-    """Writes the network of `file` with integers to `target`; returns the names of layers in integers and in float.
+    """Writes the network of `file` with integers to `target`. Returns the names of integer layers and of float layers.
 
-    Layers that all `outputs` depend on (logits and value) become integers. A head stays in float: it is a small part
-    of the work, and rounding shows most there. Raises ContractError for a network that has integers already, or no
+    Layers that all `outputs` depend on (logits and value) become integers. A head stays in float: it takes little of
+    the time, and rounding shows most there. Raises ContractError for a network that has integers already, or has no
     layer to convert.
 
     Parameters
     ----------
-    batches : the inputs from which the ranges of the activations are taken
+    batches : inputs that show the ranges of the activations
     reduced : 7 bits for weights
-    last : how many of the last layers to convert; an early rounding error is carried through all later layers
+    last : number of the last layers to convert; an early rounding error is carried through all later layers
     """
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.onnx"
         try:
             quant_pre_process(str(file), str(prepared), skip_symbolic_shape=True)
-        except Exception as error:  # the errors of onnxruntime and onnx share no base class
+        except Exception as error:  # onnxruntime's and onnx's errors share no base class
             raise ContractError(f"{file.name}: cannot be prepared: {str(error).splitlines()[0][:300]}") from None
         model = onnx.load(str(prepared))
         graph = model.graph
@@ -249,7 +250,7 @@ def quantise(
         chosen = _trunk(graph, layers, outputs)[-(last or 0) :]
         if not chosen:
             raise ContractError(f"{file.name}: has no large layer with constant float weights before its heads")
-        relus = [node.name for node in graph.node if node.op_type == "Relu"]  # fused with the convolution before
+        relus = [node.name for node in graph.node if node.op_type == "Relu"]  # fused with the preceding convolution
         own = _with_own_inputs(graph, chosen)
         exact = {
             own[name]: [_EXACT] for name in own if name in batches[0] and _whole([batch[name] for batch in batches])
@@ -266,7 +267,7 @@ def quantise(
             op_types_to_quantize=["Conv", "MatMul", "Relu"],
             nodes_to_quantize=[*chosen, *relus],
             extra_options={
-                "OpTypesToExcludeOutputQuantization": ["MatMul"],  # its kernel writes floats at the same speed
+                "OpTypesToExcludeOutputQuantization": ["MatMul"],  # its kernel writes floats just as fast
                 "TensorQuantOverrides": exact,
             },
         )
@@ -274,7 +275,7 @@ def quantise(
 
 
 def _layers(graph: onnx.GraphProto) -> dict[str, str]:
-    """The outputs of convolutions and matrix products with at least _LEAST constant float weights, by name.
+    """By name, the outputs of convolutions and matrix products with at least _LEAST constant float weights.
 
     Products of one vector per position, such as squeeze-and-excitation's, are `Gemm` here and too small to count.
     """
@@ -293,7 +294,7 @@ def _layers(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[str]) -> list[str]:
-    """The layers that all outputs depend on. With one output, or none: all layers before it, except the last."""
+    """The layers that all outputs depend on. With one output, or none shared: all its layers except the last."""
     makers = {name: node for node in graph.node for name in node.output}
 
     def behind(output: str) -> set[str]:
@@ -311,9 +312,9 @@ def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[
 
 
 def _with_own_inputs(graph: onnx.GraphProto, layers: Collection[str]) -> dict[str, str]:
-    """Puts an `Identity` before the inputs of these layers; returns its output by its input.
+    """Puts an `Identity` before the inputs of these layers. Returns its output by its input.
 
-    The quantiser rounds a tensor for all its readers, so a residual stream would lose a little in every block.
+    The quantiser rounds a tensor for all its readers, so a residual stream would lose precision in every block.
     onnxruntime removes the node.
     """
     own: dict[str, str] = {}

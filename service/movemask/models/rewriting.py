@@ -1,4 +1,4 @@
-"""Writes a `Change` into an ONNX graph: the operators between a tensor as contracts know it and as the file has it."""
+"""Writes a `Change` into an ONNX graph: the operators between the contract's tensor and the file's tensor."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _TYPES = {
     "int64": TensorProto.INT64,
     "uint64": TensorProto.UINT64,
 }
-#: Added to a probability before its logarithm is taken: far below any that matters, and never 0.
+#: Added to a probability before its logarithm: far below any probability that matters, and never 0.
 _TINY = 1e-37
 
 
 def rewrite(model: onnx.ModelProto, changes: Iterable[Change]) -> None:
-    """Writes the changes into the model's graph. The tensors keep their names; what the file had is renamed."""
+    """Writes the changes into the model's graph. The tensors keep their names; the file's own tensors are renamed."""
     for change in changes:
         (_rewrite_input if change.at == "input" else _rewrite_output)(model.graph, change)
 
 
 def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
-    value = next(one for one in graph.input if one.name == change.found.name)
+    value = next(value for value in graph.input if value.name == change.found.name)
     chain = _Chain(graph, change)
     if change.steps:
         inner = chain.unique("as_exported")
@@ -53,7 +53,7 @@ def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
 
 
 def _rewrite_output(graph: onnx.GraphProto, change: Change) -> None:
-    value = next(one for one in graph.output if one.name == change.found.name)
+    value = next(value for value in graph.output if value.name == change.found.name)
     chain = _Chain(graph, change)
     if change.steps:
         chain.at = chain.unique("as_exported")
@@ -75,25 +75,25 @@ def _rewrite_output(graph: onnx.GraphProto, change: Change) -> None:
 
 
 class _Chain:
-    """Nodes one after another, each on the output of the last; names are new to the graph."""
+    """Nodes in a row, each on the output of the node before. Their names are new to the graph."""
 
     def __init__(self, graph: onnx.GraphProto, change: Change) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.at = change.found.name
         self._graph, self._change = graph, change
-        self._taken = {one.name for one in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)}
+        self._taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)}
         self._taken |= {name for node in graph.node for name in (node.name, *node.output)}
 
-    def unique(self, part: str) -> str:
-        """A name that the graph does not have."""
-        name = f"{self._change.found.name}/{part}"
+    def unique(self, ending: str) -> str:
+        """A name that is not in the graph."""
+        name = f"{self._change.found.name}/{ending}"
         while name in self._taken:
             name += "_"
         self._taken.add(name)
         return name
 
     def add(self, operator: str, constant: np.ndarray | None = None, **attributes: Any) -> None:
-        """A node on what the last gave, with a constant as its second input."""
+        """Adds a node on the last output, with `constant` as its second input."""
         inputs, name = [self.at], self.unique(operator.lower())
         if constant is not None:
             inputs.append(self.unique(f"{operator.lower()}_by"))
@@ -102,16 +102,16 @@ class _Chain:
         self.at = name
 
     def add_layout(self, source: Sequence[int | None], target: Sequence[int | None]) -> None:
-        """A Transpose and a Reshape from one shape to the other, batch apart, where they are needed."""
+        """Adds a Transpose and a Reshape from one shape to the other, batch apart, where they are needed."""
         order = self._change.order
         if order:
             self.add("Transpose", perm=[0, *(axis + 1 for axis in order)])
         if "Reshape" in self._change.steps:
-            self.add("Reshape", np.array([0, *target], dtype=np.int64))  # 0: as many as before, the batch
+            self.add("Reshape", np.array([0, *target], dtype=np.int64))  # 0 keeps the size of the batch
 
 
 def _declare(value: onnx.ValueInfoProto, change: Change) -> None:
-    """The type and shape of a graph's input or output; the batch stays as it was."""
+    """Declares the type and shape of a graph's input or output. The batch stays as it was."""
     before = value.type.tensor_type
     first = onnx.TensorShapeProto.Dimension()
     if before.HasField("shape") and len(before.shape.dim):
@@ -124,7 +124,7 @@ def _declare(value: onnx.ValueInfoProto, change: Change) -> None:
 
 
 def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Renames a tensor wherever the graph and the graphs within it use it; its inputs and outputs keep their names."""
+    """Renames a tensor in the graph and its subgraphs. The graph's inputs and outputs keep their names."""
     for node in graph.node:
         for names in (node.input, node.output):
             for place, name in enumerate(names):
@@ -132,7 +132,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
                     names[place] = new
         for attribute in node.attribute:
             for inside in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                if all(old != one.name for one in inside.input):
+                if all(old != value.name for value in inside.input):
                     _rename(inside, old, new)
                     for value in inside.output:
                         if value.name == old:

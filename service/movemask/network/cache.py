@@ -82,8 +82,7 @@ class CachedModel(Model):
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:
-    """All that the network's output depends on: the FEN with its counters; ratings and history if the network takes
-    them."""
+    """All that the network's output depends on: the FEN with its counters, and ratings and history if it takes them."""
     position = batch.positions[row]
     elo = tuple(batch.elo[row].tolist()) if model.takes_elo else None
     history = position.history_key if model.encoder.uses_history else b""

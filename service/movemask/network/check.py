@@ -110,7 +110,8 @@ def _legal(batch: Batch, row: int) -> Index:
 
 
 def check_value(model: Model) -> str:
-    """Scores of won and lost positions, in words. Raises ContractError if won positions score below lost ones."""
+    """Scores of won and lost positions, in words. Raises ContractError if won positions score clearly below lost
+    ones."""
     if model.contract.outputs.value is None:
         return "no value"
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)

@@ -161,7 +161,7 @@ class Terms(_Section):
 
 
 class Contract(_Section):
-    """What a network expects and returns; `card` says where it comes from."""
+    """A network's input and output. `card` says where the network comes from."""
 
     network: NetworkFile = NetworkFile()
     terms: Terms = Field(alias="contract")

@@ -1,4 +1,4 @@
-"""Finds the files of models folders, and reads any file safely: a pipe, a device, a network with external weights.
+"""Finds the files of models folders and reads them safely: one may be a pipe, a device, or have external weights.
 
 A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes. A later change
 of the file cannot change the served network.
@@ -19,7 +19,7 @@ from movemask.errors import ContractError, SettingsError
 #: Largest network in bytes: the limit of a protocol buffers message.
 MAX_NETWORK_BYTES = 2**31 - 1
 
-#: Tags and lengths in front of the word `location`, if it is a key in a tensor's `external_data`. Also matches longer
+#: Tags and lengths before the word `location`, if it is a key in a tensor's `external_data`. Also matches longer
 #: encodings than needed. `_LONGEST_KEY` is the longest match in bytes.
 _KEY = re.compile(rb"(\x0a|\x8a\x80*\x00)(\x08|\x88\x80*\x00)\Z")
 _LONGEST_KEY = 20
@@ -30,8 +30,7 @@ _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Folders of `NAME.toml` and `NAME.onnx` files. If two folders hold the same name, the earlier folder's file
-    counts.
+    """Folders of `NAME.toml` and `NAME.onnx` files. The earlier folder wins if a name is in two.
 
     With several folders, a missing folder is passed over. The default model is chosen among the names in `preferred`
     first, then by a folder's file `default`. An added model is therefore never the default unless it is named. The

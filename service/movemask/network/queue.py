@@ -343,8 +343,7 @@ class Queue:
         return None if seconds is None else f"the network of model {self.name!r} has been running for {seconds:.0f} s"
 
     async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
-        """The submission with a result for each item. `costs`, each 1 or more, weighs the items; by default each costs
-        1.
+        """The submission, with a result for each item. `costs` has each item's cost, 1 or more; by default 1.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items not yet in a batch are dropped.

@@ -121,8 +121,10 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
 
 
 def _first_served(entries: Mapping[str, Entry], preferred: Sequence[str]) -> str:
-    """The default model if the settings name none: the first served model of `preferred`, or else by name. If no model
-    is served, the same choice among all."""
+    """The default model if the settings name none: the first served model of `preferred`, or else the first by name.
+
+    If no model is served, the choice is among all models.
+    """
     served = [name for name, entry in entries.items() if entry.served] or list(entries)
     default = next((name for name in preferred if name in served), served[0])
     if len(entries) > 1:

@@ -110,8 +110,7 @@ class Trial:
 def _results() -> Path:
     """The file of results on this machine.
 
-    A network that passed has one line, with the version of onnxruntime. A failed network has a second line with its
-    error.
+    A network that passed has one line, with onnxruntime's version. A failed network has a second line, its error.
     """
     return platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
 

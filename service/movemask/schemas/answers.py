@@ -22,6 +22,9 @@ TrainedWithMask = Annotated[
 ]
 
 FORECAST = "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
+FEN = "The position, after `moves`, with an en-passant square only if a capture there is legal."
+INDEX = "Number of the position in the request, from 0."
+ID = "The `id` of the position, if it has one."
 
 TYPE_PREFIX = "urn:movemask:problem:"
 
@@ -61,6 +64,9 @@ class EloOut(Out):
 
     own: float = Field(alias="self", description="Rating of the side to move, in Elo points.")
     opponent: float = Field(description="Rating of its opponent, in Elo points.")
+    clamped: bool | None = Field(
+        None, description="True if a rating of the request was outside the network's range; left out otherwise."
+    )
 
 
 class MoveOut(Out):
@@ -135,7 +141,7 @@ class DrawOut(Out):
 class Where(Out):
     """The position."""
 
-    fen: str = Field(description="The position, after `moves`.")
+    fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
     status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
     notation: Notation | None = Field(None, description="How `moves` were read; left out without `moves`.")
@@ -175,10 +181,24 @@ class MoveChosenOut(PointOut, Where):
     )
 
 
+class ResultOut(PolicyOut):
+    """The answer to a position of a batch."""
+
+    index: int = Field(description=INDEX)
+    id: str | None = Field(None, description=ID)
+
+
+class FailureOut(ErrorOut):
+    """A position of a batch that failed."""
+
+    index: int = Field(description=INDEX)
+    id: str | None = Field(None, description=ID)
+
+
 class BatchOut(Out):
     """The answers to a batch."""
 
-    results: Items[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
+    results: Items[ResultOut | FailureOut] = Field(description="One for each position, in order.")
 
 
 class SweptOut(Out):
@@ -270,6 +290,9 @@ class GameOut(Out):
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     elo: ByName[float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
+    clamped: bool | None = Field(
+        None, description="True if a rating in the tags was outside the network's range; left out otherwise."
+    )
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
     opening: Opening | None = Field(
@@ -316,7 +339,7 @@ class PatternOut(Out):
 class VerdictOut(Out):
     """What leaks: how much, to which moves, and why they are illegal."""
 
-    fen: str = Field(description="The position, after `moves`.")
+    fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
     notation: Notation | None = Field(None, description="How `moves` were read; null without `moves`.")
     legal_moves: int = Field(description="Number of legal moves.")

@@ -93,7 +93,7 @@ class HistoryOut(Out):
 class AuditedOut(Out):
     """An audited position."""
 
-    fen: str = Field(description="The position.")
+    fen: str = Field(description="The position, as in the answer.")
     chess960: bool = Field(description="Whether castling is as in Chess960.")
     model: str = Field(description="Name of the network that answered.")
     digest: str = Field(description="SHA-256 of the network's file.")

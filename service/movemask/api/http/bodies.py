@@ -174,7 +174,7 @@ def parsed(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) 
         return model.model_validate(_decoded(body, limits), context=settings)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        raise problems.invalid_request(details) from None
+        raise problems.invalid_request(details, model) from None
 
 
 def _count(body: bytes, characters: bytes, what: str, most: int) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from fastapi import Request, params
 from fastapi.dependencies.utils import get_flat_params
 
-from movemask.api.problems import shown
+from movemask.api.problems import near_or_all, shown
 from movemask.errors import InvalidParameter
 
 
@@ -24,8 +22,7 @@ async def known_parameters(http: Request) -> None:
     names = [name for name, _ in http.query_params.multi_items()]
     for name in names:
         if name not in known:
-            near = get_close_matches(name[:40].lower(), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
+            hint = near_or_all(name, known)
             raise InvalidParameter(f"{shown(name)}: {http.url.path} has no such query parameter; {hint}")
         if names.count(name) > 1:
             raise InvalidParameter(f"{name}: is given {names.count(name)} times; give it once")

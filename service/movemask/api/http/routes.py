@@ -65,6 +65,7 @@ class PostRoute(APIRoute):
     limits : bounds the body
     positions : how many positions a request asks about, for its client's rate
     statuses : the error statuses of the route, beyond those of every POST route
+    allow : the methods of all routes of the path
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class PostRoute(APIRoute):
         limits: Callable[[Settings], BodyLimits],
         positions: Callable[[Any], int] = lambda request: 1,
         statuses: tuple[int, ...] = (),
+        allow: str = "POST",
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
@@ -82,7 +84,7 @@ class PostRoute(APIRoute):
         options |= {"dependencies": [BEARER], "responses": {**errors, **(responses or {})}}
         super().__init__(path, endpoint, methods=["POST"], generate_unique_id_function=operation_id, **options)
         self.request_model: type[BaseModel] = get_type_hints(endpoint)["request"]
-        self.limits = limits
+        self.limits, self._allow = limits, allow
         self._endpoint, self._positions = endpoint, positions
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -92,7 +94,7 @@ class PostRoute(APIRoute):
         return match, {"route": self, "endpoint": self._endpoint, "path_params": {}}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise HTTPException(405, headers={"Allow": "POST"})  # a POST goes through `Posts`
+        raise HTTPException(405, headers={"Allow": self._allow})  # a POST goes through `Posts`
 
     async def respond(self, scope: Scope, receive: Receive) -> Response:
         """The response to a POST request; raises its error."""

@@ -13,7 +13,7 @@ from movemask.api.http.bodies import audit_limits
 from movemask.api.http.routes import Router
 from movemask.api.requests import AuditIn
 from movemask.api.state import AppServices
-from movemask.api.writing import causes_out, figures_out
+from movemask.api.writing import causes_out, fen_out, figures_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
@@ -61,7 +61,7 @@ def _verdict(request: AuditIn) -> VerdictOut:
         slots = vocabulary(request.vocabulary)
         verdict = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
     return _Verdict(
-        fen=position.fen,
+        fen=fen_out(position),
         turn=position.turn,
         notation=None if position.notation is None else position.notation.value,
         legal_moves=len(legal_moves([position.board]).codes),

@@ -1,6 +1,6 @@
 """`GET /v1/leakage…`: figures of the audit, as of each worker's last write. No request waits for a write.
 
-Threads of their own read the database and write the JSON, never the event loop or FastAPI's shared threads.
+Two threads of `Services.reading` read the database and write the JSON: the event loop and FastAPI's threads stay free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.http.routes import Router
 from movemask.api.state import AppServices, Services
-from movemask.api.writing import figures_out
+from movemask.api.writing import fen_out, figures_out
+from movemask.board.position import Position
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
@@ -98,9 +99,9 @@ async def figures(
 ) -> Response:
     """How much probability would have gone to illegal moves, by model and kind of leakage.
 
-    `raw` is what a plain softmax would have put on illegal moves, `multiplied` what `softmax(logits * mask)` would
-    have put there, and `served` what the answers put there (always 0). The other kinds are measured on a sample of the
-    requests. Use `by` to break the figures down into groups.
+    `raw` is the probability that a plain softmax would have put on illegal moves. For `multiplied` it is
+    `softmax(logits * mask)`, and for `served` the answers themselves (always 0). The other kinds are measured on a
+    sample of the requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
     days, and a day before that. The answer gives the bounds it used. The figures are complete up to `freshness.as_of`;
@@ -210,7 +211,7 @@ async def positions(
         "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
         "Movemask-Waiting": str(fresh.waiting),
     }
-    if context_of(http.scope).head:  # without reading rows, of which there may be millions
+    if context_of(http.scope).head:  # reads no rows: there may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
@@ -278,7 +279,7 @@ def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
 
 def _position_out(position: StoredPosition) -> AuditedOut:
     return _Audited(
-        fen=position["fen"],
+        fen=_fen_out(position),
         chess960=position["chess960"],
         model=position["model"],
         digest=position["digest"],
@@ -299,6 +300,12 @@ def _position_out(position: StoredPosition) -> AuditedOut:
     )
 
 
+def _fen_out(position: StoredPosition) -> str:
+    """The FEN that the answer had. The stored FEN has the square behind every double push."""
+    fen: str = position["fen"]
+    return fen if fen.split()[3] == "-" else fen_out(Position.read(fen, chess960=position["chess960"]))
+
+
 def _parts(
     page: Callable[[int, int | None], list[StoredPosition]],
     before: int | None,
@@ -307,7 +314,7 @@ def _parts(
     head: bytes = b"",
 ) -> Iterator[bytes]:
     """Positions below the id `before` as text, a page at a time. While a client reads, the stream holds the text of one
-    page and no rows, which take ten times as much."""
+    page and no rows, which take ten times the memory."""
     left = math.inf if limit is None else limit
 
     def text() -> bytes:
@@ -331,7 +338,8 @@ def _csv(positions: list[StoredPosition]) -> bytes:
     """One line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     lines = []
     for position in positions:
-        plain = [rfc3339(position["time"]) if name == "time_utc" else position[name] for name in _PLAIN]
+        written = {**position, "time_utc": rfc3339(position["time"]), "fen": _fen_out(position)}
+        plain = [written[name] for name in _PLAIN]
         figures, by_cause = position["kinds"], position["causes"]
         leaked = [figures[kind].leaked if kind in figures else None for kind in KINDS]
         causes = [by_cause.get(cause.value) for cause in Cause]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from fastapi import Path, Request, Response
@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.http.caching import cacheable
 from movemask.api.http.routes import Router
 from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
@@ -36,6 +37,8 @@ from movemask.version import __version__
 
 _Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
 _Vocabulary = as_json(VocabularyOut)
+
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The ETag in If-None-Match is current."}}
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
@@ -91,10 +94,11 @@ async def metrics(services: AppServices) -> Response:
     return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
-@models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
-async def models(services: AppServices) -> Response:
-    """Every model in the models folder. If a model is not served, `failure` says why."""
-    return _response(_Models(models=[_entry_out(entry, services) for entry in services.models.registry]))
+@models_router.get("/v1/models", summary="List the models", response_model=ModelsOut, responses=_NOT_MODIFIED)
+async def models(http: Request, services: AppServices) -> Response:
+    """Every model in the models folder. If a model is not served, `failure` says why. The response has an `ETag`."""
+    out = _Models(models=[_entry_out(entry, services) for entry in services.models.registry])
+    return cacheable(http, orjson.dumps(out))
 
 
 @models_router.get(

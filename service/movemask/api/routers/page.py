@@ -15,7 +15,7 @@ from movemask.api.http.routes import Router
 
 FOLDER = Path(__file__).parents[1] / "page"
 
-#: The files' path. It goes on with the digest of all files, so that a browser may keep them for good.
+#: Path of the files. The digest of all files follows, so that a browser may keep a file forever.
 PREFIX = "/page"
 
 TYPES = {

@@ -1,4 +1,4 @@
-"""`POST /v1/policy`, `/v1/policy/batch`, `/v1/policy/sweep` and `/v1/move`: a network's answers for positions."""
+"""`/v1/policy`, `/v1/policy/batch`, `/v1/policy/sweep` and `/v1/move`: a network's answers for positions."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Annotated
 
 import orjson
+from fastapi import Query as Parameter
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api.context import RequestContext, context_of, while_connected
 from movemask.api.http.bodies import MAX_PLIES, batch_limits, position_limits, sweep_limits
+from movemask.api.http.caching import cacheable
 from movemask.api.http.routes import Router
-from movemask.api.problems import item_error
-from movemask.api.requests import BatchIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
+from movemask.api.problems import documented, item_error
+from movemask.api.requests import BatchIn, BatchPositionIn, InvalidItem, MoveIn, PolicyIn, SweepIn, query_of
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import move_out, point_out, policy_out, sweep_out, value_out
-from movemask.board.position import Position
+from movemask.board.position import MAX_LENGTH, Elo, Position
+from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOut
 from movemask.schemas.choices import Include
+from movemask.schemas.shapes import Out
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
 #: Positions of a streamed batch that are evaluated together; few, so that the first lines come soon.
 _STREAMED_TOGETHER = 64
 
-router = Router(tags=["policy"])
+#: Seconds for which a client may reuse the answer to a GET. Another network may be served after that.
+_KEPT_SECONDS = 60
 
+router = Router(tags=["policy"])
 
 _post = partial(router.post, statuses=(404, 502, 503))
 
@@ -42,6 +49,7 @@ _post = partial(router.post, statuses=(404, 502, 503))
     "/v1/policy",
     summary="Move probabilities for a position",
     response_model=PolicyOut,
+    allow="GET, HEAD, POST",
     limits=position_limits,
     positions=lambda request: 1 + LOOKED_AT * ("forecast" in request.include),
 )
@@ -50,13 +58,40 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
 
     If there is no legal move, `status` is `checkmate` or `stalemate` and `moves` is empty.
     """
+    query = query_of(request)
     include = [name for name in request.include if name != "forecast"]
     if len(include) == len(request.include):
-        return await _respond(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
-    query = query_of(request)
+        content = await _content(query, request.model, http, services, lambda answer: policy_out(answer, include))
+        return Response(content, media_type=JSON)
     with services.models.lease(request.model) as pipeline:
         coroutine = _with_forecast(query, include, pipeline, context_of(http.scope))
         return Response(await while_connected(http.scope, coroutine), media_type=JSON)
+
+
+@router.get(
+    "/v1/policy",
+    operation_id="getPolicy",
+    summary="Move probabilities for a position, in a link",
+    response_model=PolicyOut,
+    responses={**documented(404, 422, 502, 503), 304: {"description": "The ETag in If-None-Match is current."}},
+)
+async def policy_by_link(
+    http: Request,
+    services: AppServices,
+    fen: Annotated[str, Parameter(max_length=MAX_LENGTH, description="A FEN; `startpos` is the start position.")],
+    model: Annotated[str | None, Parameter(description="Name of a model; otherwise the default model.")] = None,
+    elo: Annotated[
+        float | None, Parameter(ge=0, le=MAX_RATING, description="Rating of both players, in Elo points.")
+    ] = None,
+    chess960: Annotated[bool, Parameter(description="Read the FEN and write castling as Chess960.")] = False,
+) -> Response:
+    """The same as `POST /v1/policy`, for links and caches. Use `POST` for moves, two ratings and other options.
+
+    The response has an `ETag`, and a client may reuse it for a minute, so it has no `timing`.
+    """
+    query = Query(fen=fen, chess960=chess960, elo=None if elo is None else Elo(elo, elo))
+    content = await _content(query, model, http, services, lambda answer: policy_out(answer, (), timing=False))
+    return cacheable(http, content, seconds=_KEPT_SECONDS)
 
 
 @_post("/v1/move", summary="Choose a move", response_model=MoveChosenOut, limits=position_limits)
@@ -66,7 +101,9 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     seed = request.seed
     if request.method == "sample" and seed is None:
         seed = secrets.randbits(53)  # every JSON reader can hold 53 bits
-    return await _respond(request, http, services, lambda answer: orjson.dumps(move_out(answer, request, seed)))
+    query = query_of(request)
+    content = await _content(query, request.model, http, services, lambda answer: move_out(answer, request, seed))
+    return Response(content, media_type=JSON)
 
 
 @_post(
@@ -79,11 +116,11 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
     """Answers many positions at once, in the order you sent them. An invalid position gets an `error` in its place; the
-    others are answered.
+    others are answered. Each result has the `index` of its position, and its `id` if you gave one.
 
     With `Accept: application/x-ndjson` each result is streamed on a line of its own.
     """
-    plies = sum(len(position.moves) for position in request.positions if isinstance(position, PositionIn))
+    plies = sum(len(position.moves) for position in request.positions if isinstance(position, BatchPositionIn))
     if plies > MAX_PLIES:
         raise LimitExceeded(
             f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
@@ -93,7 +130,9 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     with services.models.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
             return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
-        results = await while_connected(http.scope, _results(request, request.positions, pipeline, services, context))
+        results = await while_connected(
+            http.scope, _results(request, 0, len(request.positions), pipeline, services, context)
+        )
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
@@ -155,48 +194,59 @@ async def _with_forecast(
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
     with services.models.lease(request.model) as pipeline:
         for start in range(0, len(request.positions), _STREAMED_TOGETHER):
-            together = request.positions[start : start + _STREAMED_TOGETHER]
+            stop = min(start + _STREAMED_TOGETHER, len(request.positions))
             try:
-                results = await _results(request, together, pipeline, services, context)
+                results = await _results(request, start, stop, pipeline, services, context)
             except MovemaskError as error:  # the status has been sent, so every position gets the error
-                results = [orjson.dumps(item_error(error, services.metrics.problem)) for _ in together]
+                results = [
+                    _named(orjson.dumps(item_error(error, services.metrics.problem)), index, request.positions[index])
+                    for index in range(start, stop)
+                ]
             yield b"\n".join([*results, b""])
 
 
 async def _results(
-    request: BatchIn,
-    positions: Sequence[PositionIn | MovemaskError],
-    pipeline: Pipeline,
-    services: Services,
-    context: RequestContext,
+    request: BatchIn, start: int, stop: int, pipeline: Pipeline, services: Services, context: RequestContext
 ) -> list[bytes]:
-    """The JSON of each position's answer or error, in order."""
+    """The JSON of the answers or errors of the positions from `start` to `stop`, in order."""
+    positions = request.positions[start:stop]
     items = [_query(position, request) for position in positions]
     queries = [item for item in items if isinstance(item, Query)]
 
     def write(answer: Answer) -> bytes:
         return orjson.dumps(policy_out(answer, request.include))
 
-    answers = iter(await pipeline.submit(queries, write, context))
-    results = (next(answers) if isinstance(item, Query) else item for item in items)
-    return [
-        result if isinstance(result, bytes) else orjson.dumps(item_error(result, services.metrics.problem))
-        for result in results
-    ]
+    outcomes = iter(await pipeline.submit(queries, write, context))
+    results = []
+    for index, (position, item) in enumerate(zip(positions, items, strict=True), start):
+        outcome = next(outcomes) if isinstance(item, Query) else item
+        if isinstance(outcome, MovemaskError):
+            outcome = orjson.dumps(item_error(outcome, services.metrics.problem))
+        results.append(_named(outcome, index, position))
+    return results
 
 
-def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | MovemaskError:
+def _query(position: BatchPositionIn | InvalidItem, request: BatchIn) -> Query | MovemaskError:
     try:
-        return position if isinstance(position, MovemaskError) else query_of(position, request)
+        return position.error if isinstance(position, InvalidItem) else query_of(position, request)
     except MovemaskError as error:
         return error
 
 
-async def _respond(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
-    """The response to one position; raises its error."""
-    query = query_of(request)
-    with services.models.lease(request.model) as pipeline:
-        (outcome,) = await while_connected(http.scope, pipeline.submit([query], write, context_of(http.scope)))
+def _named(result: bytes, index: int, position: BatchPositionIn | InvalidItem) -> bytes:
+    """The JSON of a result with its `index` and `id` in front. A network thread wrote the rest, without them."""
+    name = b"" if position.id is None else b'"id":%b,' % orjson.dumps(position.id)
+    return b'{"index":%d,%b%b' % (index, name, result[1:])
+
+
+async def _content(
+    query: Query, model: str | None, http: Request, services: Services, write: Callable[[Answer], Out]
+) -> bytes:
+    """The JSON of the answer to one position; raises its error."""
+    with services.models.lease(model) as pipeline:
+        (outcome,) = await while_connected(
+            http.scope, pipeline.submit([query], lambda answer: orjson.dumps(write(answer)), context_of(http.scope))
+        )
     if isinstance(outcome, MovemaskError):
         raise outcome
-    return Response(outcome, media_type=JSON)
+    return outcome
