@@ -1,7 +1,7 @@
 """What the guard of connections costs a request: `python -m benchmarks.guard`.
 
-The same requests go to uvicorn's protocol alone and through the guard, over a transport in memory, in turns. Prints
-microseconds of a processor for each request, medians of the rounds.
+The same requests go to uvicorn's two protocols alone and to httptools' through the guard, over a transport in memory,
+in turns. Prints microseconds of a processor for each request, medians of the rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -88,21 +89,25 @@ async def _cost(protocol: Any) -> float:
 def main() -> None:
     """Prints the costs."""
     guards = Guards(Settings.read(max_connections=10**9, max_connections_per_address=10**9), Tally())
-    found: dict[str, list[float]] = {"uvicorn alone": [], "through the guard": []}
+    makers: dict[str, Callable[..., Any]] = {
+        "httptools": HttpToolsProtocol,
+        "httptools through the guard": guards.protocol,
+        "h11": H11Protocol,
+    }
+    found: dict[str, list[float]] = {name: [] for name in makers}
     for _ in range(_ROUNDS):
         for name, costs in found.items():
-            guarded = name == "through the guard"
-            config = uvicorn.Config(GuardedApp(app) if guarded else app, ws="none", log_config=None, access_log=False)
+            served = GuardedApp(app) if "guard" in name else app
+            config = uvicorn.Config(served, ws="none", log_config=None, access_log=False)
             config.load()
             options = {"config": config, "server_state": ServerState(), "app_state": {}}
-            make: Callable[..., Any] = guards.protocol if guarded else HttpToolsProtocol
 
-            async def trial(make: Callable[..., Any] = make, options: dict[str, Any] = options) -> float:
+            async def trial(make: Callable[..., Any] = makers[name], options: dict[str, Any] = options) -> float:
                 return await _cost(make(**options))
 
             costs.append(asyncio.run(trial()))
-    alone, guarded_cost = (statistics.median(costs) for costs in found.values())
-    print(f"uvicorn alone {alone:.0f} µs, through the guard {guarded_cost:.0f} µs: {guarded_cost - alone:.0f} µs more")
+    for name, costs in found.items():
+        print(f"{name}: {statistics.median(costs):.0f} µs")
 
 
 if __name__ == "__main__":

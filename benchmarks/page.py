@@ -30,7 +30,7 @@ def main() -> None:
         for file in shipped_models().iterdir():
             (Path(folder) / file.name).symlink_to(file)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        with served(Path(folder), "--log-level", "warning") as (_, port):
+        with served(Path(folder)) as (_, port):
             ready, loaded = [], 0.0
             for _ in range(VISITS):
                 visit = Visit(browser, f"http://127.0.0.1:{port}")

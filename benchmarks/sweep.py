@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for file in arguments.models_dir.iterdir():
             (Path(folder) / file.name).symlink_to(file.resolve())
-        with served(Path(folder), "--threads", "1", "--log-level", "warning") as (_, port):
+        with served(Path(folder), "--threads", "1") as (_, port):
             connection = http.client.HTTPConnection("127.0.0.1", port)
             for name, fen in POSITIONS.items():
                 network, sweep = _medians(_network(model, fen), _asked(connection, model, fen))

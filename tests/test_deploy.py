@@ -89,7 +89,7 @@ def test_every_setting_reaches_the_containers_of_compose() -> None:
     listed = set(compose()["movemask"]["environment"])
     assert listed == {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} - {f"{PREFIX}MODELS_DIR"}
     for name in ("movemask", "tools"):
-        assert compose()[name]["env_file"] == {"path": ".env", "required": False}, name
+        assert compose()[name]["env_file"] == [{"path": ".env", "required": False}], name
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

@@ -118,7 +118,6 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
     client_rate: float = Field(0, ge=0, description="Positions per second for each key or address; 0: no limit.")
     client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
-    client_in_flight: int = Field(0, ge=0, description="Most positions in flight per key or address; 0: no limit.")
     max_connections: int = Field(2048, ge=1, description="Most open connections, for all workers together.")
     max_connections_per_address: int = Field(256, ge=1, description="Most open connections from one address.")
     head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")

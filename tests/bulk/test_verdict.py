@@ -24,14 +24,18 @@ def opening(model: ModelSummary, mean: float, count: int = 100) -> ModelSummary:
 @pytest.mark.parametrize(
     ("model", "level", "words"),
     [
-        (summary(0.006), "usual", "mine: 0.6 % of the probability is on illegal moves, 1.0 times what networks"),
+        (
+            summary(0.006),
+            "usual",
+            "mine: 0.6 % of the probability is on illegal moves, 1.0 times the amount of networks",
+        ),
         (summary(0.006, 50), "usual", "Only 50 positions were measured."),
         (summary(0.015), "high", "mine: more than expected: 1.5 % of the probability is on illegal moves, 2 times"),
         (summary(0.0269), "wrong", "mine: PROBABLY READ WRONGLY: 2.7 % of the probability"),
         (
             summary(0.0269, castling=0.8),
             "wrong",
-            "put there, 80% of it castling_path; an illegal move comes first in 7",
+            "read rightly, 80% of it castling_path; an illegal move comes first in 7",
         ),
         (
             opening(summary(0.010), 0.05),

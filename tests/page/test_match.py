@@ -285,6 +285,16 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
+def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.turns_to("#play?fen=8/8/8/4k3/8/4K3/4P3/8 w - - 0 1")
+    expect(page.get_by_role("region", name="Your game")).to_be_visible()
+    expect(page.locator("#below .player")).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="Back to the game").click()
+    visit.sees("You play White.")
+
+
 def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
     """As a phone ends one in the background; the page that comes back counts its time from anew."""
     own_visit.page.add_init_script("""

@@ -69,6 +69,7 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     assert not game.errors
     assert [node.san() for node in game.mainline()] == ["e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6"]
     assert game.headers["TimeControl"] == "300+3"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", game.headers["UTCTime"])  # so that the same moves on one day are two games
     assert all(node.clock() is not None for node in game.mainline())
     page.get_by_role("button", name=players).click()
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
@@ -112,6 +113,7 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7?")
     page.locator("#white").fill("2000")  # another rating, another verdict
     expect(page.locator("#verdict")).to_contain_text("rated 2000")
+    expect(page.locator("#review-moves [aria-current]")).to_be_in_viewport()
     page.locator("h1").click()
     page.keyboard.press("Home")
     expect(page.locator("#verdict")).to_contain_text("Step through the game")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from movemask import __version__
-from movemask.serving.tally import FULL_AT, IN_FLIGHT, Tally, new_table
+from movemask.serving.tally import CLIENT_HELD, FULL_AT, Tally, new_table
 from tests.processes import call, running, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -178,9 +178,9 @@ def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:
         expected: Counter[int] = Counter()
         lost: Counter[int] = Counter()
         for number in range(1000):
-            column, row, amount = draw.randrange(3), draw.choice(clients) + IN_FLIGHT, draw.randrange(-5, 9)
+            column, row, amount = draw.randrange(3), draw.choice(clients) + CLIENT_HELD, draw.randrange(-5, 9)
             views[column].add(row, amount)
-            views[column].put(row - IN_FLIGHT + FULL_AT, number)
+            views[column].put(row - CLIENT_HELD + FULL_AT, number)
             expected[row] += amount
             lost[row] += amount if column == 2 else 0
         assert all(view.total(row) == expected[row] for view in views for row in expected)

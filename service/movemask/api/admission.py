@@ -43,7 +43,7 @@ class AdmissionControl:
         self._keys = keys
         self._proxies = settings.proxies
         self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
-        self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight, tally)
+        self._rate = RateLimit(settings.client_rate, settings.client_burst, tally)
         self._in_flight = BytesInFlight(_MOST_BYTES, tally)
         self._metrics = metrics
 
@@ -92,8 +92,6 @@ class AdmissionControl:
                 if self._rate and not free:
                     limited, context.charge = True, partial(self._rate.charge, context)
                     context.charge(1)
-            if path == "/mcp":  # only its tool's request has positions in flight
-                self._rate.release(context)
             if path not in POLLED:
                 self._in_flight.make_room(context)
         except MovemaskError as error:
@@ -102,7 +100,6 @@ class AdmissionControl:
             await self._app(scope, counted, send_in_pieces)
         finally:
             self._in_flight.release(context)
-            self._rate.release(context)
 
     def _check_host(self, scope: Scope) -> None:
         """Raises ProblemError for a host that is not trusted. Probes are asked by address.

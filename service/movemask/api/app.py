@@ -105,8 +105,8 @@ def create_app(
     tracer = get_tracer("movemask", __version__, tracer_provider)
 
     def stack() -> ASGIApp:
-        """In place of FastAPI's own: our layers for all routes. POST routes are called straight from the last of them,
-        the others through FastAPI's."""
+        """Replaces FastAPI's stack: our layers for all routes. The innermost calls POST routes directly, and other
+        routes through FastAPI's layers."""
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
         inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
         outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
@@ -125,8 +125,8 @@ def create_app(
 
 
 def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Adds /mcp; what runs its sessions is for the lifespan. Its tools ask this app, as the client that called them, so
-    that keys, limits, metrics and logs are those of the other routes. Raises MissingExtra."""
+    """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
+    this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
     require("mcp", "MOVEMASK_MCP")
     import httpx2
     from mcp.server.transport_security import TransportSecuritySettings
@@ -139,12 +139,12 @@ def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[
         return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
 
     server = mcp_server(client)
-    # Here `OwnOrigin` and AdmissionControl check hosts and origins, and answer with problems.
+    # `OwnOrigin` and AdmissionControl check hosts and origins instead, and answer with problems.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
-    (route,) = (one for one in served.routes if isinstance(one, Route))
-    # No GET, whose stream a client might keep open.
-    endpoint = OwnOrigin(Bounded(route.endpoint, mcp_limits), settings, keyed=keyed)
+    (found,) = (served_route for served_route in served.routes if isinstance(served_route, Route))
+    # No GET: its stream might stay open for ever.
+    endpoint = OwnOrigin(Bounded(found.endpoint, mcp_limits), settings, keyed=keyed)
     app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
     return server.session_manager.run
 

@@ -1,7 +1,7 @@
-"""API keys: who may use which routes. Only their SHA-256 hashes are kept, in memory and in the file.
+"""API keys: who may use which routes. Memory and file hold only SHA-256 hashes.
 
-A key is 32 random bytes, so a plain hash is enough: there is nothing to guess. Lines of the file, which is read again
-when it changes, are `NAME SCOPE[,SCOPE…] sha256:HEX`; `movemask keys new` writes them.
+A key is 32 random bytes, which nobody can guess, so a plain hash is enough. The lines of the file are
+`NAME SCOPE[,SCOPE…] sha256:HEX`; `movemask keys new` writes them.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Key:
 class Keys:
     """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises KeysError if the file cannot be read.
 
-    A file that changes is read again. While it is missing or has an error, the keys read last are valid, and the log
-    says so: take a key away by deleting its line, not the file.
+    A file that changes is read again. While it is missing or has an error, the last keys stay valid, and the log says
+    so: to revoke a key, delete its line, not the file.
     """
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
@@ -75,7 +75,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Settings) -> Keys | None:
-        """The keys of the settings; None if they name none, and everyone may do everything."""
+        """The keys of the settings; None without keys: everything is open."""
         name = "MOVEMASK_API_KEYS"
         try:
             given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
@@ -87,7 +87,7 @@ class Keys:
             raise SettingsError(f"{name}: {error}") from None
 
     def find(self, token: str) -> Key | None:
-        """The key with this text. Takes the same time whichever it is, and if it is none."""
+        """The key with this text, or None. Takes the same time for every text."""
         self._look()
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
@@ -111,7 +111,7 @@ class Keys:
             self._failure = str(error)
 
     def _read(self, file: Path) -> bool:
-        """Whether the file has changed since it was read without an error, and so was read."""
+        """Reads the file if it has changed; returns whether it has. Raises KeysError."""
         content = _content(file)
         changed = content != self._content
         if changed:
@@ -121,7 +121,7 @@ class Keys:
 
 
 def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
-    """A new random key, and its text, which is not kept anywhere. Raises KeysError for a name that cannot be one."""
+    """A new random key, and its text, which is kept nowhere. Raises KeysError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise KeysError(f"name: {name!r} must be up to 64 letters, digits and . _ @ -")
     text = f"mm_{secrets.token_urlsafe(32)}"
@@ -134,7 +134,8 @@ def read_keys(file: Path) -> tuple[Key, ...]:
 
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
-    """Writes a file of keys in place of the old one, for its owner alone; raises OSError."""
+    """Replaces a file of keys. A new file is readable by its owner only; an old one keeps owner and mode. Raises
+    OSError."""
     if not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(file.parent))
     written = file.with_name(f".{file.name}.{os.getpid()}")
@@ -143,7 +144,7 @@ def write_keys(file: Path, keys: Sequence[Key]) -> None:
             stream.writelines(f"{key.line}\n" for key in keys)
             stream.flush()
             os.fsync(stream.fileno())
-        if file.exists():  # an owner or mode that lets the service's user read it stays
+        if file.exists():  # the service's user may depend on its owner and mode
             known = file.stat()
             os.chmod(written, stat.S_IMODE(known.st_mode))
             if hasattr(os, "chown") and (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
@@ -174,7 +175,7 @@ def _keys_of(content: bytes, file: Path) -> tuple[Key, ...]:
 def _key_of(line: str, place: str) -> Key:
     match = _LINE.fullmatch(line)
     if match is None or not _NAME.fullmatch(match[1]):
-        # The line itself is not shown: it may be a key that was pasted in clear.
+        # The line is not shown: it may be a key in clear text.
         raise KeysError(f"{place}: is not `NAME SCOPE,SCOPE sha256:HEX`; `movemask keys new` writes such lines")
     return Key(match[1], bytes.fromhex(match[3]), _scopes(match[2].split(","), place))
 

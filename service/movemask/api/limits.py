@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from movemask.api.context import RequestContext
 from movemask.errors import Overloaded, RateLimited
-from movemask.serving.tally import CLIENT_HELD, FULL_AT, HELD, IN_FLIGHT, Tally
+from movemask.serving.tally import CLIENT_HELD, FULL_AT, HELD, Tally
 
 #: Bytes of one request that are not counted: all connections together hold few of them.
 _UNCOUNTED = 4096
@@ -21,7 +21,7 @@ _LITTLE = 1 << 20
 
 
 class RateLimit:
-    """Token buckets of positions, one for each client, and a limit of positions in flight.
+    """A token bucket of positions for each client.
 
     The tally holds the time at which a client's bucket is full again (the generic cell rate algorithm: ITU-T I.371,
     annex A). Each process writes the time that it has computed, and the latest counts. Two processes that charge a
@@ -29,55 +29,34 @@ class RateLimit:
 
     Parameters
     ----------
-    rate : positions per second; 0: no limit
+    rate : positions per second; 0: no limit, and nothing is charged
     burst : positions of a full bucket
-    in_flight : most positions in flight; 0: no limit
     tally : of the service
     clock : the same for all processes of a machine
     """
 
-    def __init__(
-        self, rate: float, burst: int, in_flight: int, tally: Tally, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._rate, self._burst, self._in_flight, self._tally, self._clock = rate, burst, in_flight, tally, clock
+    def __init__(self, rate: float, burst: int, tally: Tally, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._tally, self._clock = rate, burst, tally, clock
 
     def __bool__(self) -> bool:
-        return bool(self._rate or self._in_flight)
+        return self._rate > 0
 
     def charge(self, context: RequestContext, positions: int) -> None:
-        """Sets the cost of a request to `positions`. Raises RateLimited if the bucket holds fewer, or the client has
-        too many in flight. A request above the burst is admitted when the bucket is full, and paid off afterwards."""
-        client, added = self._tally.client(context.client), positions - context.charged
-        if self._rate:
-            missing = min(positions, self._burst) - context.charged - self._tokens(client)
-            if missing > 0:
-                raise RateLimited(
-                    f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
-                    f"(burst {self._burst})",
-                    retry_after=max(1, math.ceil(missing / self._rate)),
-                )
-        others = int(self._tally.total(client + IN_FLIGHT)) - context.charged
-        if self._in_flight and others and others + positions > self._in_flight:
+        """Sets the cost of a request to `positions`; raises RateLimited if the bucket holds fewer. A request above the
+        burst is admitted when the bucket is full, and paid off afterwards."""
+        client = self._tally.client(context.client)
+        missing = min(positions, self._burst) - context.charged - self._tokens(client)
+        if missing > 0:
             raise RateLimited(
-                f"too many positions in flight: {positions} requested in addition to {others}, limit {self._in_flight}",
-                retry_after=1,
+                f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s (burst {self._burst})",
+                retry_after=max(1, math.ceil(missing / self._rate)),
             )
-        if self._rate:
-            full_at = max(self._tally.latest(client + FULL_AT), self._clock())
-            self._tally.put(client + FULL_AT, full_at + added / self._rate)
-        self._tally.add(client + IN_FLIGHT, added)
+        full_at = max(self._tally.latest(client + FULL_AT), self._clock())
+        self._tally.put(client + FULL_AT, full_at + (positions - context.charged) / self._rate)
         context.charged = positions
 
-    def release(self, context: RequestContext) -> None:
-        """Ends a request: its positions are no longer in flight."""
-        if context.charged:
-            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.charged)
-            context.charged = 0
-
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
-        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
-        if not self._rate:
-            return []
+        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers)."""
         tokens = self._tokens(self._tally.client(client))
         window = math.ceil(self._burst / self._rate)
         full = math.ceil((self._burst - tokens) / self._rate)

@@ -42,26 +42,26 @@ from movemask.serving import logs
 #: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
-#: Upper bounds of times, as far as the longest wait needs them.
+#: Upper bounds of times in seconds; those above the longest wait are left out.
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
-#: How a route begins whose duration has a histogram: those of probes and of the page's files tell nothing.
+#: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
 _TIMED = ("/v1", "/mcp")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 def share_metrics(worker: int) -> None:
-    """Makes the metrics that this process creates from now on those of a worker, in the files of its number."""
+    """Puts the metrics that this process creates from now on into the files of the worker's number."""
     values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
     """The metrics of one app, in their own registry.
 
-    `longest_wait` is how many seconds a request may wait: the buckets of times reach so far.
+    `longest_wait` is the longest wait of a request in seconds; the buckets of times reach it.
     """
 
     def __init__(self, longest_wait: float = 10) -> None:

@@ -1,1 +1,1 @@
-"""Which move each logit is for, how vocabularies write castling and promotions, and the planes that networks take."""
+"""Vocabularies: the move of each logit, and how castling and promotions are written. Encoders: the networks' input."""

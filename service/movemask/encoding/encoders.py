@@ -1,8 +1,8 @@
 """Plane encoders by name, and the encoders of Maia-2, Maia-3, pgx's AlphaZero and searchless_chess.
 
-An encoder makes the input that stands for a position: planes, or tokens for networks that read squares or characters.
-Here and in contracts both are called planes. To add one: a function, here or in a module of its own, and a line in
-`_ENCODERS`.
+An encoder turns a position into a network's input: planes, or tokens for networks that read squares or characters. Here
+and in contracts both are called planes. To add an encoder, write a function, here or in a module of its own, and a line
+in `_ENCODERS`.
 
 `maia2-18`: planes 0-5 White P N B R Q K, 6-11 Black, 12 ones if White is to move, 13-16 castling K Q k q, 17 the
 en-passant square. `maia3-tokens-12`, `maia3-tokens-96`: for each square, a1 first, twelve numbers for P N B R Q K
@@ -22,13 +22,13 @@ occurred again. The block of an unknown position has no pieces, and ones in the 
 | 116, 117 | they may castle O-O-O, O-O |
 | 118 | half-move clock / 100 |
 
-All planes are seen by the side to move now: with Black to move the ranks are flipped and the colours swapped. Row 0 is
-the 8th rank, as on a diagram.
+All planes are seen by the side that is now to move: with Black to move the ranks are flipped and the colours swapped.
+Row 0 is the 8th rank, as on a diagram.
 
-`fen-77`: the characters of a FEN as numbers, as searchless_chess reads them (`src/tokenizer.py`): the side to move, the
-64 squares from a8 to h1 (`.` if empty), four places for castling rights, two for the en-passant square (only if the
-capture is legal, as python-chess writes a FEN), three each for the half-move clock and the move number, padded with
-`.`. The board is not mirrored for Black.
+`fen-77`: the characters of a FEN as numbers, as searchless_chess reads them (`src/tokenizer.py`). Their order: the side
+to move; the 64 squares from a8 to h1 (`.` if empty); four places for castling rights; two for the en-passant square
+(only if the capture is legal, as python-chess writes a FEN); three each for the half-move clock and the move number.
+`.` pads each field. The board is not mirrored for Black.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PlaneEncoder:
 
 
 def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -> PlaneEncoder:
-    """The encoder of that name; raises ContractError, which lists the known names."""
+    """The encoder of a name. Raises ContractError, which lists the known names."""
     if name == "lc0-112":
         return PlaneEncoder(name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill))
     if name not in _ENCODERS:
@@ -101,8 +101,8 @@ def encode_maia3(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
 def encode_maia3_history(position: Position) -> NDArray[np.float32]:
     """The input of Maia-3 with history, for one position: float32 `[64, 96]`.
 
-    Eight positions, oldest first, each seen by its own side to move. A short history is padded with its
-    oldest position.
+    Eight positions, oldest first, each seen by its own side to move. A short history is padded with its oldest
+    position.
     """
     known = [entry.board for entry in reversed(position.history(BLOCKS))]
     boards = [known[0]] * (BLOCKS - len(known)) + known
@@ -119,8 +119,8 @@ _LONGEST_GAME, _LONGEST_CLOCK = 512, 100
 def encode_pgx(position: Position) -> NDArray[np.float32]:
     """pgx's input for one position with the game that led to it: float32 `[8, 8, 119]`.
 
-    As in pgx, later occurrences of a position count too, and positions with different en-passant squares differ even
-    where no capture is possible.
+    As in pgx, a position counts as repeated also if the other occurrence is later, and positions with different
+    en-passant squares differ even if no capture is possible.
     """
     known = position.history(BLOCKS, SamePosition.BY_SQUARE)
     earlier = {entry.earlier for entry in known}
@@ -154,7 +154,7 @@ def encode_fen(position: Position) -> NDArray[np.int32]:
 
 
 def _one_by_one(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
-    """An encoder of batches that encodes one position at a time, for inputs that are rarely used."""
+    """An encoder of batches that encodes each position separately, for inputs that are rarely used."""
     return lambda positions, _: np.stack([encode(position) for position in positions])
 
 

@@ -11,8 +11,8 @@ Eight blocks of 13 planes, newest first: ours P N B R Q K, theirs P N B R Q K, o
 | 110 | zeros |
 | 111 | ones |
 
-All blocks are seen by the side to move *now*: with Black to move the ranks are flipped (square ^ 56) and the colours
-swapped.
+All blocks are seen by the side that is to move *now*: with Black to move the ranks are flipped (square ^ 56) and the
+colours swapped.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _BLOCK = 13
 _REPEATED = 12
 _THEIR_PAWNS = 6
 _OTHER_SIDE = [*range(6, 12), *range(6), 12]
-_LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
+_LONGEST_CLOCK = 1_000  # limit for the network's input; a FEN may hold any number
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _ALL_CASTLING = np.uint64(chess.BB_CORNERS)
 
 
 class HistoryFill(Enum):
-    """What fills the blocks before the oldest known position; the names are lc0's."""
+    """How lc0 fills the blocks before the oldest known position. The names are lc0's."""
 
     NO = "no"  # zeros
     FEN_ONLY = "fen_only"  # the oldest known position; zeros if it is the start position with all castling rights
-    ALWAYS = "always"  # the oldest known position, whatever it is
+    ALWAYS = "always"  # the oldest known position, also the start position
 
 
 def encode_all(
@@ -63,21 +63,21 @@ def encode_all(
 
 
 def pieces(boards: Boards) -> Bits:
-    """The block of each position `[B, 13]`, with its repetition plane empty."""
+    """Each position's block `[B, 13]`, with an empty repetition plane."""
     block = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
     block[:6], block[6:12] = boards.pieces & boards.ours, boards.pieces & boards.theirs
     return block.T
 
 
 def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
-    """The block that fills history before each position `[B, 13]`: its own, with a double-pushed pawn put back.
+    """The block that fills each position's missing history, `[B, 13]`: its own, with a double-pushed pawn put back.
 
-    lc0 puts the pawn back wherever the FEN has an en-passant square, whether or not a capture is possible.
+    lc0 puts the pawn back if the FEN has an en-passant square, whether or not a capture is possible.
     """
     block = pieces(boards)
     if fill is HistoryFill.NO:
         return np.zeros_like(block)
-    if fill is HistoryFill.FEN_ONLY:  # lc0's boards are equal with the same pieces, side to move and castling rights
+    if fill is HistoryFill.FEN_ONLY:  # lc0 compares pieces, side to move and castling rights
         is_start = (block == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
         block[is_start] = 0
     pushed_to, pushed_from = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
@@ -95,14 +95,14 @@ def _history(position: Position, fill: HistoryFill) -> Bits:
 
 
 def seen_now(blocks: Bits, known: int) -> Bits:
-    """Blocks `[8, 13]`, newest first and each seen by its own side to move → seen by the side to move in the newest."""
+    """Blocks `[8, 13]`, newest first, each seen by its own side to move → all seen by the newest one's side to move."""
     theirs = np.arange(len(blocks)).clip(max=known - 1) % 2 == 1  # where the opponent was to move
     blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
     return blocks
 
 
 def castling(boards: Boards) -> NDArray[np.bool_]:
-    """The rights to castle, bool `[B, 4]`: ours O-O-O and O-O, theirs O-O-O and O-O."""
+    """Castling rights, bool `[B, 4]`: ours O-O-O and O-O, theirs O-O-O and O-O."""
     rights = []
     for side in (boards.ours, boards.theirs):
         king, rooks = boards.pieces[5] & side, boards.castling & side
@@ -111,7 +111,7 @@ def castling(boards: Boards) -> NDArray[np.bool_]:
 
 
 def _rest(boards: Boards) -> NDArray[np.float32]:
-    """Planes 104 to 111, each filled with a single number, `[B, 8]`."""
+    """The numbers that fill planes 104 to 111, `[B, 8]`."""
     numbers = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
     numbers[:4] = castling(boards).T
     numbers[4] = boards.black

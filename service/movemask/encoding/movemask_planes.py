@@ -9,8 +9,8 @@
 | 14 | en-passant square, only if the capture is legal |
 
 Each square has 99 numbers; a1 is first. They are bitboards 0 to 11 of eight positions, oldest first, each seen by its
-own side to move, then bitboards 12 to 14 of the newest. With Black to move the ranks are flipped (square ^ 56). A short
-history is padded with its oldest position.
+own side to move, then bitboards 12 to 14 of the newest position. With Black to move the ranks are flipped (square ^
+56). A short history is padded with its oldest position.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
     bits = np.concatenate([np.tile(packed[:, :PIECES], POSITIONS), packed[:, PIECES:]], axis=1)
     with_history = [row for row, position in enumerate(positions) if position.has_history]
     if with_history:
-        # Positions of one game share earlier positions; each is packed once.
+        # Positions of one game share earlier positions. Each earlier position is packed once.
         places: dict[tuple[PlayedGame | None, int], int] = {}
         distinct: list[chess.Board] = []
         oldest_first: list[int] = []  # eight places in `distinct` for each position

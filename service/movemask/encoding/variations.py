@@ -1,8 +1,8 @@
 """Variations by name. Each changes one thing in how a network is read: its planes or its slots.
 
-Variations have two uses. A contract names them for a network that was trained with them. And each is a mistake that a
-public project has made or could make: `movemask models check --diagnose` reads the network with and without it, and
-says which fits (`movemask.models.diagnosis`).
+Variations have two uses. A contract names a variation if its network was trained with it. And each variation is a
+mistake that a public project has made or could make: `movemask models check --diagnose` reads the network with and
+without it, and says which reading fits (`movemask.models.diagnosis`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Variation:
     """A way to read a network.
 
     words : the end of the sentence "the network was trained with …"
-    encoders : the encoders whose planes it changes, by `planes`
-    slots : the changed vocabulary, or None if it changes nothing there
+    encoders : the encoders whose planes it changes
+    planes : the change of a position's planes
+    slots : the changed vocabulary, or None if this vocabulary stays the same
     """
 
     name: str
@@ -41,7 +42,7 @@ class Variation:
     slots: Callable[[Vocabulary], Vocabulary | None] | None = None
 
     def applies(self, encoder: str, vocabulary: Vocabulary) -> bool:
-        """Whether it changes anything for a network with this input and vocabulary."""
+        """Whether it changes anything for a network with this encoder and vocabulary."""
         if self.slots is not None:
             return self.slots(vocabulary) is not None
         return encoder in self.encoders
@@ -53,7 +54,7 @@ def variation_names() -> tuple[str, ...]:
 
 
 def variation(name: str) -> Variation:
-    """The variation of that name; raises ContractError, which lists the known names."""
+    """The variation of a name. Raises ContractError, which lists the known names."""
     if name not in _VARIATIONS:
         raise ContractError(f"no variation {name!r}; available: {', '.join(_VARIATIONS)}")
     return _VARIATIONS[name]
@@ -129,7 +130,7 @@ def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
-    """Queen and knight swapped: a bare promotion is the other piece, whose slots go to the former bare piece."""
+    """Swaps queen and knight: the other piece becomes the bare promotion, and its slots go to the former bare piece."""
     if vocabulary.bare_promotion is None:
         return None
     bare = vocabulary.bare_promotion
@@ -139,7 +140,7 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
 
 
 def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
-    """The promotion pieces of each pair of squares in the opposite order: n b r q for q r b n."""
+    """Reverses the promotion pieces of each pair of squares: n b r q instead of q r b n."""
     entries: list[SlotMove] = []
     for squares, group in groupby(vocabulary.entries, _promotion_squares):
         run = list(group)
@@ -148,7 +149,7 @@ def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | None:
-    """The squares of a promotion that names its piece; None for any other entry."""
+    """The squares of a promotion that names its piece; None for other entries."""
     return None if entry is None or entry[2] is None else entry[:2]
 
 

@@ -1,4 +1,5 @@
-"""The known vocabularies, each generated from its documented order. To add one: a function and a line in `_MAKERS`."""
+"""The known vocabularies, each generated from its documented order. To add one, write a function and a line in
+_MAKERS."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from movemask.errors import ContractError
 
 @cache
 def vocabulary(name: str) -> Vocabulary:
-    """The vocabulary of that name; raises ContractError, which lists the known names."""
+    """The vocabulary of a name. Raises ContractError, which lists the known names."""
     if name not in _MAKERS:
         raise ContractError(f"no vocabulary {name!r}; available: {', '.join(vocabulary_names())}")
     return _MAKERS[name]()
@@ -42,8 +43,8 @@ def _movemask_1880() -> Vocabulary:
 def _maia2_1880() -> Vocabulary:
     """Maia-2 `utils.get_all_possible_moves`.
 
-    Square by square the queen's moves and then the knight's, each from the highest to-square down. Then the promotions
-    of each file: straight, to the left, to the right, each to q r b n.
+    Square by square, the queen's moves and then the knight's, each from the highest to-square down. Then each file's
+    promotions: straight, to the left, to the right, each to q r b n.
     """
     entries: list[SlotMove] = []
     for source in chess.SQUARES:
@@ -93,8 +94,8 @@ def _alphazero_4672() -> Vocabulary:
 def _uci_1968() -> Vocabulary:
     """searchless_chess `src/utils.py`: both colours' moves in UCI, not mirrored.
 
-    Square by square the queen's moves and then the knight's, each from a1 up. Then the promotions from the 2nd rank and
-    from the 7th: for each file straight, to the left, to the right, each to q r b n.
+    Square by square, the queen's moves and then the knight's, each from a1 up. Then the promotions from the 2nd rank
+    and from the 7th: for each file straight, to the left, to the right, each to q r b n.
     """
     entries: list[SlotMove] = []
     for source in chess.SQUARES:

@@ -1,10 +1,10 @@
-"""`Vocabulary`: the moves a network has logits for; maps moves to slots and slots to moves.
+"""`Vocabulary`: the moves for which a network has logits. Maps moves to slots and slots to moves.
 
 Most vocabularies name moves as the side to move sees them: with Black to move, a move is looked up with its ranks
-flipped (square ^ 56). A vocabulary that names the moves of both colours is not mirrored.
+flipped (square ^ 56). A vocabulary with slots for both colours' moves is not mirrored.
 
-python-chess writes castling as e1g1, in Chess960 as the king taking its rook (e1h1), and always names the promotion
-piece. A vocabulary writes castling the same way in both, and may omit one promotion piece (lc0: the knight). No other
+python-chess writes castling as e1g1, and in Chess960 as the king taking its rook (e1h1). It always names the promotion
+piece. A vocabulary writes castling in one form for both, and may omit one promotion piece (lc0: the knight). Only this
 module knows both forms.
 """
 
@@ -33,15 +33,15 @@ class Castling(Enum):
 
 
 class Flip(Enum):
-    """How Black's squares are changed before a move is looked up: each is xored with the value."""
+    """How Black's squares change before a move is looked up: each square is xored with the value."""
 
     RANKS = 0o70  # the board mirrored, as nearly every network has it
     ROTATED = 0o77  # the board rotated by 180°
-    NONE = 0  # both colours' moves have slots of their own
+    NONE = 0  # both colours' moves have their own slots
 
 
 def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether the squares are those of a standard castling move written as king takes rook."""
+    """Whether the squares are those of a standard castling move, written as king takes rook."""
     ours = board.occupied_co[board.turn]
     back = 0 if board.turn == chess.WHITE else 7
     return bool(
@@ -53,12 +53,12 @@ def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Squar
 
 
 def promotes(source: Squares | chess.Square, target: Squares | chess.Square) -> Flags:
-    """Whether these are the squares of a promotion, of either side."""
+    """Whether a pawn's move between these squares would be a promotion, for either side."""
     ranks, files = (source >> 3) * 8 + (target >> 3), (source & 7) - (target & 7)
     return np.asarray((np.abs(files) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8)))
 
 
-#: By the code of a standard castling move, seen by the side to move: the rook's square. -1 for every other code.
+#: The rook's square by the code of a standard castling move, seen by the side to move; -1 for other codes.
 _ROOK_OF = np.full(6 << 12, -1, dtype=np.intp)
 _ROOK_OF[chess.E1 << 6 | chess.G1], _ROOK_OF[chess.E1 << 6 | chess.C1] = chess.H1, chess.A1
 
@@ -79,7 +79,8 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Which moves `[K]`, seen by the side to move, have the form of castling; and which of them have the right too.
+    """Which moves `[K]`, seen by the side to move, have the form of castling; and which of these have the right to
+    castle.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
@@ -106,7 +107,7 @@ def codes_of_written(
 ) -> Squares:
     """The codes `[K]` (`board.moves`) of moves as a vocabulary writes them, seen by the side to move.
 
-    A bare promotion gets its piece; a move from a square to itself is the null move, 0.
+    A bare promotion gets its piece. A move from a square to itself becomes the null move, 0.
     """
     if bare_promotion is not None:
         bare = (promotion == 0) & promotes(source, target) & (boards.pieces[0][rows] & BIT[source] != 0)
@@ -120,7 +121,7 @@ SlotMove = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 #: A packed move: its code in the low 15 bits, its slot plus 1 from bit 15, its row from bit 29.
 _SLOT, _ROW = 15, 29
 
-_PIECES = 8  # promotion pieces of a lookup index: 0 none, 2 knight … 5 queen
+_PIECES = 8  # promotion pieces in a lookup index: 0 none, 2 knight … 5 queen
 
 
 class Vocabulary:
@@ -132,15 +133,15 @@ class Vocabulary:
     entries : the move of each slot, seen by the side to move
     castling : how castling is written
     bare_promotion : the piece of a promotion written without a letter; None if every promotion names its piece
-    flip : how Black's squares are changed before they are looked up
+    flip : how Black's squares change before they are looked up
 
     Attributes
     ----------
     columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none); zeros for a slot without a move
     lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. A bare
         promotion is found with and without its piece
-    twins : intp `[A]`, the slot of each slot's move with flipped squares, which a reader that does not mirror Black's
-        moves would use; -1 for none. Without mirroring, the slot itself
+    twins : intp `[A]`, slot of each slot's move with flipped squares: an unmirrored reader would use it. -1 for none;
+        the slot itself without mirroring
     """
 
     def __init__(
@@ -181,11 +182,11 @@ class Vocabulary:
 
     @property
     def chess960(self) -> bool:
-        """Whether castling can be told from an ordinary king move in every Chess960 position."""
+        """Whether castling differs from an ordinary king move in every Chess960 position."""
         return self.castling is Castling.KING_TAKES_ROOK
 
     def slot(self, move: chess.Move, board: chess.Board) -> int:
-        """The slot of a legal `move` of `board`; raises MoveOutsideVocabulary if it has none."""
+        """The slot of a legal `move` of `board`. Raises MoveOutsideVocabulary if it has no slot."""
         written = move
         if self.castling is Castling.KING_TAKES_ROOK and board.is_castling(move):
             written = chess.Move.from_uci(board.uci(move, chess960=True))
@@ -198,9 +199,9 @@ class Vocabulary:
         return slot
 
     def move(self, slot: int, board: chess.Board) -> chess.Move:
-        """The move of `slot` on `board`, as python-chess writes it; it need not be legal there.
+        """The move of `slot` on `board`, as python-chess writes it. It may be illegal there.
 
-        The null move for a slot without a move.
+        A slot without a move gives the null move.
         """
         entry = self.entries[slot]
         if entry is None:
@@ -218,8 +219,8 @@ class Vocabulary:
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
         """The legal moves of one position in the order of their slots, and the slots `[L]`.
 
-        Raises MoveOutsideVocabulary if a legal move has no slot or two moves share one, UnsupportedVariant for Chess960
-        with a vocabulary that cannot tell its castling moves.
+        Raises MoveOutsideVocabulary if a legal move has no slot or if two moves share a slot; UnsupportedVariant for
+        Chess960 if the vocabulary cannot express its castling moves.
         """
         boards = Boards.of([position.board])
         legal = legal_moves([position.board])
@@ -235,7 +236,7 @@ class Vocabulary:
         -------
         codes : intp `[N]`, each position's moves sorted by slot
         slots : intp `[N]`, ascending within each position
-        refused : bool `[B]`, positions whose legal moves the vocabulary cannot write; `refusal` says why
+        refused : bool `[B]`, positions whose legal moves the vocabulary cannot express; `refusal` gives the reason
         """
         rows = row_of_each(legal.indptr)
         written = from_mover(legal.codes, boards.black[rows])
@@ -245,7 +246,7 @@ class Vocabulary:
             change = self.flip.value ^ Flip.RANKS.value
             written = written ^ np.where(boards.black[rows], change << 6 | change, 0)
         slot = self.lookup[written]
-        # Packed, so that a single sort of integers orders the moves by row and slot and carries their codes along.
+        # Row, slot and code packed into one integer: a single sort orders the moves and carries their codes along.
         packed = np.sort(rows << _ROW | (slot + 1) << _SLOT | legal.codes, kind="stable")
         row_and_slot = packed >> _SLOT
         slot = (row_and_slot & 0x3FFF) - 1
@@ -257,7 +258,7 @@ class Vocabulary:
         return packed & 0x7FFF, slot, refused
 
     def refusal(self, position: Position) -> MovemaskError:
-        """The error that says why the vocabulary cannot write the legal moves of a position."""
+        """The error that tells why the vocabulary cannot express the legal moves of a position."""
         if position.chess960 and not self.chess960:
             return UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
@@ -275,9 +276,9 @@ class Vocabulary:
 
 
 def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
-    """What each slot stands for, for JSON: `moves` holds UCI-like names in the order of the slots, None for no move.
+    """The meaning of each slot, for JSON: `moves` holds UCI-like names in the order of the slots, None for no move.
 
-    name : what was asked for, a vocabulary or a model
+    name : the vocabulary or model that was asked for
     """
     bare = vocabulary.bare_promotion
     return {
@@ -292,6 +293,6 @@ def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
 
 
 def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
-    """As `chess.Move.uci`, for a move from a square to itself too."""
+    """Like `chess.Move.uci`, but also for a move from a square to itself."""
     letter = chess.piece_symbol(promotion) if promotion else ""
     return chess.square_name(source) + chess.square_name(target) + letter

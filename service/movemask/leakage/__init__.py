@@ -1,1 +1,1 @@
-"""What masks leak: kinds, measuring, causes, and verdicts on other programs' numbers."""
+"""Leakage of masks: kinds, measuring, causes, and verdicts on other programs' numbers."""

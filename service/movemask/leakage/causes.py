@@ -1,7 +1,7 @@
-"""The cause of each illegal slot: why its move cannot be played. If several apply, the first in the order of `Cause`.
+"""The cause of each illegal slot: why its move cannot be played. If several causes apply, the first in `Cause` counts.
 
 A slot is judged by its own squares, not by the move that python-chess would read from them. In a vocabulary that writes
-castling as e1h1, the slot e1g1 is a king moving two squares: `wrong_geometry`, whether castling is legal or not.
+castling as e1h1, the slot e1g1 is a king that moves two squares: `wrong_geometry`, whether castling is legal or not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Cause(Enum):
     EMPTY_SQUARE = "empty_square"  # no piece on the from-square
     ENEMY_PIECE = "enemy_piece"  # an opponent's piece on the from-square
     WRONG_GEOMETRY = "wrong_geometry"  # the piece does not move like that even on an empty board
-    BLOCKED = "blocked"  # a piece in between, or in front of a pawn
+    BLOCKED = "blocked"  # a piece between the squares, or in front of a pawn
     OWN_PIECE_ON_TARGET = "own_piece_on_target"
     LEAVES_KING_IN_CHECK = "leaves_king_in_check"
     CASTLING_RIGHT = "castling_right"  # castling without the right to it
     CASTLING_PATH = "castling_path"  # with the right to castle, but the way is occupied or attacked
-    EN_PASSANT = "en_passant"  # a pawn beside the pawn it would take, which was not pushed on the previous ply
+    EN_PASSANT = "en_passant"  # the pawn to take was not pushed two squares on the previous ply
     PROMOTION_FORM = "promotion_form"  # only the promotion piece is wrong: missing, superfluous, or another slot's
 
 
@@ -74,14 +74,14 @@ class Written:
 
     @classmethod
     def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
-        """The moves of slots `[K]` in the positions of `rows` `[K]`; for a slot of no move, a square to itself."""
+        """The moves of slots `[K]` in the positions `rows` `[K]`. A slot without a move gives a square to itself."""
         source, target, promotion = vocabulary.columns[:, slots]
         turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
         takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
         return cls(boards, rows, source ^ turned, target ^ turned, promotion, takes_rook)
 
     def codes(self, bare_promotion: chess.PieceType | None) -> Squares:
-        """The moves by their squares (`board.moves`); `bare_promotion` is the piece of a promotion without a letter.
+        """The moves' codes (`board.moves`). `bare_promotion` is the piece of a promotion without a letter.
 
         Castling keeps the squares of its slot: in a vocabulary that writes e1h1, e1g1 is another slot.
         """
@@ -89,9 +89,9 @@ class Written:
 
 
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
-    """The cause of each move `[K]`, as an index into CAUSES. ValueError for a legal move.
+    """The cause of each move `[K]`, as an index into CAUSES. Raises ValueError for a legal move.
 
-    `legal` has the legal moves `[L]` of each position (`board.moves`).
+    `legal` holds each position's legal moves `[L]` (`board.moves`).
     """
     source, target, promotion = written.source, written.target, written.promotion
     obstacle = np.full(len(source), _NONE)
@@ -107,7 +107,7 @@ def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
         (obstacle != _NONE, obstacle),
     )
     for index in np.flatnonzero(causes == _NONE).tolist():
-        # No obstacle: either only the promotion piece is wrong, or the king would be in check.
+        # No obstacle: either the king would be in check, or only the promotion piece is wrong.
         turned = 56 if written.black[index] else 0
         squares = (int(source[index]) ^ turned) << 6 | int(target[index]) ^ turned
         if not (legal[written.rows[index]] & 0xFFF == squares).any():
@@ -132,7 +132,7 @@ def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[n
 
 
 def _piece_obstacle(written: Written) -> Squares:
-    """The cause that stops a piece other than a pawn; _NONE if only the king's safety could."""
+    """The cause that stops a piece other than a pawn; _NONE if only the king's safety could stop it."""
     source, source_bit, target_bit = written.source, written.source_bit, written.target_bit
     reach = np.where((written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0))
     reach |= np.where((written.bishops | written.queens) & source_bit != 0, BISHOP_LINES[source], np.uint64(0))
@@ -146,7 +146,7 @@ def _piece_obstacle(written: Written) -> Squares:
 
 
 def _pawn_obstacle(written: Written) -> Squares:
-    """The cause that stops a pawn; _NONE if only the king's safety or the promotion piece could."""
+    """The cause that stops a pawn; _NONE if only the king's safety or the promotion piece could stop it."""
     source, target, target_bit = written.source, written.target, written.target_bit
     double = (target == source + 16) & (source >> 3 == 1)
     push = (target == source + 8) | double
@@ -166,7 +166,7 @@ def _pawn_obstacle(written: Written) -> Squares:
 
 
 def _first(*choices: tuple[NDArray[np.bool_], int | Squares]) -> Squares:
-    """The cause of the first condition that holds for each move, else _NONE. `np.select` takes three times as long."""
+    """The cause of the first condition that holds for each move, or _NONE. `np.select` takes three times as long."""
     causes = np.full(len(choices[0][0]), _NONE)
     for condition, cause in reversed(choices):
         np.copyto(causes, cause, where=condition)

@@ -1,4 +1,4 @@
-"""The illegal mass of positions: which moves have it, and why they are illegal."""
+"""The illegal mass of positions: its moves, and why they are illegal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.measure import HeavySlots
 from movemask.numeric.ragged import Float, Index, restricted, row_lengths
 
-#: Illegal moves named per position.
+#: Number of illegal moves named per position.
 NAMED = 5
 
 
@@ -31,10 +31,10 @@ class IllegalMass:
 class Explained:
     """The illegal mass of B positions, and their K named illegal moves.
 
-    by_cause : float64 `[B, len(CAUSES)]`, the mass of a position's heavy slots by cause
-    indptr : `[B + 1]`, the bounds of each position in the named moves, which are heaviest first
+    by_cause : float64 `[B, len(CAUSES)]`, mass of a position's heavy slots by cause
+    indptr : `[B + 1]`, each position's range of named moves; heaviest first
     moves : UCI, `[K]`
-    masses : float64 `[K]`, the probability that plain softmax gives to each
+    masses : float64 `[K]`, plain-softmax probability of each move
     causes : intp `[K]`, indices into CAUSES
     """
 
@@ -51,7 +51,7 @@ class Explained:
         return tuple(IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named), by_cause
 
     def rows(self, keep: Index) -> Explained:
-        """The same for the positions `keep`, which are in ascending order."""
+        """The same for the positions `keep`, in ascending order."""
         kept = np.zeros(len(self.by_cause), dtype=np.bool_)
         kept[keep] = True
         named = np.repeat(kept, row_lengths(self.indptr))

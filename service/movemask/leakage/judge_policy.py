@@ -27,13 +27,13 @@ def judge_policy(
 
     Parameters
     ----------
-    castling : the form in which castling is written; if None, either form (e1g1, e1h1) is accepted
-    least : probability from which an illegal move is listed
-    named : most illegal moves listed
+    castling : the form in which castling is written; None accepts either form (e1g1, e1h1)
+    least : smallest probability of an illegal move that is listed
+    named : most illegal moves that are listed
 
     Raises
     ------
-    InvalidAudit : no legal move, no distribution, a text that is no move, or a move that is given twice
+    InvalidAudit : no legal move, no distribution, a text that is not a move, or a move that is given twice
     """
     board = position.board
     if castling is Castling.KING_TWO_SQUARES and board.chess960:
@@ -84,7 +84,7 @@ def judge_policy(
 def _causes(
     moves: Sequence[chess.Move], position: Position, castling: Castling | None, legal: NDArray[np.intp]
 ) -> list[Cause]:
-    """Why moves, given by their squares, are illegal; without `castling`, either form counts as castling."""
+    """The causes of illegal moves, given by their squares. Without `castling`, either form counts as castling."""
     boards, turned = boards_of([position]), 56 if position.black else 0
     source = np.array([move.from_square ^ turned for move in moves], dtype=np.intp)
     target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
@@ -108,7 +108,7 @@ def _read_move(uci: str) -> chess.Move:
 
 
 def _key(board: chess.Board, move: chess.Move, castling: Castling | None) -> object:
-    """Equal for two ways to write the same move: castling in any form, or only in the form of `castling` if given."""
+    """A key that is equal for two spellings of one move. With `castling`, only that form counts as castling."""
     can_castle = board.is_castling(move) and board.is_legal(move)
     if can_castle and (castling is None or board.chess960 or move == castling_move(board, move, castling)):
         return "kingside" if board.is_kingside_castling(move) else "queenside"

@@ -31,16 +31,16 @@ def judge_slots(
     least: float,
     named: int,
 ) -> Verdict:
-    """The verdict on the numbers of all slots `[A]`, which are logits or probabilities, as `name` says.
+    """The verdict on the numbers of all slots `[A]`: logits or probabilities, as `name` says.
 
     Parameters
     ----------
-    least : probability from which an illegal move is listed
-    named : most illegal moves listed
+    least : smallest probability of an illegal move that is listed
+    named : most illegal moves that are listed
 
     Raises
     ------
-    InvalidAudit : no legal move, another number of slots, or a number that is impossible; the message names its slot
+    InvalidAudit : no legal move, a wrong number of slots, or an impossible number; the message names its slot
     """
     moves, slots = vocabulary.legal_slots(position)
     if not moves:
@@ -85,7 +85,8 @@ def judge_slots(
 def _of_logits(
     z: Float, moves: Sequence[chess.Move], slots: NDArray[np.intp], position: Position, vocabulary: Vocabulary
 ) -> tuple[dict[str, Figure], Float]:
-    """The figures of logits `[A]`, and the probability `[A]` that softmax gives each slot: 0 if one is NaN or +inf."""
+    """The figures of logits `[A]`, and each slot's softmax probability `[A]`; all 0 if an illegal logit is NaN or
+    +inf."""
     for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
         raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
     for slot, move in zip(slots.tolist(), moves, strict=True):

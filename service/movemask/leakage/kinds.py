@@ -1,4 +1,4 @@
-"""The kinds of leakage: names, meanings, and which are measured.
+"""The kinds of leakage: their names, their meanings, and which kinds are measured.
 
 To add a kind, name it here, in KINDS and MEANINGS, and give it a method and a branch of `measure` in `measure.py`.
 """
@@ -22,14 +22,14 @@ SERVED = "served"
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A finite number that a mistaken mask puts in place of illegal logits, and the dtype of the softmax."""
+    """A mistaken mask: the finite number that it puts in place of illegal logits, and the dtype of the softmax."""
 
     constant: float
     dtype: np.dtype[np.floating]
 
     @property
     def name(self) -> str:
-        """Such as `filled_1e4_float16`; `filled_min_float16` for the least number of the dtype."""
+        """Such as `filled_1e4_float16`; `filled_min_float16` for the dtype's least number."""
         if self._is_min:
             return f"filled_min_{self.dtype}"
         return f"filled_{-self.constant:.0e}_{self.dtype}".replace("e+0", "e")
@@ -48,7 +48,7 @@ class Fill:
 
 @cache
 def fills() -> dict[str, Fill]:
-    """The fills of public code, by name."""
+    """The fills that public code uses, by name."""
     every = (
         Fill(constant, np.dtype(dtype))
         for dtype in (np.float32, np.float16)
@@ -57,14 +57,14 @@ def fills() -> dict[str, Fill]:
     return {fill.name: fill for fill in every}
 
 
-#: The kinds in every answer and at every stored position.
+#: Kinds in every answer and at every stored position.
 ANSWER_KINDS = (RAW, MULTIPLIED, SERVED)
 
 #: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 
-#: Kinds that are neither measured nor stored, and the kind whose figures they copy. `unnormalised` leaks what `raw`
-#: does; in float16 -1e9 is the same number as -1e8; `served` is 0, since an answer that leaks is withheld.
+#: Kinds that are neither measured nor stored, and the kind whose figures they copy. `unnormalised` leaks as `raw` does.
+#: In float16, -1e9 is the same number as -1e8. `served` is 0, because an answer that leaks is withheld.
 DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW, SERVED: SERVED}
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ T = TypeVar("T")
 def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing: T) -> dict[str, T]:
     """Figures by kind in display order, with the DERIVED kinds.
 
-    `unflipped` makes of a figure the same figure whose top move stays; `nothing` is the figure of `served`.
+    `unflipped` returns a figure with an unchanged top move; `nothing` is the figure of `served`.
     """
     every = {**figures, SERVED: nothing}
     for kind, source in DERIVED.items():
@@ -85,7 +85,7 @@ def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing:
 #: Kinds that are measured, in display order.
 MEASURED = tuple(kind for kind in KINDS if kind not in DERIVED)
 
-#: One line on each kind, for people.
+#: A line on each kind, for people.
 MEANINGS = {
     RAW: "what plain softmax, without any mask, gives to illegal moves",
     MULTIPLIED: "what softmax(logits * mask) gives to illegal moves: their logits become 0, not minus infinity",
@@ -99,20 +99,20 @@ MEANINGS = {
     SERVED: "what movemask's own answer gives to illegal moves: always 0, or it is not served",
 }
 
-#: Kinds that positions are ranked by: not `served`, which is always 0, nor `unnormalised`, which equals `raw`.
+#: Kinds by which positions are ranked: not `served`, which is always 0, nor `unnormalised`, which equals `raw`.
 RANKED = tuple(kind for kind in KINDS if kind not in (SERVED, UNNORMALISED))
 
-#: Kinds without a meaning for a network trained with the legal mask, whose mass on illegal slots is arbitrary.
+#: Kinds without a meaning for a network trained with the legal mask: its mass on illegal slots is arbitrary.
 MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which kinds are measured.
+    """The kinds to measure.
 
     always : kinds measured in every batch
-    share : part of the batches, drawn at random, in which every kind is measured
-    least : plain softmax probability from which an illegal move is named and its cause determined
+    share : share of the batches, drawn at random, in which every kind is measured
+    least : smallest plain-softmax probability of an illegal move that is named and gets a cause
     """
 
     always: tuple[str, ...] = (RAW, MULTIPLIED)
@@ -120,5 +120,5 @@ class Plan:
     least: float = 1e-3
 
     def drawn(self, draw: float) -> tuple[str, ...]:
-        """The kinds of a batch, where `draw` is uniform in [0, 1)."""
+        """The kinds of a batch. `draw` is uniform in [0, 1)."""
         return MEASURED if draw < self.share else self.always

@@ -21,13 +21,13 @@ from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UN
 from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 
-#: Rows whose illegal logits are summed together: their float64 copies fit a core's cache.
+#: Rows whose illegal logits are summed together. Their float64 copies fit a core's cache.
 _ROWS_PER_SUM = 32
 
 #: Slack of the float32 prefilter in `heavy`, so that it drops nothing the exact test keeps.
 _SLACK = 0.1
 
-#: `rounded` rounds each probability to a multiple of 1 / this: 4 decimal places.
+#: `rounded` rounds probabilities to 4 decimal places: multiples of 1 / 10,000.
 _ROUNDING_STEPS = 10_000
 
 
@@ -37,7 +37,7 @@ class Figure:
 
     leaked : None if it cannot be measured: an illegal logit is NaN or +inf, or the vocabulary rules the mistake out
     flipped : whether the mistake changes the top move
-    kl : divergence of the mistaken policy from the right one in nats; None if it is infinite or not measured
+    kl : divergence of the mistaken policy from the right policy, in nats; None if it is infinite or not measured
     """
 
     leaked: float | None
@@ -51,7 +51,7 @@ class Measured:
 
     leaked : float64 `[B]`, NaN where it cannot be measured
     flipped : bool `[B]`, whether the mistake changes the top move
-    kl : float64 `[B]`, divergence of the mistaken policy from the right one in nats; inf where the mistake gives a
+    kl : float64 `[B]`, divergence of the mistaken policy from the right policy, in nats; inf where the mistake gives a
         legal move probability 0, NaN where `leaked` is NaN
     """
 
@@ -71,18 +71,18 @@ class Measured:
         return Measured(self.leaked[keep], self.flipped[keep], self.kl[keep])
 
     @classmethod
-    def joined(cls, parts: Sequence[Measured]) -> Measured:
-        """The figures of all parts, concatenated."""
+    def joined(cls, batches: Sequence[Measured]) -> Measured:
+        """The figures of all batches, concatenated."""
         return cls(
-            np.concatenate([part.leaked for part in parts]),
-            np.concatenate([part.flipped for part in parts]),
-            np.concatenate([part.kl for part in parts]),
+            np.concatenate([batch.leaked for batch in batches]),
+            np.concatenate([batch.flipped for batch in batches]),
+            np.concatenate([batch.kl for batch in batches]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class HeavySlots:
-    """K illegal slots with the probability that plain softmax gives them, in order of row; all arrays are `[K]`."""
+    """K illegal slots with their plain-softmax probability, in order of row; all arrays are `[K]`."""
 
     rows: Index
     slots: Index
@@ -93,7 +93,7 @@ class HeavySlots:
 class IllegalLogits:
     """The illegal logits of a batch.
 
-    logits : `[B, A]` in their own dtype, legal slots as -inf
+    logits : `[B, A]` in their own dtype, with -inf at legal slots
     log_sum, highest : float64 `[B]`, log-sum-exp and maximum of each row; NaN in a row with an illegal NaN or +inf
     """
 
@@ -102,12 +102,12 @@ class IllegalLogits:
     highest: Float
 
     @classmethod
-    def joined(cls, parts: Sequence[IllegalLogits]) -> IllegalLogits:
-        """The logits of all parts, concatenated."""
+    def joined(cls, batches: Sequence[IllegalLogits]) -> IllegalLogits:
+        """The logits of all batches, concatenated."""
         return cls(
-            np.concatenate([part.logits for part in parts]),
-            np.concatenate([part.log_sum for part in parts]),
-            np.concatenate([part.highest for part in parts]),
+            np.concatenate([batch.logits for batch in batches]),
+            np.concatenate([batch.log_sum for batch in batches]),
+            np.concatenate([batch.highest for batch in batches]),
         )
 
 
@@ -117,9 +117,10 @@ class UnmaskedLogits:
     Parameters
     ----------
     logits : `[B, A]`, as the network gave them
-    slots : legal slots `[N]`, rows in `indptr` `[B + 1]`, at least one per row
-    legal : the legal logits float64 `[N]`; gathered here if None
-    illegal : summed up here on first use if None
+    slots : legal slots `[N]`, in CSR form
+    indptr : `[B + 1]`; each row has at least one legal slot
+    legal : the legal logits, float64 `[N]`; gathered here if None
+    illegal : computed on first use if None
     """
 
     def __init__(
@@ -139,16 +140,16 @@ class UnmaskedLogits:
         self._illegal = illegal
 
     @classmethod
-    def joined(cls, parts: Sequence[UnmaskedLogits]) -> UnmaskedLogits:
+    def joined(cls, batches: Sequence[UnmaskedLogits]) -> UnmaskedLogits:
         """Batches of one network, concatenated, with the sums of their illegal logits."""
-        if len(parts) == 1:
-            return parts[0]
+        if len(batches) == 1:
+            return batches[0]
         return cls(
-            np.concatenate([part.logits for part in parts]),
-            np.concatenate([part.slots for part in parts]),
-            joined_indptr([part.indptr for part in parts]),
-            np.concatenate([part.legal for part in parts]),
-            IllegalLogits.joined([part.illegal for part in parts]),
+            np.concatenate([batch.logits for batch in batches]),
+            np.concatenate([batch.slots for batch in batches]),
+            joined_indptr([batch.indptr for batch in batches]),
+            np.concatenate([batch.legal for batch in batches]),
+            IllegalLogits.joined([batch.illegal for batch in batches]),
         )
 
     @cached_property
@@ -160,13 +161,13 @@ class UnmaskedLogits:
 
     @cached_property
     def log_policy(self) -> Float:
-        """The logarithms of the right policy, float64 `[N]`."""
+        """The logarithm of the right policy, float64 `[N]`."""
         log_policy: Float = log_softmax(self.legal, self.indptr)
         return log_policy
 
     @property
     def illegal(self) -> IllegalLogits:
-        """The illegal logits, summed up once."""
+        """The illegal logits, with their sums computed once."""
         if self._illegal is None:
             self._illegal = self._summed()
         return self._illegal
@@ -178,7 +179,7 @@ class UnmaskedLogits:
         highest = logits.max(axis=1, initial=-np.inf).astype(np.float64)
         shift = np.where(highest == -np.inf, 0.0, highest)
         total = np.empty(count)
-        buffer = np.empty((min(count, _ROWS_PER_SUM), size))  # float64: the difference is not exact in float32
+        buffer = np.empty((min(count, _ROWS_PER_SUM), size))  # float64, because the difference is not exact in float32
         for start in range(0, count, _ROWS_PER_SUM):
             shifted = buffer[: min(_ROWS_PER_SUM, count - start)]
             span = slice(start, start + _ROWS_PER_SUM)
@@ -191,7 +192,7 @@ class UnmaskedLogits:
             return IllegalLogits(logits, shift + np.log(total), highest)
 
     def heavy(self, least: float) -> HeavySlots:
-        """The illegal slots to which plain softmax gives at least `least`: by row, heaviest first, ties by slot.
+        """The illegal slots with a plain-softmax probability of at least `least`: by row, heaviest first, then by slot.
 
         A row with an illegal NaN or +inf has no slots.
         """
@@ -211,7 +212,7 @@ class UnmaskedLogits:
         return HeavySlots(rows[order], slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
-        """The leakage by `raw` and by `multiplied`, both `[B]`; a response needs no more."""
+        """The leakage by `raw` and by `multiplied`, both `[B]`. An answer needs no other kind."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             log_illegal = self.illegal.log_sum
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
@@ -219,14 +220,14 @@ class UnmaskedLogits:
             return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
 
     def raw(self) -> Measured:
-        """What plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
+        """Probability that plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
 
         NaN in a row with an illegal NaN or +inf.
         """
         return self._with_illegal_mass(self.illegal.log_sum, self.illegal.highest)
 
     def multiplied(self) -> Measured:
-        """What `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
+        """Probability that `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
 
         Illegal logits do not matter: they are multiplied by zero.
         """
@@ -234,9 +235,9 @@ class UnmaskedLogits:
             return self._with_illegal_mass(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
 
     def filled(self, fill: Fill) -> Measured:
-        """What illegal slots keep if their logits are set to a finite number, computed in the dtype of the fill.
+        """Probability left to illegal slots if their logits become a finite number, computed in the fill's dtype.
 
-        Logits, exponentials and probabilities have that dtype; sums are float32, as in torch, onnxruntime and numpy.
+        Logits, exponentials and probabilities have that dtype. Sums are float32, as in torch, onnxruntime and numpy.
         NaN where the logits overflow the dtype.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
@@ -254,14 +255,14 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(measured, self._divergence(mistaken), np.nan))
 
     def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
-        """The mass on illegal moves if Black's legal moves are looked up without mirroring them.
+        """The mass on illegal moves if Black's legal moves are looked up without mirroring.
 
-        NaN where no slot is left, or where a logit that is looked up is NaN or +inf.
+        NaN where no slot is left, or where a looked-up logit is NaN or +inf.
 
         Parameters
         ----------
-        twins : intp `[A]`, the slot of each slot's move seen from the other side, or -1: the mistake drops the move
-        black : bool `[B]`, where Black is to move; White's moves are looked up correctly
+        twins : intp `[A]`, the slot of each slot's move seen from the other side; -1 if the mistake drops the move
+        black : bool `[B]`, whether Black is to move; White's moves are looked up correctly
         """
         looked_up = np.where(black[self.rows], twins[self.slots], self.slots)
         known = looked_up >= 0
@@ -285,7 +286,7 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
 
     def rounded(self) -> Measured:
-        """How far the sum is from 1 if each probability is rounded to 4 places; summed as integers, so exact."""
+        """Distance of the sum from 1 if each probability is rounded to 4 places. Summed as integers, so it is exact."""
         steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
@@ -301,7 +302,7 @@ class UnmaskedLogits:
             return Measured(leaked, top_illegal > self.top_legal, kl)
 
     def _divergence(self, mistaken: Float) -> Float:
-        """KL divergence `sum p log(p / q)` of each row `[B]`; `q` `[N]` is the mistaken policy of the legal moves."""
+        """KL divergence `sum p log(p / q)` of each row, `[B]`. `q` `[N]` is the mistaken policy of the legal moves."""
         p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)
@@ -311,10 +312,10 @@ class UnmaskedLogits:
 def measure(
     kinds: Collection[str], batch: UnmaskedLogits, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
-    """These kinds of leakage of a batch; `black` bool `[B]` is where Black is to move.
+    """These kinds of leakage of a batch. `black` bool `[B]` says where Black is to move.
 
-    `unmirrored` is NaN for a vocabulary that is not mirrored, where the mistake cannot be made. DERIVED kinds share the
-    arrays of the kind that they copy. `served` is 0, since an answer that leaks is not served.
+    `unmirrored` is NaN for a vocabulary that is not mirrored, because the mistake cannot be made there. DERIVED kinds
+    share the arrays of the kind that they copy. `served` is 0, because an answer that leaks is not served.
     """
     unflipped, zeros = np.zeros(len(black), dtype=np.bool_), np.zeros(len(black))
     measured: dict[str, Measured] = {}
@@ -338,12 +339,12 @@ def measure(
             figures = batch.filled(fills()[source])
         else:
             raise ValueError(f"kind: no {kind!r}")
-        # Never renormalised: it loses the mass that `raw` leaks, and the order of the legal moves stays.
+        # `unnormalised` loses the mass that `raw` leaks, and keeps the order of the legal moves.
         measured[kind] = replace(figures, flipped=unflipped) if kind == UNNORMALISED else figures
     return measured
 
 
-#: Largest distance from 1 of an answer's sum of probabilities.
+#: Largest distance from 1 of the sum of an answer's probabilities.
 SUM_TOLERANCE = 1e-12
 
 
@@ -356,7 +357,7 @@ def check_answer(
     ----------
     legal : the legal moves of the position (`board.moves`), before any filter
     codes, probabilities : the moves of the answer and their probabilities
-    abstention : the mass that softmax_one leaves unassigned; it counts in the sum
+    abstention : mass that softmax_one leaves unassigned; it counts in the sum
     """
     allowed = set(legal)
     if not allowed.issuperset(codes):

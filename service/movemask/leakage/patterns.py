@@ -1,4 +1,4 @@
-"""`Pattern`: a known mistake that a single distribution is typical of, found in another program's numbers."""
+"""`Pattern`: a known mistake, recognised in a single distribution of another program."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.leakage.kinds import MULTIPLIED, UNMIRRORED
 from movemask.numeric.ragged import Float
 
-#: Patterns that are no kind of leakage; `movemask models check --diagnose` uses the same names for the same mistakes.
+#: Patterns that are not kinds of leakage. `movemask models check --diagnose` uses the same names for the same mistakes.
 UNIFORM, CASTLING, PROMOTION = "uniform", "castling_slot", "bare_promotion"
 
 _FEWEST = 20  # with fewer illegal moves, equal probabilities prove nothing
 _FLAT_SHARE = 0.9  # share of illegal moves with the same probability
-_TOLERANCE = 1e-3  # relative; a softmax of different logits is rarely this flat
+_TOLERANCE = 1e-3  # relative difference of equal probabilities; a softmax of different logits is rarely this flat
 _NOTABLE = 1e-3  # probability on a wrong slot; plain softmax puts less there
-_MOST = 0.5  # probability on moves with flipped ranks; the mistake moves nearly all of it
+_MOST = 0.5  # probability on moves with flipped ranks; the mistake moves nearly all of it there
 
 _FLIPPED = str.maketrans("12345678", "87654321")
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A mistake: its name, the probability that it accounts for, and a sentence."""
+    """A mistake: its name, the probability that it explains, and a sentence."""
 
     name: str
     share: float
@@ -35,7 +35,7 @@ class Pattern:
 
 
 def flat(illegal: Float, legal: Float) -> list[Pattern]:
-    """The pattern of nearly all illegal moves having the same probability above 0; empty if they differ.
+    """The pattern if nearly all illegal moves have the same probability above 0; empty if they differ.
 
     `softmax(logits * mask)` shows it, because it makes illegal logits 0 instead of -infinity.
     """
@@ -57,15 +57,15 @@ def flat(illegal: Float, legal: Float) -> list[Pattern]:
 def swapped(
     board: chess.Board, share: Mapping[str, float], castling: Castling | None, vocabulary: Vocabulary | None = None
 ) -> list[Pattern]:
-    """The patterns of probability on another form of a move.
+    """The patterns of probability on a wrong form of a move.
 
-    They are castling in the other form, queen promotions in the slot without a letter, and all moves with their ranks
+    They are: castling in the other form, queen promotions in the slot without a letter, and all moves with their ranks
     flipped.
 
     Parameters
     ----------
-    share : probability by move in UCI, castling in the form of `castling`; if that is None, either form is right
-    vocabulary : if the numbers came by slots, named by their own squares; None for UCI, where promotions have a letter
+    share : probability by move in UCI, with castling in the form of `castling`; None accepts either form
+    vocabulary : for numbers by slot, named by their own squares; None for UCI, where promotions have a letter
     """
     legal = moves_of(legal_moves([board]).codes)
     castlings: list[tuple[str, str]] = []
@@ -86,7 +86,7 @@ def swapped(
 
 
 def written_move(board: chess.Board, move: chess.Move, castling: Castling | None) -> str:
-    """A legal move in UCI, castling in this form; if None, as python-chess writes it."""
+    """A legal move in UCI, with castling in this form; None for python-chess's form."""
     if castling is None or board.chess960 or not board.is_castling(move):
         return move.uci()
     return castling_move(board, move, castling).uci()
@@ -108,7 +108,7 @@ def _castling_forms(board: chess.Board, move: chess.Move) -> tuple[chess.Move, c
 
 
 def _swapped(name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str) -> Iterator[Pattern]:
-    """The pattern of moves, given as pairs of the right form and the wrong one, with more probability on the wrong."""
+    """The pattern of moves with more probability on the wrong form. `pairs` holds the right and the wrong form."""
     on = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
     mistaken = [(right, wrong) for right, wrong in pairs if on[wrong] >= _NOTABLE and on[wrong] > on[right]]
     if mistaken:
@@ -117,7 +117,7 @@ def _swapped(name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, fl
 
 
 def _unmirrored(legal: Set[str], share: Mapping[str, float]) -> Iterator[Pattern]:
-    """The pattern of most of the probability on illegal moves that are legal with their ranks flipped."""
+    """The pattern if most of the probability is on illegal moves that are legal with their ranks flipped."""
     on = sum(share.get(uci, 0.0) for uci in {uci.translate(_FLIPPED) for uci in legal} - legal)
     if on >= _MOST:
         rule = "if the network sees the board from the side to move, flip Black's moves back, and not White's"

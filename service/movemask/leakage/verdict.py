@@ -17,10 +17,10 @@ from movemask.leakage.measure import Figure
 from movemask.leakage.patterns import Pattern
 from movemask.numeric.ragged import Float
 
-#: The kind of leakage of numbers that are probabilities.
+#: The kind of leakage of numbers that are probabilities already.
 GIVEN = "given"
 
-#: Sums that rounding, or a mask after the softmax, can explain; other sums are not those of a distribution.
+#: Range of sums that rounding, or a mask after the softmax, can explain. Other sums are not of a distribution.
 _LEAST_SUM, _LARGEST_SUM = 1e-6, 1.1
 _ROUNDING = 1e-6
 
@@ -35,7 +35,7 @@ class Verdict:
     missing : legal moves with probability 0
     causes : the whole illegal share, by cause
     illegal : the heaviest illegal moves
-    patterns : known mistakes that the numbers are typical of
+    patterns : known mistakes that the numbers look like
     """
 
     figures: Mapping[str, Figure]
@@ -49,9 +49,9 @@ class Verdict:
 
 
 def given_figure(legal: Float, illegal: Float) -> Figure:
-    """The figure of probabilities of the legal and of the illegal moves.
+    """The figure of probabilities, given for the legal and for the illegal moves.
 
-    `leaked` is the illegal share of the sum; `kl` the divergence from the renormalised legal part.
+    `leaked` is the illegal share of the sum; `kl` is the divergence from the renormalised legal part.
     """
     on_legal, on_illegal = float(legal.sum()), float(illegal.sum())
     flipped = bool(illegal.max(initial=0.0) > legal.max(initial=0.0))
@@ -60,7 +60,7 @@ def given_figure(legal: Float, illegal: Float) -> Figure:
 
 
 def checked_sum(name: str, probabilities: Mapping[Any, float]) -> float:
-    """The sum of probabilities. InvalidAudit, which names the probability or the sum, if it is impossible."""
+    """The sum of probabilities. Raises InvalidAudit if a probability or the sum is impossible; the message names it."""
     for key, p in probabilities.items():
         if not 0 <= p <= 1 + _ROUNDING:
             raise InvalidAudit(f"{name}[{key}]: {p} is not a probability from 0 to 1")
@@ -75,5 +75,5 @@ def checked_sum(name: str, probabilities: Mapping[Any, float]) -> float:
 
 
 def no_legal_move(position: Position) -> InvalidAudit:
-    """The error of a finished game."""
+    """The error for a finished game."""
     return InvalidAudit(f"fen: {position.fen!r} has no legal move; there is nothing to audit")

@@ -1,12 +1,13 @@
 """Filters and statistics of distributions: probabilities `[N]` of the rows of a ragged batch, indptr `[B + 1]`.
 
-A filter (top-k, top-p, min-p) returns the entries it keeps, bool `[N]`. Combine filters with `&` and renormalise what
-is left (`restricted`); the order of the filters does not matter. Every filter keeps a row's best entry. Filters agree
-on the best entry only if they rank equal values alike: logits that differ can have equal probabilities (at a high
-temperature all are equal), so pass the ranking by logits (`falling`) to `top_p` where `top_k` ranks logits. Without a
-ranking, the earlier of equal values in a row comes first.
+A filter (top-k, top-p, min-p) returns the entries that it keeps, bool `[N]`. Combine filters with `&` and renormalise
+the rest (`restricted`); the order of the filters does not matter. Every filter keeps a row's best entry.
 
-Statistics are float64 `[B]`, with 0 log 0 = 0; each is 0 for an empty row.
+Filters agree on the best entry only if they rank equal values alike. Different logits can have equal probabilities (at
+a high temperature all are equal), so if `top_k` ranks logits, pass the ranking by logits (`falling`) to `top_p`.
+Without a ranking, the earlier of equal values in a row comes first.
+
+Statistics are float64 `[B]`, with 0 log 0 = 0. An empty row has 0.
 
 Sources: Fan, Lewis & Dauphin (2018), arXiv:1805.04833 (top-k); Holtzman et al. (2019), arXiv:1904.09751 (top-p);
 Nguyen et al. (2024), arXiv:2407.01082 (min-p).
@@ -38,10 +39,10 @@ Mask = NDArray[np.bool_]
 
 
 def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
-    """The `k` highest of each row: logits or probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
+    """The `k` highest entries of each row: logits or probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
 
-    Logits keep their order where probabilities underflow. Shorter rows are kept whole. ValueError unless `k` is an
-    integer of at least 1.
+    Logits keep their order where probabilities underflow. Shorter rows are kept whole. Raises ValueError unless `k` is
+    an integer of at least 1.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
@@ -56,10 +57,10 @@ def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike, order: Inde
     Parameters
     ----------
     p : in (0, 1], a number or `[B]`; 1 keeps all entries, zeros included
-    order : intp `[N]`, a ranking of each row that never rises in probability, as `falling` returns it; by default the
-        probabilities' own
+    order : intp `[N]`, a ranking of each row that never rises in probability, as from `falling`; by default, the
+        probabilities' own ranking
 
-    ValueError for probabilities that are negative or not finite, and for another `p`.
+    Raises ValueError for probabilities that are negative or not finite, and for another `p`.
     """
     values, bounds = checked_probabilities(probabilities, indptr)
     share = checked_share("p", p, len(bounds) - 1)[:, None]
@@ -79,7 +80,7 @@ def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
 
 
 def _of_ranked(kept: Mask, ranking: Index, indptr: Index) -> Mask:
-    """What is kept by rank, bool `[B, longest row]`, as a mask of the entries, bool `[N]`."""
+    """Turns a mask by rank, bool `[B, longest row]`, into a mask of the entries, bool `[N]`."""
     keep = np.empty(len(ranking), dtype=bool)
     keep[ranking] = kept[filled(indptr)]
     return keep
@@ -95,7 +96,7 @@ def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves, `exp(entropy)`: 1 for a certain move, `n` for `n` equal ones.
+    """Effective number of moves, `exp(entropy)`: 1 for a certain move, `n` for `n` equal moves.
 
     Source: Hill number of order 1, Hill (1973), doi:10.2307/1934352.
     """
@@ -148,7 +149,7 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 
 
 def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
-    """Two distributions `[N]` in float64, and their indptr; ValueError as in `checked_probabilities`."""
+    """Two distributions `[N]` in float64, and their indptr. Raises ValueError, as `checked_probabilities` does."""
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:

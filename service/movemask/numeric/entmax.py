@@ -2,7 +2,7 @@
 
 Each solves `argmax_p  p·z + H_α(p)` over distributions `p`, where `H_α` is Tsallis' entropy. The solution is
 `p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so entries far below the best get exactly 0. α = 1 is softmax, α = 2 sparsemax.
-Adding a constant to a row changes nothing.
+A constant added to a row changes nothing.
 
 Sources: Martins & Astudillo, "From softmax to sparsemax" (2016), arXiv:1602.02068; Peters, Niculae & Martins, "Sparse
 sequence-to-sequence models" (2019), arXiv:1905.05702 (exact threshold of 1.5-entmax, bisection).
@@ -37,8 +37,8 @@ _BISECTIONS = 64  # halvings of an interval of length 1, past float64's last bit
 def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
     """Euclidean projection of each row onto the distributions, by the exact threshold.
 
-    legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or `[B]` → `[N]`; each
-    row sums to 1 within 1e-12, an empty row stays empty. ValueError for invalid shapes, temperatures and logits.
+    legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or `[B]` → `[N]`. Each
+    row sums to 1 within 1e-12; an empty row stays empty. Raises ValueError for invalid shapes, temperatures and logits.
     """
     z, bounds = _scaled(legal_logits, indptr, temperature, 1.0)
     ordered = _descending(z, bounds)
@@ -51,7 +51,7 @@ def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike
 
 
 def entmax15(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """1.5-entmax by its exact threshold; arguments as in `sparsemax`."""
+    """1.5-entmax by its exact threshold. Arguments as in `sparsemax`."""
     z, bounds = _scaled(legal_logits, indptr, temperature, 0.5)
     ordered = _descending(z, bounds)
     counts = np.arange(1, ordered.shape[1] + 1)
@@ -79,7 +79,7 @@ def entmax(
     rows = len(bounds) - 1
     alphas = checked_alpha(alpha, rows)
     plain = alphas == 1.0
-    power = np.where(plain, 1.0, alphas - 1)  # any power will do for a softmax row, whose result is set below
+    power = np.where(plain, 1.0, alphas - 1)  # a softmax row needs no power; its result is set below
     z, _ = _scaled(values, bounds, temperature, power)
     exponents, near = spread(1 / power, bounds), power < _NEAR
     curved = spread(near.astype(np.float64), bounds) > 0
@@ -131,5 +131,5 @@ def _at(values: Float, count: NDArray[np.integer]) -> Float:
 
 
 def _normalised(p: Float, indptr: Index) -> Float:
-    """Each row divided by its sum, which removes the rounding error of the threshold from the sum."""
+    """Each row divided by its sum, so that the threshold's rounding error does not change the sum."""
     return np.asarray(p / spread(row_sum(p, indptr), indptr))

@@ -29,9 +29,9 @@ def indptr_of(lengths: Sequence[int] | Index) -> Index:
     return indptr
 
 
-def joined_indptr(parts: Sequence[Index]) -> Index:
-    """The indptr of batches that are concatenated."""
-    return indptr_of(np.concatenate([row_lengths(indptr) for indptr in parts]))
+def joined_indptr(indptrs: Sequence[Index]) -> Index:
+    """The indptr of concatenated batches."""
+    return indptr_of(np.concatenate([row_lengths(indptr) for indptr in indptrs]))
 
 
 def row_of_each(indptr: Index) -> Index:
@@ -41,7 +41,7 @@ def row_of_each(indptr: Index) -> Index:
 
 
 def checked_indptr(indptr: ArrayLike, size: int) -> Index:
-    """`indptr` as an index array `[B + 1]`; ValueError unless it rises from 0 to `size`."""
+    """`indptr` as an index array `[B + 1]`. Raises ValueError unless it rises from 0 to `size`."""
     array = np.asarray(indptr)
     if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iu":
         raise ValueError(f"indptr: expected integers [B + 1], got {array.dtype} of shape {array.shape}")
@@ -61,7 +61,7 @@ def row_sum(values: NDArray[F], indptr: Index) -> NDArray[F]:
 
 
 def spread(per_row: Float, indptr: Index) -> Float:
-    """Each row's number, repeated for all values of the row: `[B]` → `[N]`; `[1]` stays, since it broadcasts."""
+    """Each row's number, repeated for all values of the row: `[B]` → `[N]`. `[1]` stays, because it broadcasts."""
     if len(indptr) == 2:
         return per_row
     return np.repeat(per_row, row_lengths(indptr))
@@ -81,7 +81,7 @@ def filled(indptr: Index) -> NDArray[np.bool_]:
 
 
 def falling(values: Float, indptr: Index) -> Index:
-    """The order that sorts each row descending, as indices `[N]`; equal values keep their order."""
+    """The order that sorts each row descending, as indices `[N]`. Equal values keep their order."""
     if len(indptr) == 2:
         return np.argsort(-values, kind="stable")
     order = np.argsort(padded(-values, indptr, np.inf), axis=1, kind="stable") + indptr[:-1, None]
@@ -89,14 +89,14 @@ def falling(values: Float, indptr: Index) -> Index:
 
 
 def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
-    """The indptr after all values but those at `keep`, bool `[N]`, are dropped."""
+    """The indptr after values are dropped. `keep`, bool `[N]`, marks the values that stay."""
     kept_before = np.zeros(len(keep) + 1, dtype=np.intp)
     np.cumsum(keep, out=kept_before[1:])
     return np.asarray(kept_before[indptr])
 
 
 def _reduce(ufunc: np.ufunc, values: NDArray[F], indptr: Index, empty: float) -> NDArray[F]:
-    """Each row reduced by a ufunc, and `empty` for an empty row, for which `reduceat` gives the next row's value."""
+    """Each row reduced by a ufunc. An empty row gives `empty`; `reduceat` would give the next row's value."""
     if len(indptr) == 2 and len(values):  # one row, without the overhead below
         # `reduceat`, as below: `reduce` sums in another order, so a row's last bit would depend on the other rows.
         return np.asarray(ufunc.reduceat(values, indptr[:1]))
@@ -129,7 +129,7 @@ def checked_values(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Flo
 
 
 def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Probabilities `[N]` in float64 and their indptr; ValueError unless all are finite and at least 0."""
+    """Probabilities `[N]` in float64 and their indptr. Raises ValueError unless all are finite and at least 0."""
     array, bounds = checked_values("probabilities", values, indptr)
     if array.size and not (array.min() >= 0 and array.max() < np.inf):
         at = int(np.argmin((array >= 0) & (array < np.inf)))
@@ -138,13 +138,13 @@ def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, 
 
 
 def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
-    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]`, -inf for an empty row.
+    """Legal logits `[N]` in float64, their indptr, and each row's maximum `[B]`; -inf for an empty row.
 
-    ValueError for NaN, +inf and, unless `all_low`, a row of only -inf.
+    Raises ValueError for NaN, +inf and, unless `all_low`, a row of only -inf.
     """
     array, bounds = checked_values("legal_logits", values, indptr)
     top = row_max(array, bounds)
-    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
+    # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
     if not (math.isfinite(top[0]) if len(top) == 1 else np.isfinite(top).all()):
         wrong = np.isnan(top) | (top == np.inf)
         if not all_low:
@@ -157,7 +157,7 @@ def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = Fals
 
 
 def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
-    """A temperature for the batch, or one per row `[B]`: finite and above 0."""
+    """A temperature for the batch, or one per row `[B]`, finite and above 0. Raises ValueError for other numbers."""
     if isinstance(value, float) and 0.0 < value < np.inf:  # the common case, without numpy's overhead
         return value
     return checked_per_row(
@@ -168,7 +168,8 @@ def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
 def checked_per_row(
     name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], requirement: str
 ) -> Float:
-    """A number for the batch or one per row, as `[B]`; `allowed` says elementwise which numbers are valid."""
+    """A number for the batch or for each row, as `[B]`. Raises ValueError if `allowed`, applied elementwise, is
+    false."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")
@@ -178,10 +179,10 @@ def checked_per_row(
 
 
 def checked_alpha(value: ArrayLike, rows: int) -> Float:
-    """The α of entmax for the batch or one per row, as `[B]`: finite and at least 1."""
+    """The α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
     return checked_per_row("alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
 
 
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
-    """A number in (0, 1] for the batch or one per row, as `[B]`."""
+    """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")

@@ -1,8 +1,8 @@
 """Softmax and its variants over the rows of a ragged batch of legal logits.
 
-A policy is computed from the legal logits alone, so nothing in an illegal slot can reach it. The definition of a masked
-softmax is a plain softmax of `z + log(mask)` (`study.masking.log_mask_softmax`). Gathering the legal logits first gives
-the same numbers without `inf - inf`.
+A policy is computed from the legal logits alone, so no illegal logit can reach it. The definition of a masked softmax
+is a plain softmax of `z + log(mask)` (`study.masking.log_mask_softmax`). Gathering the legal logits first gives the
+same numbers without `inf - inf`.
 
 Source: the shifted log-sum-exp of Blanchard, Higham & Higham, "Accurately computing the log-sum-exp and softmax
 functions", IMA J. Numer. Anal. 41 (2021), doi:10.1093/imanum/draa038.
@@ -39,7 +39,7 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
 
 
 def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
+    """Log-probabilities, finite where the probability itself underflows. Arguments as in `softmax`."""
     values, bounds, top = checked_logits(legal_logits, indptr)
     below = shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
@@ -80,7 +80,7 @@ def softmax_one(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLi
 
 
 def shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
-    """`(z - max z) / T` of each row `[N]`: at most 0, and 0 for the largest. A difference that overflows is -inf."""
+    """`(z - max z) / T` of each row, `[N]`: at most 0, and 0 for the largest. A difference that overflows is -inf."""
     with np.errstate(over="ignore"):
         if isinstance(temperature, float) and temperature == 1.0:
             return values - spread(top, indptr)

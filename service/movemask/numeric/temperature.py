@@ -1,10 +1,11 @@
-"""Cross-entropy of the moves that were played, and the temperature that minimises it.
+"""Cross-entropy of the played moves, and the temperature that minimises it.
 
-A row is one position: its legal logits, and in `targets` the index of the move that was played among them.
+A row is one position: its legal logits. `targets` holds the index of the played move in each row.
 
 The fit: as a function of `β = 1 / T` the mean cross-entropy is convex. Its gradient is the mean of `E_p[z] - z_played`,
 its curvature the mean of `Var_p[z]`, so Newton's method inside a bracket finds the only minimum. The curvature is the
-Fisher information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, that of `T` is `T²` times it.
+Fisher information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, and of `T` it is `T²` times
+that.
 
 Sources: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; the standard error from the
 observed information, Efron & Hinkley (1978), doi:10.1093/biomet/65.3.457.
@@ -43,7 +44,8 @@ def cross_entropy(
 
 
 def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """The index in `[N]` of each row's target: int `[B]` → intp `[B]`. ValueError for a target outside its row."""
+    """The index in `[N]` of each row's target: int `[B]` → intp `[B]`. Raises ValueError for a target outside its
+    row."""
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):
@@ -55,20 +57,20 @@ def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[n
     return np.asarray(indptr[:-1] + index, dtype=np.intp)
 
 
-#: Bounds of the fit, wider than any known network needs. If the minimum lies beyond, the result is the bound.
+#: Bounds of the fit, wider than any known network needs. A minimum beyond them gives the bound.
 COLDEST, HOTTEST = 0.05, 20.0
 
 _STEPS = 200
-_TOLERANCE = 1e-12  # of β, relative
-_NEAR = 1e-6  # to a bound, relative: bisection comes this close without reaching it
+_TOLERANCE = 1e-12  # relative change of β at which the fit ends
+_NEAR = 1e-6  # relative distance to a bound; bisection comes this close without reaching it
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureFit:
     """The fitted temperature with its standard error, and the mean cross-entropy in nats before and after the fit.
 
-    The standard error assumes independent moves, which moves of one game are not quite. It is inf where the moves say
-    nothing about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
+    The standard error assumes independent moves; moves of one game are not quite independent. It is inf if the moves do
+    not depend on the temperature. `at_bound` says that the minimum lies at or beyond COLDEST or HOTTEST.
     """
 
     temperature: float

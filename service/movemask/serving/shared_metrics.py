@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from movemask.errors import SettingsError
@@ -30,20 +31,18 @@ class SharedMetrics:
         needed = workers * sum(FILES.values())
         found = []
         for parent in (_IN_MEMORY, Path(tempfile.gettempdir())):
-            try:
-                self._folder = tempfile.TemporaryDirectory(prefix="movemask-metrics-", dir=parent)
-            except OSError as error:
-                found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
-                continue
-            try:
-                for worker in range(workers):
-                    self.prepare(worker)
-            except OSError as error:
-                self._folder.cleanup()
-                found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
-                continue
-            os.environ[FOLDER] = self._folder.name  # for the workers
-            return
+            with ExitStack() as stack:
+                try:
+                    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-", dir=parent))
+                    self._folder = Path(folder)
+                    for worker in range(workers):
+                        self.prepare(worker)
+                except OSError as error:
+                    found.append(f"{parent}: {os.strerror(error.errno or 0).lower()}")
+                    continue
+                self._files = stack.pop_all()
+                os.environ[FOLDER] = folder  # for the workers
+                return
         raise SettingsError(
             f"MOVEMASK_WORKERS: {workers} workers share their metrics through files of {needed / 2**20:.1f} MiB in a "
             f"temporary folder, and none has room ({'; '.join(found)}); in Docker, raise --shm-size or add --tmpfs /tmp"
@@ -53,7 +52,7 @@ class SharedMetrics:
         """Makes the files of a worker that is about to start. Counters of the worker before it stay, and gauges begin
         at 0. Raises OSError if there is no room."""
         for kind, size in FILES.items():
-            file = Path(self._folder.name) / f"{kind}_{worker}.db"
+            file = self._folder / f"{kind}_{worker}.db"
             if not file.exists():
                 file.write_bytes(bytes(size))
             elif kind.startswith("gauge_"):
@@ -63,4 +62,4 @@ class SharedMetrics:
     def close(self) -> None:
         """Deletes the folder."""
         os.environ.pop(FOLDER, None)
-        self._folder.cleanup()
+        self._files.close()

@@ -22,10 +22,9 @@ from typing import BinaryIO, cast
 HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE = range(7)
 _FIRST_CLIENT = 8
 
-#: Rows of a client: when its bucket of positions is full again, by time.monotonic; positions in flight; bytes in
-#: flight; open connections.
-FULL_AT, IN_FLIGHT, CLIENT_HELD, CLIENT_CONNECTIONS = range(4)
-_OF_A_CLIENT = 4
+#: Rows of a client: when its bucket of positions is full again, by time.monotonic; bytes in flight; open connections.
+FULL_AT, CLIENT_HELD, CLIENT_CONNECTIONS = range(3)
+_OF_A_CLIENT = 3
 
 #: Number of hash buckets for clients: two clients share their limits with probability 1/65,536.
 _CLIENTS = 1 << 16
@@ -104,7 +103,7 @@ class Tally:
         """Clears the numbers of a process that died. What its clients have spent of their rate stays spent."""
         rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE]
         for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
-            rows += (client + IN_FLIGHT, client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
+            rows += (client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
         for row in rows:
             if self._cells[row * self.processes + column]:
                 self._cells[row * self.processes + column] = 0.0

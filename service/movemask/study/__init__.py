@@ -1,4 +1,4 @@
-"""What the sources of this project study and no answer needs. The notebook docs/study.ipynb is its front door.
+"""Studies of this project's sources that no answer needs. The notebook docs/study.ipynb is the front door.
 
 | module | holds |
 |---|---|
@@ -11,7 +11,7 @@
 | `distances` | total variation and Jensen-Shannon divergence |
 | `row_maxima`, `sparse_rows` | a softmax without a segmented maximum, and the study of how it fails |
 
-numpy is all that it needs. Shapes and dtypes are those of `movemask.numeric`.
+It needs numpy only. Shapes and dtypes are those of `movemask.numeric`.
 """
 
 from movemask.study import (

@@ -1,11 +1,11 @@
-"""The dense `[B, A]` forms: logits and a legal_mask (True = legal) in, `[B, A]` out, 0 in the illegal slots.
+"""Dense `[B, A]` forms: logits and a legal_mask (True = legal) in, `[B, A]` out, 0 in the illegal slots.
 
-Each form gathers the legal logits, calls the ragged kernel that its name ends with and scatters the result. Dense and
-ragged results are therefore bitwise equal, and the value of an illegal logit never changes a result. Further arguments
-are the kernel's. A row without a legal slot stays 0; the derivative by an illegal logit is 0.
+A form is named after a ragged kernel: it gathers the legal logits, calls the kernel and scatters the result. Dense and
+ragged results are therefore bitwise equal, and no illegal logit ever changes a result. Further arguments are the
+kernel's. A row without a legal slot stays 0. The derivative by an illegal logit is 0.
 
-`targets` are legal slots where they are int `[B]`, and distributions over the legal slots where they are float
-`[B, A]`. All forms raise ValueError for shapes that do not fit, and InvalidLogits as `gather_legal` does.
+`targets` int `[B]` are legal slots; `targets` float `[B, A]` are distributions over the legal slots. All forms raise
+ValueError for shapes that do not fit, and InvalidLogits as `gather_legal` does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """The legal logits of a batch. No other logit is read, so none can reach a policy.
+    """The legal logits of a batch. No other logit is read, so no illegal logit can reach a policy.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tupl
         raise ValueError(f"slots: must be in 0..{size - 1}, got {index.min()}..{index.max()}")
     picked = array[0][index] if rows == 1 else array[row_of_each(bounds), index]
     values = picked.astype(np.float64)
-    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
+    # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
     top = row_max(values, bounds)
     if not (math.isfinite(top[0]) if rows == 1 else np.isfinite(top[bounds[:-1] < bounds[1:]]).all()):
         raise _unusable(values, index, bounds)
@@ -111,8 +111,8 @@ class LegalLogits:
         return np.asarray(dense[row_of_each(self.indptr), self.slots])
 
     def scattered(self, values: NDArray[np.generic], elsewhere: float = 0.0) -> NDArray[Any]:
-        """`values` in the legal slots and `elsewhere` in the illegal ones: `[N]` → `[B, A]` of the same dtype."""
-        # np.zeros is lazy: only pages that are written cost anything, so it is cheaper than np.full.
+        """`values` in the legal slots and `elsewhere` in the illegal slots: `[N]` → `[B, A]` of the same dtype."""
+        # np.zeros is lazy: only written pages cost anything, so it is cheaper than np.full.
         result = np.zeros(self.shape, values.dtype)
         if elsewhere:
             result.fill(elsewhere)
@@ -176,7 +176,7 @@ def masked_distance(
 
 
 def _checked_dense(name: str, values: ArrayLike, legal: LegalLogits) -> Float:
-    """`values` in float64; ValueError unless they have the shape of the logits."""
+    """`values` in float64. Raises ValueError unless they have the shape of the logits."""
     array = checked_floats(name, values, 2).astype(np.float64, copy=False)
     if array.shape != legal.shape:
         raise ValueError(f"{name}: expected shape {legal.shape}, got {array.shape}")
@@ -184,7 +184,7 @@ def _checked_dense(name: str, values: ArrayLike, legal: LegalLogits) -> Float:
 
 
 def _gathered_distributions(targets: ArrayLike, legal: LegalLogits) -> Float:
-    """Target distributions `[B, A]` → `[N]`; ValueError for mass on an illegal slot."""
+    """Target distributions `[B, A]` → `[N]`. Raises ValueError for mass on an illegal slot."""
     array = _checked_dense("targets", targets, legal)
     picked = legal.gathered(array)
     illegal = array - legal.scattered(picked)
@@ -195,7 +195,7 @@ def _gathered_distributions(targets: ArrayLike, legal: LegalLogits) -> Float:
 
 
 def _legal_indices(targets: ArrayLike, legal: LegalLogits) -> NDArray[np.intp]:
-    """Slots `[B]` → their indices among each row's legal slots; ValueError for an illegal slot."""
+    """Slots `[B]` → their indices among each row's legal slots. Raises ValueError for an illegal slot."""
     slots = np.asarray(targets)
     rows = legal.shape[0]
     if slots.shape != (rows,) or (slots.size and slots.dtype.kind not in "iu"):
@@ -225,7 +225,7 @@ def _with_targets(
 ) -> Callable[Concatenate[ArrayLike, ArrayLike, ArrayLike, P], R]:
     """The kernel on logits or probabilities `[B, A]`, a legal_mask, and targets or vectors.
 
-    `gather` makes the kernel's targets or vectors from the dense ones, `scatter` the dense result from the kernel's.
+    `gather` turns dense targets or vectors into the kernel's; `scatter` turns the kernel's result into a dense result.
     """
 
     def masked(values: ArrayLike, legal_mask: ArrayLike, other: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,7 +1,8 @@
-"""Distances between two distributions over the same entries; their KL divergence is in `numeric.distributions`.
+"""Distances between two distributions over the same entries. `numeric.distributions` has their KL divergence.
 
-Both take probabilities `[N]` of the rows of a ragged batch, others `[N]` and indptr `[B + 1]`, and return float64
-`[B]`. The distance of two empty rows is 0. ValueError for shapes that do not fit and for numbers below 0.
+Both functions take probabilities `[N]` of the rows of a ragged batch, others `[N]` and indptr `[B + 1]`, and return
+float64 `[B]`. The distance of two empty rows is 0. They raise ValueError for shapes that do not fit and for numbers
+below 0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLik
     """
     p, q, bounds = checked_pair(probabilities, others, indptr)
     middle = p / 2 + q / 2
-    # The midpoint of subnormal numbers can round to 0; it must be above 0 wherever p or q is.
+    # The midpoint of subnormal numbers can round to 0, but it must be above 0 wherever p or q is.
     middle = np.maximum(middle, np.maximum(p, q) / 2)
     safe = np.where(middle > 0, middle, np.maximum(p, q))
     both = kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)

@@ -1,6 +1,6 @@
 """Derivatives of softmax, softmax_one and α-entmax by their logits, and a distribution without exponentials.
 
-A masked row has its legal entries alone: the derivative by an illegal logit is 0. The rows of a batch are independent,
+A masked row has only its legal entries: the derivative by an illegal logit is 0. The rows of a batch are independent,
 so the Jacobian of the batch is block-diagonal. The Jacobians of softmax and entmax are symmetric: a product from the
 left (VJP) equals the product from the right (JVP). `absolute` normalises by absolute values, `|z| / Σ|z|`. It cannot
 overflow, but a logit of -5 has the weight of 5, and scaling all logits by a constant has no effect.
@@ -44,7 +44,7 @@ def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `s (v - s·v)`; probabilities and vectors `[N]` → float64 `[N]`.
 
-    `v J` is the same, since `J` is symmetric. Valid for softmax_one too. A probability of 0 gives 0 for finite `v`.
+    `v J` is the same, because `J` is symmetric. Valid for softmax_one too. A probability of 0 gives 0 for finite `v`.
     """
     s, bounds = checked_probabilities(probabilities, indptr)
     v = _checked_vectors(vectors, s)
@@ -57,8 +57,8 @@ softmax_vjp = softmax_jvp
 def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> Float:
     """Block-diagonal `diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support: `[N]` → float64 `[N, N]`.
 
-    α = 2 is sparsemax, 1.5 is entmax15, 1 is softmax. At the edge of the support the map is not
-    differentiable; this is the derivative from inside.
+    α = 2 is sparsemax, 1.5 is entmax15, 1 is softmax. At the edge of the support, which has no derivative, this is the
+    derivative from inside.
     """
     g, bounds = entmax_weights(probabilities, indptr, alpha)
     rows = row_of_each(bounds)
@@ -109,8 +109,8 @@ def absolute(legal_logits: ArrayLike, indptr: ArrayLike) -> Float:
 def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`J v` of each row: logits and vectors `[N]` → float64 `[N]`.
 
-    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|`, which is not symmetric. At a logit of 0, where `|z|` has no derivative, 0 is
-    used, and so for every logit of a row of zeros.
+    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|`, which is not symmetric. At a logit of 0, `|z|` has no derivative; 0 is used.
+    A row of zeros therefore gives 0.
     """
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     moved = sign * _checked_vectors(vectors, p)
@@ -119,7 +119,8 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
 
 def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
-    """`Jᵀ v` of each row, from a gradient by the probabilities to a gradient by the logits: `[N]` → float64 `[N]`."""
+    """`Jᵀ v` of each row: turns a gradient by the probabilities into a gradient by the logits. `[N]` → float64
+    `[N]`."""
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     v = _checked_vectors(vectors, p)
     with np.errstate(over="ignore"):
@@ -161,7 +162,7 @@ def _finite(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
 
 
 def _checked_vectors(values: ArrayLike, like: Float) -> Float:
-    """The vectors `[N]` of a product with a Jacobian, in float64; ValueError unless their shape is that of `like`."""
+    """The vectors `[N]` of a product with a Jacobian, in float64. Raises ValueError unless shaped like `like`."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != like.shape:
         raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")

@@ -56,8 +56,8 @@ def fenchel_young(
 ) -> tuple[Float, Float]:
     """The loss of α-entmax, `(p - y)·z + H_α(p)` with `p = α-entmax(z)`, and its gradient `p - y`.
 
-    α = 2 is the sparsemax loss, 1 cross-entropy. At least 0, and 0 where all mass is on the target, which for α > 1
-    happens at finite logits.
+    α = 2 is the sparsemax loss, α = 1 cross-entropy. The loss is at least 0, and 0 if all mass is on the target; for
+    α > 1 this happens at finite logits.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def fenchel_young(
     rows = len(bounds) - 1
     p = entmax.entmax(values, bounds, alpha)
     below = shifted(values, bounds, row_max(values, bounds), 1.0)
-    # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
+    # A move without mass adds nothing to p·z. Without this, 0 * -inf would be NaN.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, below, 0.0), 0.0), bounds)
     alphas = checked_alpha(alpha, rows)
     losses = expected - below[at] + _tsallis(p, bounds, alphas)
@@ -86,10 +86,10 @@ def _tsallis(p: Float, indptr: Index, alphas: Float) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class TemperatureLoss:
-    """Cross-entropy of each row at a temperature, and its derivatives by it: all float64 `[B]`.
+    """Cross-entropy of each row at a temperature, and its derivatives by the temperature: all float64 `[B]`.
 
-    `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. The mean loss of a
-    batch at one temperature has the mean of these derivatives as its derivative.
+    `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. For a batch at one
+    temperature, the derivative of the mean loss is the mean of these derivatives.
     """
 
     loss: Float
@@ -98,8 +98,10 @@ class TemperatureLoss:
 
 
 def one_hot(targets: ArrayLike, indptr: ArrayLike) -> Float:
-    """Target distributions float64 `[N]` from the indices `[B]` of the played moves in their rows; ValueError for an
-    index outside its row."""
+    """Target distributions float64 `[N]` from the indices `[B]` of the played moves in their rows.
+
+    Raises ValueError for an index outside its row.
+    """
     size = int(np.asarray(indptr)[-1])
     values, bounds = checked_values("values", np.zeros(size), indptr)
     values[target_places(targets, values, bounds)] = 1.0
@@ -130,7 +132,7 @@ def soft_cross_entropy(
 def soft_cross_entropy_gradient(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> Float:
-    """Gradient of each row's cross-entropy by its logits, `(p - q) / T`, `[N]`; arguments as for the loss."""
+    """Gradient of each row's cross-entropy by its logits, `(p - q) / T`, `[N]`. Arguments as for the loss."""
     p = softmax(legal_logits, indptr, temperature)
     q, bounds = _distributions(targets, indptr, p)
     return np.asarray((p - q) / spread(_temperatures(temperature, bounds), bounds))
@@ -170,10 +172,10 @@ def mean_probability_gradient(probabilities: ArrayLike, indptr: ArrayLike, targe
 def temperature_loss(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> TemperatureLoss:
-    """Cross-entropy of each row and its derivatives by the temperature; arguments as in `soft_cross_entropy`.
+    """Cross-entropy of each row and its derivatives by the temperature. Arguments as in `soft_cross_entropy`.
 
-    `dL/dT = (E_q[z] - E_p[z]) / T²`; -inf where the loss is inf. Descend in `log T`: no step makes the temperature
-    negative.
+    `dL/dT = (E_q[z] - E_p[z]) / T²`; -inf where the loss is inf. Descend in `log T`, so that no step makes the
+    temperature negative.
     """
     loss = soft_cross_entropy(legal_logits, indptr, targets, temperature)
     z, bounds = checked_values("legal_logits", legal_logits, indptr)
@@ -188,7 +190,7 @@ def temperature_loss(
 
 
 def _times(weights: Float, values: Float) -> Float:
-    """The product, and 0 where the weight is 0, even if the value is -inf."""
+    """The product; 0 where the weight is 0, even if the value is -inf."""
     return np.where(weights > 0, weights * np.where(weights > 0, values, 0.0), 0.0)
 
 
@@ -197,7 +199,7 @@ def _temperatures(temperature: ArrayLike, indptr: Index) -> Float:
 
 
 def _distributions(targets: ArrayLike, indptr: ArrayLike, like: Float) -> tuple[Float, Index]:
-    """Target distributions float64 `[N]` and the checked indptr; ValueError unless their shape is that of `like`."""
+    """Target distributions float64 `[N]` and the checked indptr. Raises ValueError unless shaped like `like`."""
     q, bounds = checked_values("targets", targets, indptr)
     if q.shape != like.shape:
         raise ValueError(f"targets: expected shape {like.shape}, got {q.shape}")

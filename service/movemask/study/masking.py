@@ -18,7 +18,7 @@ from movemask.numeric.ragged import Float, Index, checked_floats, checked_values
 
 
 def checked_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
-    """A legal mask, bool `[B, A]`, True = legal; ValueError unless it has the shape of the logits."""
+    """A legal mask, bool `[B, A]`, True = legal. Raises ValueError unless it has the shape of the logits."""
     array = np.asarray(mask)
     if array.dtype != np.bool_ or array.ndim != 2:
         raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
@@ -33,7 +33,7 @@ def dense_indptr(dense: NDArray[np.floating]) -> Index:
 
 
 def log_mask_softmax(logits: ArrayLike, weights: ArrayLike) -> Float:
-    """Softmax of `z + log w`: the definition of a masked softmax if the weights are a mask of 0 and 1.
+    """Softmax of `z + log w`. If the weights are a mask of 0 and 1, this is the definition of a masked softmax.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike) -> Float:
 
     Returns
     -------
-    float `[B, A]`; 0 where the weight is 0, and a row of zeros where all weights are. NaN in a row with an illegal
+    float `[B, A]`; 0 where the weight is 0, and a row of zeros if all its weights are 0. NaN in a row with an illegal
     logit of NaN or +inf.
     """
     z = checked_floats("logits", logits, 2)
@@ -65,7 +65,7 @@ def ragged_log_mask_softmax(values: ArrayLike, indptr: ArrayLike, weights: Array
 def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
     """Plain softmax, then 0 in the illegal slots, then each row divided by its sum.
 
-    Correct while the legal mass does not underflow. If the best illegal logit is more than 745 above every legal one
+    Correct while the legal mass does not underflow. If the best illegal logit is more than 745 above every legal logit
     (104 in float32), the legal mass is 0 and the row NaN. The NaN stays, because it shows how this way fails.
 
     Parameters

@@ -26,6 +26,6 @@ def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLi
 
 
 def rounded_like(values: Float, logits: ArrayLike) -> NDArray[Any]:
-    """The values in the dtype of the logits; numbers too low for it become -inf."""
+    """The values in the dtype of the logits. Numbers too low for it become -inf."""
     with np.errstate(over="ignore"):
         return values.astype(np.asarray(logits).dtype, copy=False)

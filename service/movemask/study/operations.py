@@ -1,6 +1,6 @@
 """Counts of the arithmetic that each way to mask takes on one row.
 
-A row has `A` slots and `L` legal ones, `1 ≤ L ≤ A`. Each formula is counted as written, with the row maximum
+A row has `A` slots and `L` legal slots, `1 ≤ L ≤ A`. Each formula is counted as written, with the row maximum
 subtracted first. A subtraction counts as an addition. Reading, writing and selecting by the mask are not counted.
 """
 
@@ -10,13 +10,13 @@ from dataclasses import astuple, dataclass, fields
 
 from movemask.study.tables import table
 
-#: Slots of lc0's vocabulary; the mean number of legal moves in a game, and the most of any position.
+#: Slots of lc0's vocabulary; the mean number of legal moves in a game, and the largest number in any position.
 SLOTS, LEGAL = 1858, (31, 218)
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """How often each operation is done on one row."""
+    """How often a way does each operation on one row."""
 
     exponentials: int = 0
     logarithms: int = 0

@@ -2,13 +2,14 @@
 
 Only explicit elements count, as if the others were -inf. A softmax is stable if each row is shifted by about its
 maximum. A library without a segmented maximum can use sums and elementwise powers instead. The service uses `Exact`.
-The other methods may give NaN or rows that do not sum to 1; `sparse_rows` studies when, so nothing is corrected here.
+The other methods may give NaN, or rows that do not sum to 1. `sparse_rows` studies when, so nothing is corrected here.
 
 `epsilon` is added to every row sum, in the maximum and in the softmax. The source's code adds SOURCE_EPSILON, which its
 text does not mention: a row that underflows then gives 0 instead of 0 / 0.
 
-Source of PNorm and Iterative: Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax;
-its code: https://github.com/pbloem/blog/tree/master/2019/week27 (`utils.py`, function `sum`).
+Source of PNorm and Iterative: Bloem, "Stable softmax for sparse matrices" (2019),
+https://peterbloem.nl/blog/stable-softmax; its code: https://github.com/pbloem/blog/tree/master/2019/week27 (`utils.py`,
+function `sum`).
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class PNorm:
 class Iterative:
     """The mean of the elements with weights `h^(p^k) / sum h^(p^k)`, which are near one-hot at the maximum.
 
-    The weights start as `h`, the elements made positive. They are raised to the power `p` and divided by the row's sum
-    `k` times.
+    The weights start as `h`, the elements made positive. `k` times, they are raised to the power `p` and divided by the
+    row's sum.
 
     positive : how the elements are made positive: `softplus`, or `shift` by the matrix's minimum. With `shift`, a row
         in which every element is that minimum is 0 / 0.
@@ -78,7 +79,7 @@ def row_maximum(
 ) -> Floating:
     """The maximum of each row by `method`: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
 
-    An empty row gives -inf with Exact; with the others 0, or the result for a sum of `epsilon`.
+    An empty row gives -inf with Exact. With the other methods it gives 0, or their result for a sum of `epsilon`.
     """
     x, bounds = checked_values("values", values, indptr)
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
@@ -119,7 +120,7 @@ def coalesced(
 ) -> tuple[Floating, Index, Index]:
     """CSR from coordinates in any order: values `[N]`, indptr `[height + 1]`, columns `[N]`, rising within each row.
 
-    Two values at the same row and column are refused with a ValueError that names them, or added.
+    Two values at the same row and column are added with `sum`; otherwise a ValueError names them.
     """
     i, j, x = np.asarray(rows), np.asarray(columns), checked_floats("values", values, 1)
     for name, index in (("rows", i), ("columns", j)):

@@ -1,7 +1,7 @@
 """The study of `row_maxima`: how each way to find a row's maximum fails as the elements get larger.
 
-For every σ of SIGMAS a matrix is drawn or scaled, and each method of METHODS is judged by MEASURES. docs/study.ipynb
-runs it on random sparse matrices and on the logits of real positions.
+For every σ of SIGMAS a matrix is drawn or scaled, and MEASURES judge each method of METHODS. docs/study.ipynb runs it
+on random sparse matrices and on the logits of real positions.
 
 After Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax.
 """
@@ -50,7 +50,7 @@ MEASURES = (
     "mean error of the row maximum",
 )
 
-#: From this deviation on, a row sum counts as failed.
+#: A row sum fails from this deviation on.
 FAILED = 1e-3
 
 _NAN, _DEVIATION = 0, 1  # places in MEASURES
@@ -94,7 +94,7 @@ def swept(draw: Callable[[float, np.random.Generator], Rows], repeats: int, dtyp
 
 
 def measured(rows: Rows, exact: Float, method: RowMaximum, dtype: DTypeLike, epsilon: float) -> Float:
-    """The MEASURES of one result, float64 `[4]`; all but the first leave NaN out."""
+    """The MEASURES of one result, float64 `[4]`. All but the first skip NaN."""
     values, indptr = rows
     result = sparse_softmax(values, indptr, method, epsilon=epsilon, inside=dtype).astype(np.float64)
     filled = np.diff(indptr) > 0
@@ -114,7 +114,7 @@ def measured(rows: Rows, exact: Float, method: RowMaximum, dtype: DTypeLike, eps
 
 
 def averaged(sweep: Sweep) -> dict[str, Float]:
-    """Means over the repeats, float64 `[len(SIGMAS), len(MEASURES)]`; of the deviation of a row sum, the largest.
+    """Means over the repeats, float64 `[len(SIGMAS), len(MEASURES)]`; for the deviation of a row sum, the largest.
 
     NaN where every result is NaN.
     """
@@ -128,9 +128,9 @@ def averaged(sweep: Sweep) -> dict[str, Float]:
 
 
 def first_failures(sweeps: Mapping[str, Sweep]) -> str:
-    """A table: for each method, the first σ at which a result has a NaN, and the first at which a row sum fails.
+    """A table: for each method, the first σ at which a result has a NaN, and the first σ at which a row sum fails.
 
-    sweeps : by the words for their epsilon, which the head of the table repeats
+    sweeps : by a description of their epsilon, which the head of the table repeats
     """
     head = ["way"] + [f"{failure}, {words}" for words in sweeps for failure in ("first NaN", "sums first fail")]
     rows = []
@@ -145,7 +145,7 @@ def first_failures(sweeps: Mapping[str, Sweep]) -> str:
 
 
 def failed_results(sweep: Sweep, method: str, sigma: int) -> int:
-    """How many results of a method at a σ have a row sum that fails."""
+    """The number of a method's results at a σ with a row sum that fails."""
     return int((sweep[method][SIGMAS.index(sigma), :, _DEVIATION] > FAILED).sum())
 
 

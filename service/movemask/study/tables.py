@@ -1,4 +1,4 @@
-"""Tables of figures as Markdown whose columns are aligned, so that they can be read as plain text too."""
+"""Tables of figures as Markdown. Their columns are aligned, so that they can be read as plain text too."""
 
 from __future__ import annotations
 

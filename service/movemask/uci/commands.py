@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: Commands of the protocol. Words before a command are skipped, as the protocol demands.
+#: Commands of the protocol. Words before a command are skipped, as the protocol requires.
 COMMANDS = frozenset(
     ("uci", "debug", "isready", "setoption", "register", "ucinewgame", "position", "go", "stop", "ponderhit", "quit")
 )
 
-#: Commands that people type, as in Stockfish. They must be the whole line.
+#: Commands that people type, as in Stockfish. Such a command must fill the line.
 TYPED_COMMANDS = frozenset(("d", "eval"))
 
-#: Faults of one command that are reported.
+#: Most faults of one command that are reported.
 MOST_FAULTS = 5
 
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
@@ -25,7 +25,7 @@ class Go:
     """The parameters of a `go` command.
 
     numbers : by name; times are in milliseconds. Of the limits only `nodes` has an effect: nothing is searched.
-    faults : messages about words that are not understood
+    faults : messages about unknown words
     """
 
     searchmoves: Sequence[str] = ()
@@ -50,7 +50,7 @@ def tokens_of(line: str) -> list[str]:
 
 
 def read_go(tokens: Sequence[str]) -> Go:
-    """The parameters in the words behind `go`."""
+    """The parameters in the words after `go`."""
     searchmoves: list[str] = []
     numbers: dict[str, int] = {}
     faults: list[str] = []
@@ -69,7 +69,7 @@ def read_go(tokens: Sequence[str]) -> Go:
 
 
 def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:
-    """Name and value of `setoption name … [value …]`; raises ValueError."""
+    """Name and value of `setoption name … [value …]`. Raises ValueError."""
     if tokens[:1] != ["name"] or len(tokens) < 2:
         raise ValueError("setoption: expected name NAME [value VALUE]")
     at = tokens.index("value") if "value" in tokens else len(tokens)

@@ -1,6 +1,6 @@
-"""Syzygy endgame tables: which moves keep the result of a position with few pieces. python-chess reads the files.
+"""Syzygy endgame tables: the moves that keep the result of a position with few pieces. python-chess reads the files.
 
-Source: Ronald de Man, github.com/syzygy1/tb; the rules of choice follow its 50-move rule.
+Source: Ronald de Man, github.com/syzygy1/tb. The choice of moves follows its rules for the 50-move rule.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import chess.syzygy
 #: Half-moves without a capture or pawn move after which a draw can be claimed.
 _FIFTY_MOVES = 100
 
-#: Results of a table, for the side to move: a win, a win or loss that the 50-move rule makes a draw, a draw, a loss.
+#: Results for the side to move: 2 win, 1 and -1 a win and a loss that the 50-move rule makes a draw, 0 draw, -2 loss.
 WIN, DRAW, LOSS = 2, 0, -2
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the tables say of a position.
+    """The tables' verdict on a position.
 
-    results : of each legal move, from LOSS to WIN, for the player who makes it
-    best : moves that keep the best result; if that is a win, only the moves that shorten the way to it
+    results : of each legal move, from LOSS to WIN, for its player
+    best : moves that keep the best result; for a win, only the moves with the shortest way
     """
 
     results: dict[chess.Move, int]
@@ -34,12 +34,12 @@ class Verdict:
 
 
 def folders_of(path: str) -> list[Path]:
-    """The folders of a `SyzygyPath`, which are separated as in the system's PATH."""
+    """The folders in a `SyzygyPath`, which are separated as in the system's PATH."""
     return [Path(folder) for folder in path.split(os.pathsep) if folder]
 
 
 def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None = None) -> Verdict | None:
-    """The verdict of the tables of a `SyzygyPath`; None if they lack the position or a move's.
+    """The verdict of the tables of a `SyzygyPath`; None if the tables lack the position or a move.
 
     among : the moves to choose from; all legal moves if None
     """
@@ -48,7 +48,7 @@ def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None
         return None
     try:
         ranked = {move: _ranked(tables, board, move) for move in board.legal_moves}
-    except KeyError:  # a table that is missing
+    except KeyError:  # a table is missing
         return None
     allowed = [move for move in ranked if among is None or move in among]
     if not allowed:
@@ -62,7 +62,7 @@ def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None
 
 
 def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) -> tuple[int, int]:
-    """The result of a move for its player, and the half-moves to the next capture or pawn move of a win."""
+    """The result of a move for its player, and the half-moves to the next capture or pawn move."""
     after = board.copy(stack=False)
     after.push(move)
     if after.is_checkmate():
@@ -71,7 +71,7 @@ def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move
         return DRAW, 0
     if after.halfmove_clock == 0:
         return -tables.probe_wdl(after), 1
-    distance = -tables.probe_dtz(after)  # of the opponent, who loses if it is positive here
+    distance = -tables.probe_dtz(after)  # positive here if the opponent loses
     half_moves = abs(distance) + 1
     if distance and half_moves + board.halfmove_clock > _FIFTY_MOVES:
         return (1 if distance > 0 else -1), half_moves
@@ -80,7 +80,7 @@ def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move
 
 @cache
 def _opened(path: str) -> tuple[chess.syzygy.Tablebase, int]:
-    """The tables of a `SyzygyPath`, and the pieces of the largest."""
+    """The tables of a `SyzygyPath`, and the number of pieces of the largest table."""
     tables = chess.syzygy.Tablebase()
     for folder in folders_of(path):
         tables.add_directory(str(folder))

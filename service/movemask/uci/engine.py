@@ -1,4 +1,4 @@
-"""`Engine`: reads the GUI's commands, answers them at once, and searches on a thread of its own."""
+"""`Engine`: reads the GUI's commands and answers them at once. A thread of its own searches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from movemask.version import __version__
 if TYPE_CHECKING:
     from movemask.uci.search import Search, Source
 
-# `uciok` comes after 0.4 s. The modules that are imported in functions below load numpy (and the loader onnxruntime),
-# which would double that, and take seconds from a cold disk: some GUIs give up on an engine by then.
+# `uciok` comes after 0.4 s. Modules that load numpy or onnxruntime are imported in functions: they would double that
+# time, and take seconds from a cold disk. Some GUIs give up on an engine by then.
 
 #: Seconds between two reports of `go infinite`.
 _REPORT_SECONDS = 1.0
@@ -29,7 +29,7 @@ _REPORT_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Task:
-    """A `go` command, when its clock started, and whether its move may be sent (released) or must be (stopped)."""
+    """A `go` command, the start of its clock, and whether its move may be sent (released) or must be sent (stopped)."""
 
     board: chess.Board | None
     go: Go
@@ -46,9 +46,9 @@ class Engine:
 
     Parameters
     ----------
-    open_source : loads the network of a name, to run on a number of threads; called on a thread of its own
+    open_source : loads the network of a name, to run on a number of threads; called on a separate thread
     options : names of the models, and the initial values
-    out : where answers are written, a line at a time
+    out : stream for the answers, written in whole lines
     """
 
     def __init__(self, open_source: Callable[[str | None, int], Source], options: Options, out: TextIO) -> None:
@@ -78,7 +78,7 @@ class Engine:
             self._loader.shutdown()
 
     def _command(self, tokens: Sequence[str], line: str) -> bool:
-        """Obeys one command; False for `quit`. No input ends the engine."""
+        """Obeys one command. False for `quit`. No input ends the engine."""
         if not tokens:
             if line.strip():
                 self._note(f"unknown command: {line.strip()[:60]}")
@@ -128,7 +128,7 @@ class Engine:
         self._draws = random.Random(self._options.seed or None)
 
     def _read_position(self) -> None:
-        """Sets the board by the last `position` command and by UCI_Chess960; raises ValueError."""
+        """Sets the board from the last `position` command and UCI_Chess960. Raises ValueError."""
         if list(self._position) == ["startpos"]:  # needs no import: Nibbler sets UCI_Chess960 before `uciok`
             self._board = chess.Board(chess960=self._options.chess960)
             return
@@ -149,14 +149,14 @@ class Engine:
             self._say(*picture_of(self._board))
 
     def _source(self) -> Future[Source]:
-        """The network that the options name, which is loaded if it is not yet, or if loading it failed."""
+        """The network named by the options. Starts loading it if it is not loaded, or if loading it failed."""
         wanted = (self._options.model or None, self._options.threads)
         if self._opened is None or self._opened[0] != wanted or _has_failed(self._opened[1]):
             self._opened = wanted, self._loader.submit(self._open_source, *wanted)
         return self._opened[1]
 
     def _ready(self, source: Future[Source]) -> None:
-        """Says that the network is loaded, or why not. Runs during a search too."""
+        """Reports that the network is loaded, or why it is not. Works during a search too."""
         error = source.exception()
         if error is not None:
             self._fault(error)
@@ -171,7 +171,7 @@ class Engine:
         self._searcher.submit(self._play, self._task)
 
     def _stop(self) -> None:
-        """Lets a waiting search send its move."""
+        """Makes a waiting search send its move."""
         if self._task is not None:
             self._task.stopped.set()
             self._task.released.set()
@@ -202,7 +202,7 @@ class Engine:
         self._say(*(search.stats() if search else ()), best)
 
     def _keep_informed(self, search: Search, task: _Task) -> None:
-        """Follows the lines of an analysis ply by ply, and then reports every second until it is stopped."""
+        """Extends the lines of an analysis ply by ply, then reports every second until it is stopped."""
         while True:
             if task.options.live:
                 self._say(*search.stats())
@@ -225,7 +225,7 @@ class Engine:
             self._fault(error)
 
     def _fault(self, error: BaseException) -> None:
-        """Reports an error. A bug is reported too: it must not cost a game silently."""
+        """Reports an error. A bug is reported too, so that it does not cost a game silently."""
         self._note(str(error) if isinstance(error, MovemaskError) else f"{type(error).__name__}: {error}")
 
     def _note(self, text: str) -> None:

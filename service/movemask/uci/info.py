@@ -15,7 +15,7 @@ _UNKNOWN, _UNKNOWN_V = "(WL:  -.-----) (D: -.---) (M:  -.-) ", "(V:  -.----) "
 
 
 def centipawns(value: Value) -> int:
-    """An expected score in centipawns by lc0's formula (`src/mcts/search.cc`, score type `centipawn`); 0.5 is 0."""
+    """An expected score in centipawns by lc0's formula (`src/mcts/search.cc`, score type `centipawn`). 0.5 gives 0."""
     return round(90 * math.tan(1.5637541897 * (2 * min(max(value.score, 0.0), 1.0) - 1)))
 
 
@@ -34,9 +34,9 @@ def score(value: Value | None, *, mates: bool, wdl: bool) -> str:
 def move_stats(policy: Policy, values: Mapping[chess.Move, Value | None]) -> list[str]:
     """lc0's VerboseMoveStats: a line for each legal move, the least probable first, and a line `node` for the position.
 
-    values : of the positions after the moves that were evaluated, for who made the move; None without a value output
+    values : values of the positions after the evaluated moves, for the mover; None without a value output
 
-    N is 1 for a move that was evaluated. Q of other moves is the position's value, as in lc0. U is 0 and S is Q:
+    N is 1 for an evaluated move. For other moves, Q is the position's value, as in lc0. U is 0 and S is Q, because
     nothing is explored. The number in brackets is lc0's index of the move. The format is that of
     `Search::GetVerboseStats` in lc0's `src/mcts/search.cc`, column by column.
     """

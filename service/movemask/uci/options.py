@@ -1,4 +1,4 @@
-"""`Options`: the engine's options with their values, and what UCI_Elo means for each model."""
+"""`Options`: the engine's options with their values, and the meaning of UCI_Elo for each model."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ MAX_THREADS = 256
 
 
 def _option(name: str, default: float | str, most: float = 1, least: float = 0) -> Any:
-    """An option: its name, its default and the bounds of a number. An int becomes a spin, a bool a check, a float or a
-    text a string."""
+    """An option: its name, its default and the bounds of a number.
+
+    An int becomes a spin option, a bool a check, a float or a text a string.
+    """
     return field(default=default, metadata={"name": name, "most": most, "least": least})
 
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """The range of UCI_Elo for a model: its measured strengths, or without a table the ratings it was trained on.
+    """A model's range of UCI_Elo: its measured strengths, or without a table the ratings that it was trained on.
 
-    rows : Elo with the rating and temperature that play at that Elo, ordered by Elo; empty without a table
+    rows : Elo, with the rating and temperature that play at that Elo, in order of Elo; empty without a table
     """
 
     least: int = 1
@@ -39,8 +41,7 @@ class Strengths:
 
     @classmethod
     def of(cls, contract: Mapping[str, Any]) -> Strengths:
-        """From `[elo]` and `[[card.strength]]`; any rating without them. Faults are reported when the model is
-        opened."""
+        """From `[elo]` and `[[card.strength]]`; without them, any rating. Opening the model reports faults."""
         try:
             card, elo = contract.get("card", {}), contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
             rows = tuple((row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ()))
@@ -50,7 +51,7 @@ class Strengths:
             return cls()
 
     def at(self, elo: float) -> tuple[float, float]:
-        """Rating and temperature that play at an Elo, interpolated between the rows. Beyond them, the nearest row."""
+        """The rating and temperature that play at an Elo, interpolated between rows. Beyond them, the nearest row's."""
         first, last = self.rows[0], self.rows[-1]
         if not first[0] < elo < last[0]:
             return (first if elo <= first[0] else last)[1:]
@@ -90,7 +91,7 @@ class Options:
     models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:
-        """Sets an option. Raises ValueError that names the fault, and then leaves the option unchanged."""
+        """Sets an option. Raises ValueError, which names the fault; the option then keeps its value."""
         option = next((option for option in _OPTIONS if option.metadata["name"].lower() == name.lower()), None)
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
@@ -109,7 +110,7 @@ class Options:
 
     @property
     def by_table(self) -> bool:
-        """Whether UCI_Elo is a measured strength, which decides both the rating and the temperature."""
+        """Whether UCI_Elo is a measured strength, which decides both rating and temperature."""
         return self.limit_strength and bool(self.strengths.rows)
 
     @property
@@ -122,8 +123,8 @@ class Options:
     def temperature_at(self, board: chess.Board) -> float:
         """The temperature of a move, by lc0's rule (`src/mcts/search.cc`).
 
-        It falls linearly to 0 over TempDecayMoves moves, after TempDecayDelayMoves moves. A measured strength was
-        measured without decay and has its own temperature.
+        After TempDecayDelayMoves moves it falls linearly to 0 over TempDecayMoves moves. A measured strength has its
+        own temperature and no decay.
         """
         if self.by_table:
             return self.strengths.at(self.uci_elo)[1]
@@ -136,8 +137,8 @@ class Options:
     def elo(self) -> tuple[float, float] | None:
         """The ratings of the engine and its opponent; None for the network's defaults.
 
-        The rating in UCI_Opponent counts only if the engine has a rating of its own that is not a measured strength:
-        strengths were measured with both players told the same rating.
+        The rating in UCI_Opponent counts only if the engine has its own rating, and no measured strength: strengths
+        were measured with the same rating for both players.
         """
         own = self.rating
         announced_text = (*self.opponent.split(), "", "")[1][:9]
@@ -152,17 +153,17 @@ class Options:
         for option in _OPTIONS:
             value, bounds = getattr(self, option.name), option.metadata
             if option.name == "model":
-                kind = " var ".join([f"combo default {value}", *self.models])
+                option_type = " var ".join([f"combo default {value}", *self.models])
             elif isinstance(value, bool):
-                kind = f"check default {str(value).lower()}"
+                option_type = f"check default {str(value).lower()}"
             elif option.name == "uci_elo":
                 low, high = self.strengths.least, self.strengths.most
-                kind = f"spin default {min(max(value, low), high)} min {low} max {high}"
+                option_type = f"spin default {min(max(value, low), high)} min {low} max {high}"
             elif isinstance(value, int):
-                kind = f"spin default {value} min {bounds['least']} max {bounds['most']}"
+                option_type = f"spin default {value} min {bounds['least']} max {bounds['most']}"
             else:
-                kind = f"string default {(value or '<empty>') if isinstance(value, str) else f'{value:g}'}"
-            lines.append(f"option name {bounds['name']} type {kind}")
+                option_type = f"string default {(value or '<empty>') if isinstance(value, str) else f'{value:g}'}"
+            lines.append(f"option name {bounds['name']} type {option_type}")
         return lines
 
 
@@ -170,27 +171,27 @@ _OPTIONS: list[Field[Any]] = [option for option in fields(Options) if option.met
 
 
 def _read(option: Field[Any], text: str) -> float | str:
-    """A number between bounds, a flag or a text; raises ValueError."""
-    kind: Any = type(option.default)
+    """A number between bounds, a flag or a text. Raises ValueError."""
+    python_type: Any = type(option.default)
     least, most = option.metadata["least"], option.metadata["most"]
-    if kind is str:
+    if python_type is str:
         return text
-    if kind is bool:
+    if python_type is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{text[:40]!r} is neither true nor false")
         return text.lower() == "true"
     try:
-        value: float = kind(text)
+        value: float = python_type(text)
     except ValueError:
         value = math.nan
     if not least <= value <= most:
-        a_number = "a whole number" if kind is int else "a number"
+        a_number = "a whole number" if python_type is int else "a number"
         raise ValueError(f"{text[:40]!r} is not {a_number} from {least:.15g} to {most:.15g}")
     return value
 
 
 def _book(path: str) -> str:
-    """The path of an opening book that can be read, or an empty text for none; raises ValueError."""
+    """The path of a readable opening book; an empty text for no book. Raises ValueError."""
     if path in ("", "<empty>"):
         return ""
     try:
@@ -204,15 +205,15 @@ def _book(path: str) -> str:
 
 
 def _syzygy(path: str) -> str:
-    """Folders that hold Syzygy tables, or an empty text for none; raises ValueError."""
+    """Folders with Syzygy tables; an empty text for no tables. Raises ValueError."""
     if path in ("", "<empty>"):
         return ""
     for folder in path.split(os.pathsep):
         try:
-            found = any(file.suffix == ".rtbw" for file in Path(folder).iterdir())
+            has_tables = any(file.suffix == ".rtbw" for file in Path(folder).iterdir())
         except OSError as error:
             raise ValueError(f"{folder[:200]}: cannot be read: {error.strerror}") from None
-        if not found:
+        if not has_tables:
             raise ValueError(f"{folder[:200]}: contains no Syzygy tables (.rtbw, .rtbz)")
     return path
 

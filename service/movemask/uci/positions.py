@@ -1,4 +1,4 @@
-"""Reads `position`, and draws a board for `d`. A FEN that other engines play is played too, with a note."""
+"""Reads `position`, and draws a board for `d`. Accepts faulty FENs that other engines accept, with a note."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ PLAYABLE = (
 def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board, list[str]]:
     """The board of `position [startpos | fen FEN] [moves …]` with its history, and notes about changes.
 
-    Castling rights and en-passant squares that do not fit the position are dropped, and a FEN that is valid only in
-    Chess960 is read so: a GUI scores a refusal as a loss and shows nobody why. Positions that cannot arise in a game
-    are accepted if the rules still apply to them. Raises ValueError.
+    Castling rights and en-passant squares that do not fit the position are dropped. A FEN that is valid only in
+    Chess960 is read as Chess960. A refusal would be worse: a GUI scores it as a loss and shows no reason. Positions
+    that cannot arise in a game are accepted if the rules still apply to them. Raises ValueError.
     """
     at = tokens.index("moves") if "moves" in tokens else len(tokens)
-    kind, fields = tokens[:1], tokens[1:at]
-    if kind != [START_WORD] and (kind != ["fen"] or not fields):
+    source, fields = tokens[:1], tokens[1:at]
+    if source != [START_WORD] and (source != ["fen"] or not fields):
         raise ValueError("position: expected startpos or fen FEN")
-    fen = " ".join(fields) if kind == ["fen"] else START_WORD
+    fen = " ".join(fields) if source == ["fen"] else START_WORD
     notes: list[str] = []
     try:
         board = Position.read(fen, chess960=chess960).board.copy()
@@ -52,7 +52,7 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
 
 
 def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.Board, list[str]]:
-    """The board of a FEN without its invalid rights, and notes; raises ValueError if the board itself is invalid."""
+    """The board of a FEN without its invalid rights, and notes. Raises ValueError if the board itself is invalid."""
     notes = []
     board = board_of(fen, chess960=chess960)
     if board.status() & chess.STATUS_BAD_CASTLING_RIGHTS and not chess960:
@@ -76,7 +76,7 @@ def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.
 
 
 def _in_uci(error: RequestError) -> str:
-    """The message of an error about a FEN, without the name of the API's field."""
+    """The message of an error about a FEN, without the API's field name."""
     return f"position: {str(error).removeprefix('fen: ').partition('; valid as Chess960')[0]}"
 
 

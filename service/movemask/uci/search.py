@@ -23,10 +23,10 @@ from movemask.uci.endgames import LOSS, WIN, Verdict, verdict_of
 from movemask.uci.info import move_stats, score
 from movemask.uci.options import Options
 
-#: Expected score from which a repetition is avoided. A forecast nearer to a draw is too uncertain to refuse one.
+#: Expected score from which on a repetition is avoided. A forecast nearer to a draw is too uncertain to refuse a draw.
 AHEAD = 0.55
 
-#: Most plies of a line that `go infinite` follows.
+#: Most plies of a line in `go infinite`.
 LINE_PLIES = 16
 
 _BY_RESULT = {WIN: Value(1, 0, 0, 1), LOSS: Value(0, 0, 1, 0)}
@@ -34,7 +34,7 @@ _DRAWN = Value(0, 1, 0, 0.5)
 
 
 class Source(Protocol):
-    """Where policies come from: a `Network` in this process, or a `RemoteSource`."""
+    """A source of policies: a `Network` in this process, or a `RemoteSource`."""
 
     def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
         """The policy of each board, for these ratings of the side to move and its opponent."""
@@ -73,9 +73,13 @@ class Search:
     go, options : of this search
     draws : the source of random moves
 
-    The probabilities that are shown are the network's own, at temperature 1. `notes` are lines for people, `best` is
-    the move to play (None in a finished game) and `seconds` the time from `go` or `ponderhit` to that move: 0 without
-    the option Think Time or without a clock.
+    Attributes
+    ----------
+    notes : lines for people
+    best : the move to play; None in a finished game
+    seconds : time from `go` or `ponderhit` to the move; 0 without the option Think Time or without a clock
+
+    The shown probabilities are the network's own, at temperature 1.
     """
 
     def __init__(self, board: chess.Board, go: Go, options: Options, source: Source, draws: random.Random) -> None:
@@ -83,7 +87,7 @@ class Search:
         self._source, self._options, self._board = source, options, board
         self._elo = options.elo
         self._lines: list[_Line] = []
-        self._grown = 0  # plies that were added to the lines
+        self._grown = 0  # plies added to the lines
         self._nodes = 1
         self.notes: list[str] = []
         self.best: chess.Move | None = None
@@ -108,7 +112,7 @@ class Search:
             self.seconds = think_time(Position(board), self.best, self._policy.probabilities.values(), clock)
 
     def info(self) -> list[str]:
-        """The `info` lines: one for each move that is shown, the move it plays first."""
+        """The `info` lines: one for each shown move, the move to play first."""
         if not self._policy.probabilities:
             return ["info depth 0 score " + ("mate 0" if self._board.is_checkmate() else "cp 0")]
         elapsed = time.perf_counter() - self._started
@@ -119,7 +123,7 @@ class Search:
             f"info depth {max(1, self._grown)} seldepth {1 + self._grown} multipv {number} "
             + score(self._value(line), mates=line.mates, wdl=self._options.show_wdl)
             + f"{counts}time {round(1000 * elapsed)} pv {' '.join(self._uci(line.moves))}"
-            # lc0 has nothing behind the moves, and programs that read its statistics take all words for moves.
+            # lc0 writes nothing after the moves, and programs that read its statistics take all words for moves.
             + ("" if self._options.verbose else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %")
             for number, line in enumerate(self._lines, 1)
         ]
@@ -139,14 +143,14 @@ class Search:
         return "bestmove " + " ponder ".join(moves)
 
     def grow(self) -> bool:
-        """Runs the network at the end of each line and adds its most probable move; False if all lines have ended."""
+        """Runs the network at the end of each line and adds its most probable move. False if all lines have ended."""
         growing = [line for line in self._lines if not line.ends]
         if not growing or self._grown >= LINE_PLIES or not self._policy.probabilities:
             return False
         reversed_elo = None if self._elo is None else self._elo[::-1]
         elo = reversed_elo if self._grown % 2 == 0 else self._elo
-        found = self._source.policies([line.board.copy() for line in growing], elo=elo)
-        for line, policy in zip(growing, found, strict=True):
+        policies = self._source.policies([line.board.copy() for line in growing], elo=elo)
+        for line, policy in zip(growing, policies, strict=True):
             if line.after is None:
                 line.after = policy
             move = policy.best
@@ -180,7 +184,7 @@ class Search:
             self.notes.append(f"{policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest")
 
     def _named(self, texts: Sequence[str]) -> list[chess.Move] | None:
-        """The legal moves of `searchmoves`; None for all moves if none is legal. The others are noted."""
+        """The legal moves of `searchmoves`; None, for all moves, if none is legal. Notes the other texts."""
         moves, faults = [], []
         for text in texts:
             try:
@@ -196,12 +200,12 @@ class Search:
             return None
         try:
             return verdict_of(self._options.syzygy, self._board, named)
-        except Exception as error:  # a damaged table, for which python-chess raises anything, must not cost the game
+        except Exception as error:  # python-chess raises any error for a damaged table, which must not cost the game
             self.notes.append(f"SyzygyPath: a table cannot be read: {type(error).__name__}: {error}")
             return None
 
     def _chosen(self, named: Sequence[chess.Move] | None, draws: random.Random, *, analysing: bool) -> chess.Move:
-        """The move to play: from the book or drawn from the policy; in analysis the most probable move."""
+        """The move to play, from the book or drawn from the policy. In analysis, the most probable move."""
         options = self._options
         move = None if analysing else _of_book(options.book, self._board, named, draws)
         if move is not None:
@@ -237,7 +241,7 @@ class Search:
         return _BY_RESULT.get(self._verdict.results[self._verdict.best[0]], _DRAWN)
 
     def _value(self, line: _Line) -> Value | None:
-        """The value that is shown with a line: of the position if it is the only line, otherwise after its move."""
+        """The value shown with a line: the position's if it is the only line, otherwise the value after its move."""
         if line.mates:
             return _BY_RESULT[WIN]
         if len(self._lines) == 1 or line.after is None:
@@ -245,7 +249,7 @@ class Search:
         return self._value_after(line)
 
     def _value_after(self, line: _Line) -> Value | None:
-        """The value after the first move of a line, for the player who makes it."""
+        """The value after the first move of a line, for its player."""
         move = line.moves[0]
         if self._verdict is not None:
             return _BY_RESULT.get(self._verdict.results[move], _DRAWN)
@@ -272,7 +276,7 @@ def _clock_of(go: Go, turn: chess.Color, overhead: int) -> Clock | None:
 def _of_book(
     book: str, board: chess.Board, named: Sequence[chess.Move] | None, draws: random.Random
 ) -> chess.Move | None:
-    """A move drawn by the weights of an opening book; None without a book or an entry. Reads the file."""
+    """A move drawn by an opening book's weights; None without a book or an entry. Reads the file."""
     if not book:
         return None
     others = () if named is None else set(board.legal_moves).difference(named)

@@ -51,8 +51,7 @@ export class Analysis {
     const { state } = this.#store, verdicts = [...(this.#verdictsOf(state) ?? [])];
     const [ply] = verdicts.find(([, { kind }]) => kind === "mistake") ?? verdicts.find(([, { kind }]) => kind === "doubtful") ?? verdicts[0] ?? [-1];
     if (ply >= 0) this.#store.dispatch({ type: "go", path: state.tree.main.slice(0, ply + 1) });
-    byId("review-heading").focus();
-    byId("review-panel").scrollIntoView({ block: "nearest" });
+    byId("verdict").focus();
   }
 
   /** Shows the game of a state, as far as it is known. Who plays alone sees the moves and no more. */

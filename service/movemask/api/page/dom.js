@@ -42,7 +42,7 @@ export function percent(share) {
   const value = 100 * share;
   if (value === 100) return "100\u00a0%";
   if (value === 0) return "0\u00a0%";
-  if (value >= 9.95) return `${value.toFixed(value > 99.9 && value < 100 ? 2 : 1)}\u00a0%`;
+  if (value >= 9.95) return `${(value > 99.9 ? Math.min(value, 99.99).toFixed(2) : value.toFixed(1))}\u00a0%`;
   if (value >= 0.095) return `${value.toFixed(value >= 0.995 ? 1 : 2)}\u00a0%`;
   return `${value.toPrecision(1)}\u00a0%`;
 }

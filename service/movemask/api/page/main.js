@@ -99,8 +99,8 @@ function challenged(from) {
 }
 
 function begin(choice) {
-  const id = Date.now().toString(36), date = new Intl.DateTimeFormat("sv").format().replaceAll("-", ".");
-  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, site: location.origin }) });
+  const now = new Date(), id = now.getTime().toString(36), date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
+  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }) });
   byId("said").focus();
 }
 

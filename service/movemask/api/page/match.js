@@ -34,12 +34,12 @@ export function endingOf({ Result: result, Termination }) {
 /**
  * A new game. `you` is the player's side and `rating` the player's; `level` is the network's `{rating, temperature,
  * strength}`, with a strength of 0 for one that plays as people do; `control` is a clock such as "3+2", or ""; `pace`
- * is "human" or "once".
+ * is "human" or "once"; `started` is when it began, in UTC and ISO's form.
  */
-export function newMatch({ id, date, site, model, you, rating, level, control, pace, fen = "startpos", chess960 = false }) {
+export function newMatch({ id, date, started, site, model, you, rating, level, control, pace, fen = "startpos", chess960 = false }) {
   const base = control ? controlOf(control).base : 0;
   return {
-    id, date, site, model, you, rating, level, control, pace, fen, chess960, moves: [], sans: [], clocks: [],
+    id, date, started, site, model, you, rating, level, control, pace, fen, chess960, moves: [], sans: [], clocks: [],
     left: { white: base, black: base }, running: null, since: null, premove: null, remark: "", standing: null, ending: null, kept: "",
   };
 }
@@ -62,11 +62,12 @@ export function treeOf(match) {
   return new Tree({ fen: match.fen, chess960: match.chess960, headers: headersOf(match), nodes: [{}, ...nodes] });
 }
 
-function headersOf({ date, site, model, you, rating, level, control, ending }) {
+function headersOf({ date, started, site, model, you, rating, level, control, ending }) {
   const [person, network] = [SIDES[you], SIDES[other(you)]];
   return {
     Event: "Casual game", Site: site, Date: date, [person]: "You", [network]: model,
     [`${person}Elo`]: String(rating), [`${network}Elo`]: String(level.strength || level.rating),
+    ...(started ? { UTCDate: started.slice(0, 10).replaceAll("-", "."), UTCTime: started.slice(11, 19) } : {}),
     ...(control ? { TimeControl: inSeconds(control) } : {}), ...(ending ? { Result: ending.result, Termination: whyOf(ending) } : {}),
   };
 }

@@ -31,6 +31,10 @@ export function showReview({ side, own, shown, verdicts, sans, first, at, review
   byId("review-moves").replaceChildren(...[...(side && verdicts ? verdicts : [])].map(([ply, verdict]) => element("li", {}, element("button", {
     type: "button", onclick: () => goTo(ply + 1), "aria-current": ply + 1 === at ? "true" : undefined,
   }, element("b", { className: verdict.kind }, `${name(ply)} ${verdict.name}`), ` ${verdict.text}`))));
+  requestAnimationFrame(() => { // by then the browser has laid it out anyway
+    const list = byId("review-moves"), current = list.querySelector("[aria-current]");
+    if (current) list.scrollTop = current.offsetTop - list.clientHeight / 2;
+  });
   if (review) showMoments(byId("moments"), { moments: review.moments, at, goTo });
   else byId("moments").replaceChildren(element("p", { className: "quiet" }, "The game is being read."));
 }
