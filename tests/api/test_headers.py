@@ -134,6 +134,16 @@ def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | 
     assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
 
 
+def test_a_page_may_read_and_send_tags(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE)
+    sent = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "if-none-match"}
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **sent}).status_code == 200
+    answer = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE})
+    assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
+    unchanged = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE, "If-None-Match": answer.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.headers["Access-Control-Allow-Origin"]) == (304, PAGE)
+
+
 def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
     client = serve(cors_origins=PAGE, api_keys="some-key-of-nobody-0123456789")
     assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200

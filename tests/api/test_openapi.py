@@ -38,6 +38,7 @@ def test_every_operation_has_its_errors_and_its_headers(serve: Serve) -> None:
         for status, response in operation["responses"].items():
             headers = response["headers"]
             assert "X-Request-ID" in headers
+            assert ("RateLimit" in headers) == bool(operation["security"]), (name, status)
             assert ("Retry-After" in headers) == (status in ("429", "503"))
             assert ("WWW-Authenticate" in headers) == (status in ("401", "403"))
             assert ("ETag" in headers) == (name in ("GET /v1/policy", "GET /v1/models") and status in ("200", "304"))

@@ -116,7 +116,7 @@ def create_app(
             outer,
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-Request-ID"],
             expose_headers=_EXPOSED,
         )
 

@@ -83,13 +83,12 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
     }
     for name, examples in EXAMPLES.items():
         components["schemas"][name]["examples"] = examples
-    failure = {str(status): response for status, response in problems.documented(500).items()}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             secured = operation.setdefault("security", [])
             if secured and not keyed:
                 secured.insert(0, {})
-            operation["responses"] |= failure
+            operation["responses"]["500"] = problems.documented(500)[500]
             for status, response in operation["responses"].items():
                 names = ["X-Request-ID", *(_RATED if secured else ()), *_OF_STATUS.get(status, ())]
                 if method == "get" and path in _CACHED and status in ("200", "304"):
