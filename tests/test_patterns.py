@@ -45,7 +45,7 @@ OWN = {
     "models/file_formats.py",
     "models/installation.py",
     "network/files.py",
-    "network/guess.py",
+    "models/guess.py",
     "network/onnx.py",
     "settings.py",
     "store/database.py",

@@ -120,7 +120,12 @@ _STATISTICS = {
 
 
 def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
-    """The policies of B positions, each by its rule. Legal moves and logits float64 `[N]`, indptr `[B + 1]`."""
+    """The policies of B positions, each by its rule.
+
+    codes : intp `[N]`, the legal moves
+    logits : float64 `[N]`, their logits
+    indptr : intp `[B + 1]`
+    """
     groups: dict[Normalisation, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)

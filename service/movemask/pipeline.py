@@ -60,7 +60,7 @@ class Run:
 
     model : the model's name
     answers : queries with an answer, not an error
-    evaluated : answers for which the network ran; the others came from a cache or have no legal move
+    evaluated : answers from batches for which the network ran; the others came from a cache or have no legal move
     submission : its times say how long it waited and ran
     """
 
@@ -317,7 +317,7 @@ class Audit(Protocol):
     """Records answers. Implemented by `store.recorder.Recorder`."""
 
     def expect(self, positions: int) -> int:
-        """Announces this number of answers before they are sent. Returns a ticket for `audit`."""
+        """Announces a number of evaluated answers before they are sent. Returns a ticket for `audit`."""
 
     def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
         """Takes batches and their tickets, and returns at once. `audited` is empty if the batches could not be made."""
@@ -328,15 +328,15 @@ _Result = tuple[R | Exception, bool]
 
 
 class Pipeline:
-    """Answers queries by one model, in batches from its `queue`. Clients take turns; small requests go first.
+    """Answers queries with one model, in batches from its `queue`. Clients take turns; small requests go first.
 
     Parameters
     ----------
     audit : records the answers; None for no audit
-    max_batch, max_waiting, max_seconds, tally : as for `Queue`, in positions
+    max_batch, max_waiting, max_seconds, tally : as for `Queue`. A query costs 1, and 1/32 more for each of its moves
     max_moves : limit of `Query.moves`
     plan : the kinds of leakage to measure
-    on_done : called after the replies with the model's name and some batches
+    on_done : after the replies, gets the model's name and the finished batches
     """
 
     def __init__(

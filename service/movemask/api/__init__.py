@@ -1,1 +1,1 @@
-"""The web: FastAPI app, routers, schemas, the status table, metrics."""
+"""The web service: the app, its routes, bodies and answers, keys, limits, metrics, MCP tools and the page."""

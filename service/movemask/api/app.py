@@ -105,8 +105,10 @@ def create_app(
     tracer = get_tracer("movemask", __version__, tracer_provider)
 
     def stack() -> ASGIApp:
-        """Replaces FastAPI's stack: our layers for all routes. The innermost calls POST routes directly, and other
-        routes through FastAPI's layers."""
+        """Replaces FastAPI's stack. From outside: CORS if set, RootPath, RequestLog, AdmissionControl, Posts.
+
+        Posts runs POST routes itself; all else goes through gzip to FastAPI.
+        """
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
         inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
         outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)

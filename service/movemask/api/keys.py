@@ -87,7 +87,7 @@ class Keys:
             raise SettingsError(f"{name}: {error}") from None
 
     def find(self, token: str) -> Key | None:
-        """The key with this text, or None. Takes the same time for every text."""
+        """The key with this text, or None. The time of the comparison does not show which key matched."""
         self._look()
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None

@@ -150,7 +150,10 @@ class ServedModels:
             loaded.pipeline.close()
 
     def _opened(self, file: Path) -> Entry:
-        """The entry of a model, with its network if it passed its trial and its check."""
+        """A model's entry. It holds the network only if the checks passed.
+
+        A network outside the trusted folder is first tried in a process of its own.
+        """
         if self._trial is not None and file.parent != self._folders.trusted:
             failed = self._trial.failed(file)
             if failed is not None:

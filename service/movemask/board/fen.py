@@ -1,4 +1,4 @@
-"""Finds the FEN in a text: copied from an address, quoted, numbered, with underscores for blanks or EPD operations.
+"""Finds the FEN in a text: in an address, quoted, numbered, with underscores for blanks, or with EPD operations.
 
 python-chess then reads the FEN and describes the faults of its fields. Standard: Steven J. Edwards, "Portable Game
 Notation Specification and Implementation Guide", 1994, section 16 (FEN and EPD).

@@ -29,7 +29,7 @@ from movemask.leakage.kinds import KINDS
 
 _COMPRESSED = (".zst", ".zstd", ".gz")
 
-#: Endings that decide a file's format. Other files are looked into.
+#: Endings that decide a file's format. For other endings, the first lines decide.
 _NAMED: dict[str, Literal["pgn", "fen"]] = {".pgn": "pgn", ".fen": "fen", ".epd": "fen"}
 
 #: Bytes fetched at once from object storage.

@@ -25,8 +25,8 @@ from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
 from movemask.models import calibration, diagnosis
 from movemask.models.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
+from movemask.models.families import FAMILIES
 from movemask.network.contract import read_contract
-from movemask.network.families import FAMILIES
 from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named

@@ -59,7 +59,10 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
 
 
 def vocabulary(name: str) -> tuple[str, ...]:
-    """The move of each slot of a vocabulary, such as `lc0-1858`, as `Network.slot_moves`. Raises ContractError."""
+    """The move of each slot of a vocabulary, such as `lc0-1858`, in UCI as the side to move sees it.
+
+    Unused slots are empty, and a contract's variations are not applied. Raises ContractError.
+    """
     return _vocabulary(name).names()
 
 

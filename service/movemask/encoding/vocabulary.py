@@ -139,7 +139,7 @@ class Vocabulary:
     columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none); zeros for a slot without a move
     lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. A bare
         promotion is found with and without its piece
-    twins : intp `[A]`, slot of each slot's move with flipped squares: an unmirrored reader would use it. -1 for none;
+    twins : intp `[A]`, for each slot, the slot that a program which forgets to mirror would read instead. -1 for none;
         the slot itself without mirroring
     """
 

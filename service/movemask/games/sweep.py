@@ -77,8 +77,8 @@ async def sweep(
 ) -> list[R]:
     """`write(answer)` for every rating of every network, in order. Each network gets one submission.
 
-    `write` runs on several threads at once, and the answers share their position. Raises the first error of a point,
-    and errors of the model and the queue.
+    `write` runs on several threads at once, and all answers hold the same `Position`. If a point fails, its error is
+    raised; so are errors of the model and the queue.
     """
 
     async def points_of(network: Series) -> Sequence[R | MovemaskError]:

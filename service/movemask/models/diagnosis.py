@@ -306,7 +306,8 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """Sorts clearly better findings first, by the size of their difference, because z is capped."""
+    """Sort key: `better` findings first, the largest difference first, because z is capped; then the others by z;
+    impossible findings last."""
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z

@@ -30,13 +30,13 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelError, MovemaskError
 from movemask.models.file_formats import described, unpacked
+from movemask.models.fitting import Change, fitted
+from movemask.models.guess import guess, settled
 from movemask.models.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.models.rewriting import rewrite
 from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
 from movemask.network.files import MAX_NETWORK_BYTES, read_onnx, read_regular, refuse_external
-from movemask.network.fitting import Change, fitted
-from movemask.network.guess import guess, settled
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file

@@ -1,6 +1,6 @@
 """How far a quantised network is from its original, on positions and along the ratings, and how fast it is.
 
-Calibration and judging use positions of different games (`sets`).
+No position is in both sets, calibration and judging. From PGN files, no game is in both either (`sets`).
 """
 
 from __future__ import annotations

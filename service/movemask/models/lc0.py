@@ -173,7 +173,7 @@ def _net() -> type[Any]:
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
-    """`a * b + c` with one rounding: the product of two float32 is exact in float64."""
+    """`a * b + c`. The product is exact in float64; the sum is rounded to float64, then to float32."""
     return (a.astype(np.float64) * np.float64(b) + np.float64(c)).astype(np.float32)
 
 

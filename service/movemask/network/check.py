@@ -36,7 +36,8 @@ WON = (
     "r5k1/5ppp/8/8/8/8/1Q3PPP/RR4K1 w - - 0 30",
 )
 
-#: The value's order is wrong if lost positions score higher than won ones by more than this, on a scale of 0 to 1.
+#: The value is read wrongly (its order, or its point of view with Black) if the mean score of lost positions is above
+#: that of won positions by more than this, on a scale of 0 to 1.
 INVERTED = 0.1
 #: Largest difference, relative and absolute, between a position's logits in a batch and in a run of its own.
 TOLERANCE = 1e-2

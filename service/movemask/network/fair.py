@@ -1,9 +1,9 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
 An item has a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions
-always get a quarter of a batch, at most a slice. They get more than a slice only if no other client waits and no small
-submission came in the last second: nobody waits for a whole batch of somebody else's items. Clients take turns of equal
-cost, among the small submissions and among the large ones.
+always get a quarter of a batch, at most a slice (`Pace.slice`, a cost of 1 to 8). They get more than a slice only if no
+other client waits and no small submission came in the last second: nobody waits for a whole batch of somebody else's
+items. Clients take turns of equal cost, among the small submissions and among the large ones.
 """
 
 from __future__ import annotations

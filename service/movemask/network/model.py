@@ -113,7 +113,10 @@ class Batch:
         )
 
     def rows(self, indices: Index, elo: Float | None = None) -> Batch:
-        """The rows at `indices`, in ascending order. With `elo` `[len(indices), 2]`, rows may repeat in any order."""
+        """The rows at `indices`, which ascend and do not repeat.
+
+        With `elo` `[len(indices), 2]`, the ratings of each new row, the indices may repeat, in any order.
+        """
         if elo is None and len(indices) == len(self):
             return self
         lengths = self.counts[indices]

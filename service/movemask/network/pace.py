@@ -13,7 +13,7 @@ _HANGS_SECONDS, _HANGS_TIMES = 4.0, 10
 
 
 class Pace:
-    """A network's seconds per unit of cost. Not safe for threads.
+    """A network's seconds per unit of cost. Not thread-safe.
 
     slice : largest cost of large submissions in a batch, from 1 to 8
     """
@@ -37,7 +37,7 @@ class Pace:
             self._seconds_per_cost_alone = per_cost
 
     def seconds(self, cost: float) -> float:
-        """Usual time of this cost, one batch after the other; 0 before the first batch."""
+        """Expected seconds for items of this total cost, batch after batch; 0 before the first batch."""
         return cost * self._seconds_per_cost
 
     def seconds_alone(self, cost: float) -> float:

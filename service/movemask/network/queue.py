@@ -6,7 +6,8 @@ polled, and no batch waits to fill up. `Backlog` owns the state, and only its me
 items come next, `pace.py` predicts how long they take.
 
 A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
-look into items and results: they are the pipeline's queries and the JSON of its answers.
+look into items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
+an error, and whether the network ran.
 """
 
 from __future__ import annotations

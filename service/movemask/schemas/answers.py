@@ -149,7 +149,8 @@ class Where(Out):
 
 
 class PointOut(Out):
-    """Everything except position and moves. Without a legal move there is no leakage, value or timing."""
+    """What a policy, a chosen move and a point of a sweep have in common. Without a legal move, the optional fields are
+    left out."""
 
     model: ModelOut = Field(description="The network that answered.")
     value: ValueOut | None = Field(None, description="The network's forecast of the result; left out if it gives none.")

@@ -37,7 +37,7 @@ _SWEEP_SECONDS = 0.5
 #: Seconds that an idle connection stays open when the service stops: a request may be on its way.
 _ON_ITS_WAY = 0.2
 
-#: Seconds that a connection is read after its last answer, unless the client's time for a body is shorter.
+#: Seconds that a connection is read after its last answer. If a deadline for a body is running, that deadline counts.
 _LISTENING = 5.0
 
 #: Bytes per second that a client must read of its answers.
@@ -215,7 +215,8 @@ class Guard(asyncio.BufferedProtocol):
     # Called twice a second
 
     def look(self, now: float, read_seconds: float) -> None:
-        """Ends the connection if the client sends too slowly, or reads slower than 1 kB/s for `read_seconds`."""
+        """Ends the connection if the client sends too slowly, or if the unsent bytes of its answers hardly shrink for
+        `read_seconds`."""
         if self._until is not None and now > self._until:
             self._too_slow()
             return

@@ -48,7 +48,7 @@ class Port:
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
         self._spread = SPREADS and workers > 1
         self._held: list[socket.socket] = []
-        self._first: list[socket.socket] = []  # of the first worker; they listen from the start
+        self._first: list[socket.socket] = []  # the first worker's sockets, which listen from the start
         self._both = host == "::"  # whether a socket takes IPv4 connections too
         self.file = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) else None
         if self.file is not None:

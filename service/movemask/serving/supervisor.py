@@ -1,4 +1,4 @@
-"""`supervise`: keeps the worker processes of a service running."""
+"""`Workers`: keeps the worker processes of a service running."""
 
 from __future__ import annotations
 

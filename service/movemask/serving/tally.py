@@ -26,7 +26,7 @@ _FIRST_CLIENT = 8
 FULL_AT, CLIENT_HELD, CLIENT_CONNECTIONS = range(3)
 _OF_A_CLIENT = 3
 
-#: Number of hash buckets for clients: two clients share their limits with probability 1/65,536.
+#: Number of hash buckets for clients: any two clients share a bucket, and its limits, with probability 1/65,536.
 _CLIENTS = 1 << 16
 
 _CELLS = _FIRST_CLIENT + _OF_A_CLIENT * _CLIENTS

@@ -95,7 +95,7 @@ async def serve_app(
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        # GIL switch interval 0.5 ms (default 5): a request crosses threads four times.
+        # GIL switch interval 0.5 ms (default 5): the event loop and the network's threads hand requests to each other.
         sys.setswitchinterval(0.0005)
         on_stop(lambda: setattr(server, "should_exit", True))  # uvicorn handles signals itself, and raises them again
         watching = asyncio.create_task(guards.watch())

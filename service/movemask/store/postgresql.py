@@ -66,7 +66,10 @@ class Connection(psycopg.Connection[Any]):
 
 
 def engine(url: sa.URL) -> tuple[sa.Engine, Patience]:
-    """An engine for a URL, and the patience of its connections. Parameters in the URL override those set here."""
+    """An engine for a URL, and the `Patience` that limits how long its connections wait for an answer.
+
+    Parameters in the URL override the parameters set here.
+    """
     patience = Patience(_ANSWER_SECONDS)
     defaults = {"connect_timeout": _CONNECT_SECONDS, "application_name": "movemask", **_TCP}
     limits = {

@@ -84,7 +84,7 @@ class AuditReader:
     def summaries(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[AuditSummary]:
         """Summaries of one model or of all, in order of name; with `by`, also of the groups of that dimension.
 
-        A stored ten minutes, hour or day that overlaps the span is counted in full.
+        Figures are stored in periods of ten minutes, an hour or a day. A period that overlaps the span counts in full.
         """
         with self._database.reading() as connection:
             summaries = []

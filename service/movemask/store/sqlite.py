@@ -77,7 +77,7 @@ def is_damage(error: SQLAlchemyError) -> bool:
 
 
 def obstacle(file: Path) -> str | None:
-    """Why a file cannot be opened or written, and what to do about it; None if there is no reason to see."""
+    """Why a file cannot be opened or written, and what to do about it; None if no cause is found."""
     folder = file.parent
     if not os.path.isdir(folder):
         return f"there is no folder {folder}, or this user may not enter it; make it, or name another file"
@@ -86,7 +86,7 @@ def obstacle(file: Path) -> str | None:
     if not hasattr(os, "geteuid"):  # Windows
         return None
     user = os.geteuid()
-    for path in (folder, file):  # the folder too: SQLite makes two companions of the file
+    for path in (folder, file):  # the folder too: SQLite makes FILE-wal and FILE-shm in it
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
             if os.statvfs(path).f_flag & os.ST_RDONLY:
                 return f"{path} is on a read-only file system; mount a volume there that can be written"

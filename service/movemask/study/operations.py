@@ -34,8 +34,8 @@ class Operations:
 def operations_of_log_mask(slots: int) -> Operations:
     """Softmax of `z + log m` over all slots (`masking.log_mask_softmax`); L does not matter.
 
-    A logarithms and A additions for `z + log m`; A - 1 comparisons for the maximum; A subtractions of it; A
-    exponentials; A - 1 additions for their sum; A divisions.
+    `A` logarithms and `A` additions for `z + log m`; `A - 1` comparisons for the maximum; `A` subtractions of it; `A`
+    exponentials; `A - 1` additions for their sum; `A` divisions.
     """
     return Operations(slots, slots, 0, slots, 3 * slots - 1, slots - 1)
 

@@ -31,7 +31,7 @@ M = TypeVar("M", bound=BaseModel)
 #: Largest body, in bytes, that is parsed on the event loop. Parsing it takes less than a millisecond.
 SMALL_BODY = 8_192
 
-#: Most moves of all positions of a batch. Playing a move takes about 20 µs.
+#: Largest total number of moves in the positions of a batch. Playing a move takes about 20 µs.
 MAX_PLIES = 65_536
 
 _FIELDS = 4_096  # bytes of all fields except lists, with room to spare

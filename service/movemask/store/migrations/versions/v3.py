@@ -1,4 +1,4 @@
-"""Version 3: the first tables that Alembic knows. They were made before Alembic, so there is nothing to do.
+"""Version 3: the first tables that Alembic knows. Older releases made them without Alembic: nothing is changed here.
 
 New databases are made from `tables.METADATA`; a revision only upgrades the tables of the version before.
 """

@@ -18,8 +18,8 @@ from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError, ModelError
+from movemask.models.families import FAMILIES, Family
 from movemask.network.check import CHECK_FENS
-from movemask.network.families import FAMILIES, Family
 from movemask.network.model import Array, Session, TensorInfo
 
 Shape = tuple[int | None, ...]
@@ -87,7 +87,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The only family that fits a network, with the names of its planes and of the outputs that may be the policy.
+    """The family chosen for a network, with the names of its planes and of the outputs that may be the policy.
+
+    It is the family that the user named, or else the only one that fits.
 
     named : whether the user named the family
     shapes : the tensors of the file, in words

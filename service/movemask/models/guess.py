@@ -18,17 +18,17 @@ from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import PlaneEncoder
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ContractError, ModelError
+from movemask.models.families import Family
+from movemask.models.fitting import Change, Fit
 from movemask.network.check import CHECK_FENS, check_value
 from movemask.network.contract import Contract
-from movemask.network.families import Family
-from movemask.network.fitting import Change, Fit
 from movemask.network.model import Array, Model, Session, TensorInfo
 
 Table = dict[str, Any]
 
 #: Names of outputs that count moves or time: not a score.
 _COUNTS = re.compile(r"mlh|moves?_?left|plies|ply|ponder|time")
-#: An output with numbers above this is not a score from -1 to 1.
+#: If several outputs could be the score, those with an absolute value above this are dropped, unless all have one.
 _SCORE = 2.0
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from movemask.errors import ContractError
-from movemask.network.fitting import fitted
-from movemask.network.guess import Guess, guess
+from movemask.models.fitting import fitted
+from movemask.models.guess import Guess, guess
 from movemask.network.onnx import OnnxSession
 from tests.networks import Tensor, write_named
 
