@@ -35,7 +35,7 @@ Totals = dict[str, NDArray[np.float64]]
 )
 @click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, instead of those in the headers.")
+@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings to use instead of the headers'.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option("--engine", metavar="COMMAND", help="UCI engine, such as stockfish, to write missing [%eval].")

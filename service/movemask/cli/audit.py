@@ -82,7 +82,9 @@ class _AuditCommand(RatingsCommand):
     help="Least probability of an illegal move to name it and find its cause.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
-@click.option("--ray", metavar="ADDRESS", help="Run on Ray: auto, local (starts it here), ray://HOST or HOST:PORT.")
+@click.option(
+    "--ray", metavar="ADDRESS", help="Run on Ray: auto, local (starts a cluster here), ray://HOST or HOST:PORT."
+)
 @click.option(
     "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,
     help="With --ray: GPUs per worker, such as 0.5; above 0, the networks run on them.",

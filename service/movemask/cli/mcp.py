@@ -25,9 +25,10 @@ _SECONDS = 60.0  # limit for a service's response
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @models_dir_option
 def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
-    """Offer tools to language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
+    """Offer language models the tools policy, sweep, game and audit.
 
-    A program that hosts a language model starts this command. docs/mcp.md shows how to configure two of them.
+    Speaks the Model Context Protocol on standard input and output. A program that hosts a language model starts this
+    command; docs/mcp.md shows how to configure two such programs.
     """
     require("mcp", "movemask mcp")
     key = key_file.readline().strip() if key_file else None

@@ -49,7 +49,7 @@ def uci(
     elo: int,
     temperature: float,
 ) -> None:
-    """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
+    """Run a chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
     The GUI can set more options. `--elo` and `--temperature` set the initial values of two of them. With a temperature
     of 1 the engine plays as people of that rating do. UCI_LimitStrength and UCI_Elo set a strength that was measured in
