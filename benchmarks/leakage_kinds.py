@@ -17,7 +17,8 @@ from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.leakage.explain import Explained, explained
 from movemask.leakage.kinds import KINDS, SERVED, Plan
-from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, measure
+from movemask.leakage.served import check_answer
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index

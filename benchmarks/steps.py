@@ -23,7 +23,8 @@ from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.kinds import KINDS, Plan
-from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, measure
+from movemask.leakage.served import check_answer
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.normalisation import Normalisation, Policies, policies

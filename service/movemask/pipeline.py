@@ -27,7 +27,8 @@ from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, Serve
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
-from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, measure
+from movemask.leakage.served import check_answer
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.network.value import Value

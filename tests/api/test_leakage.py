@@ -32,7 +32,8 @@ from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, Index
-from movemask.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
+from movemask.schemas.figures import HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.schemas.operations import ModelEntryOut
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
 import chess
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from movemask.board.moves import code_of
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
-from movemask.errors import ServedLeakage
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ANSWER_KINDS, KINDS, fills
-from movemask.leakage.measure import Figure, UnmaskedLogits, check_answer, measure
+from movemask.leakage.measure import Figure, UnmaskedLogits, measure
 from movemask.study.dense import ragged_of_mask
 from tests.leakage.batches import leakages
 
@@ -256,36 +253,3 @@ def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
             assert (one.flipped, one.kl is None) == (other.flipped, other.kl is None)
     with pytest.raises(ValueError, match="no 'other'"):
         leakages(positions, words, logits, kinds=["other"])
-
-
-START = chess.Board()
-MOVES = tuple(START.legal_moves)
-EVEN = np.full(20, 0.05)
-
-
-def check(moves: Sequence[chess.Move], probabilities: NDArray[np.float64], abstention: float = 0.0) -> None:
-    """Checks an answer to the start position."""
-    legal = [code_of(move) for move in MOVES]
-    check_answer(Position(START), legal, [code_of(move) for move in moves], probabilities.tolist(), abstention)
-
-
-def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:
-    check(MOVES, EVEN)
-    check(MOVES[3:5], np.array([0.75, 0.25]))
-    check(MOVES, EVEN / 2, abstention=0.5)
-
-
-@pytest.mark.parametrize(
-    ("moves", "probabilities", "words"),
-    [
-        ((*MOVES[:-1], chess.Move.from_uci("e2e5")), [1 / 19] * 19 + [5e-324], "holds 5e-324 on illegal moves"),
-        ((*MOVES[:-1], chess.Move.from_uci("e1f1")), [1 / 19] * 19 + [5e-324], "holds 5e-324 on illegal moves"),
-        *((MOVES, [0.05 + off] + [0.05] * 19, "sums to") for off in (1e-11, -1e-11, np.nan)),
-        ((MOVES[0], MOVES[0]), [0.5, 0.5], "holds a move twice"),
-    ],
-)
-def test_an_answer_that_is_wrong_however_little_is_withheld(
-    moves: Sequence[chess.Move], probabilities: list[float], words: str
-) -> None:
-    with pytest.raises(ServedLeakage, match=f"{START.fen()}' {words}"):
-        check(moves, np.array(probabilities))

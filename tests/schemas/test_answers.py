@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from movemask.api.app import create_app
 from movemask.api.openapi import EXAMPLES
 from movemask.network.model import Model
-from movemask.schemas import answers, reports
+from movemask.schemas import answers, figures, operations
 from movemask.schemas.answers import BatchOut, FailureOut, GamesOut, MoveChosenOut, PolicyOut, ResultOut
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, FixedSession, write_fake, write_net
@@ -150,7 +150,7 @@ def test_every_body_and_answer_has_a_whole_example() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
 def test_an_example_is_an_answer_of_its_shape(name: str) -> None:
-    module = next(one for one in (answers, reports) if hasattr(one, name))
+    module = next(one for one in (answers, figures, operations) if hasattr(one, name))
     for example in EXAMPLES[name]:
         held_to(getattr(module, name), example)
 

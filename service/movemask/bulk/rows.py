@@ -14,7 +14,8 @@ from movemask.bulk.read import Choice, Sample, Skipped
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import explained
 from movemask.leakage.kinds import SERVED
-from movemask.leakage.measure import check_answer, measure
+from movemask.leakage.measure import measure
+from movemask.leakage.served import check_answer
 from movemask.network.model import Batch, Model
 from movemask.normalisation import Normalisation, Policies
 from movemask.pipeline import evaluate

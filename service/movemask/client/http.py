@@ -16,7 +16,8 @@ from movemask.client.deadline import Deadline
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
 from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
+from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.schemas.operations import ModelsOut, VocabularyOut
 
 require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
 

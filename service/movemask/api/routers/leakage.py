@@ -26,7 +26,7 @@ from movemask.board.position import Position
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
-from movemask.schemas.reports import (
+from movemask.schemas.figures import (
     AuditedOut,
     BucketOut,
     FreshnessOut,

@@ -21,7 +21,7 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ModelUnavailable
 from movemask.network.registry import Entry
-from movemask.schemas.reports import (
+from movemask.schemas.operations import (
     AliveOut,
     AuditStateOut,
     CheckStepOut,
