@@ -136,7 +136,7 @@ def test_each_request_has_an_id_of_its_own(client: TestClient) -> None:
         ("POST", "/v1/policy", b'{"model": "none", "moves": []}', 404),
         ("POST", "/v1/policy", b'{"fen": "' + b"x" * 4000 + b'"}', 413),
         ("GET", "/none", b"", 404),
-        ("GET", "/v1/policy", b"", 405),
+        ("PUT", "/v1/policy", b"", 405),
     ],
 )
 def test_every_problem_has_the_id_of_the_header(serve: Serve, method: str, path: str, body: bytes, status: int) -> None:
