@@ -224,9 +224,16 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
     visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
     visit.sees("White to move")
     assert "O-O" not in page.locator("#legal option").all_text_contents()
-    for model, words in (("zz-broken", "Model unavailable"), ("none", "no model 'none'")):
-        visit.open(f"#play?model={model}")
-        visit.is_told(words)
+    visit.open("#play?model=zz-broken")
+    visit.is_told("Model unavailable")
+
+
+def test_a_link_with_a_model_that_is_not_here_shows_its_position(visit: Visit) -> None:
+    page = visit.open("#lens?moves=e2e4&model=elsewhere&beside=nowhere")
+    visit.is_told("There is no model elsewhere here: the default model answers.")
+    visit.line("e4")
+    visit.sees("Black to move")
+    assert "elsewhere" not in page.url
 
 
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:

@@ -65,13 +65,19 @@ async function shown(state, current) {
   if (!current() || state.view === "games") return;
   if (state.view === "leakage") {
     await dashboard.follow((error) => (error ? notice.tell("board", error) : notice.clear("board")), (changes) => hashOf(store.state, changes));
-  } else await table.show(state, models, current);
+  } else await table.show(store.state, models, current);
 }
 
 async function loadModels() {
   ({ models } = await call("v1/models"));
   offer(models);
   setControls(store.state, models);
+  for (const name of ["beside", "model"]) { // a link that was made elsewhere may name a network that is not here
+    const wanted = store.state[name];
+    if (!wanted || models.some((model) => model.name === wanted)) continue;
+    notice.tell(name, new Error(`There is no model ${wanted} here${name === "model" ? ": the default model answers" : ""}.`));
+    store.dispatch({ type: "set", name, value: "" });
+  }
 }
 
 store.subscribe((state, before, event) => {
