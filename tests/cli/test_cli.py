@@ -75,7 +75,7 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("predict", "x"), "Error: fen: 'x' is cut short"),
+        (("predict", "x"), "Error: fen: 'x' is not a FEN, such as"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
         (("predict", "--sweep", "--elo", "1500"), "--ratings needs --sweep, and --elo cannot be combined with --sweep"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
