@@ -39,14 +39,21 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
 @pytest.mark.parametrize(
     ("body", "status", "name", "word"),
     [
-        ({"fen": "x y z"}, 422, "invalid-fen", "'x y z'"),
+        ({"fen": "x y z"}, 422, "invalid-fen", "'x y z' is not a FEN, such as"),
+        ({"fen": "1. e4 e5"}, 422, "invalid-fen", "'1. e4 e5' looks like moves, not like a FEN; send them as `moves`"),
+        ({"fen": "1. e4 e5 " * 30}, 422, "invalid-request", "; send them as `moves`, or a PGN to /v1/games"),
         ({"fen": "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"}, 422, "invalid-fen", "cut short: no side to move"),
         ({"fen": "kk6/8/8/8/8/8/8/KK6 w - - 0 1"}, 422, "invalid-position", "TOO_MANY_KINGS"),
         ({"fen": "x" * 10_000}, 422, "invalid-request", "fen: String should have at most 200 characters"),
         ({"moves": ["e2e4", "e2e4"]}, 422, "illegal-move", "moves[1]: 'e2e4' is not legal"),
         ({"moves": ["Nf4"]}, 422, "illegal-move", "moves[0]: 'Nf4' is not legal"),
         ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves; at most 1024"),
-        ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'"),
+        ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'; send a list"),
+        ({"moves": ["1.", "e4"]}, 422, "illegal-move", "w KQkq - 0 1'; leave out move numbers"),
+        ({"moves": [], "rating": 1500}, 422, "invalid-request", "rating: no such field (did you mean 'elo'?)"),
+        ({"moves": [], "elo": "1500"}, 422, "invalid-request", "got '1500'; write a number without quotation marks"),
+        ({"moves": [], "temperature": "1.5"}, 422, "invalid-request", "got '1.5'; write a number without quotation"),
+        (b"", 422, "invalid-request", "body: is missing; send a JSON object"),
         ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; available: fake"),
         ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
@@ -103,6 +110,8 @@ def test_limits_are_settings(client: TestClient, serve: Serve) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
     refused(answer, 422, "limit-exceeded", "1025 positions; at most 1024")
     refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions")
+    (item,) = client.post("/v1/policy/batch", json={"positions": ["startpos"]}).json()["results"]
+    assert item["error"]["detail"].endswith("""got 'startpos'; send an object, such as {"fen": "startpos"}""")
     tight = serve(max_positions=2, max_moves=1, max_body_bytes=1024)
     for path, body, status, name, words in (
         ("/v1/policy/batch", {"positions": [{"moves": []}] * 3}, 422, "limit-exceeded", "at most 2"),
@@ -124,25 +133,29 @@ def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "allowed"),
+    ("method", "path", "status", "allowed", "next_step"),
     [
-        ("POST", "/v1/nothing", 404, None),
-        ("DELETE", "/readyz", 405, "GET, HEAD, OPTIONS"),
-        ("POST", "/", 405, "GET, HEAD, OPTIONS"),
-        ("GET", "/v1/move", 405, "POST, OPTIONS"),
-        ("DELETE", "/v1/policy", 405, "GET, HEAD, POST, OPTIONS"),
-        ("GET", "/v1/models/", 404, None),
-        ("POST", "/v1/policy/", 404, None),
-        ("GET", "/livez/", 404, None),
-        ("GET", "/docs/", 404, None),
+        ("POST", "/v1/nothing", 404, None, ""),
+        ("POST", "/x", 404, None, "/docs lists the paths"),
+        ("DELETE", "/readyz", 405, "GET, HEAD, OPTIONS", "use GET"),
+        ("POST", "/", 405, "GET, HEAD, OPTIONS", "use GET"),
+        ("GET", "/v1/move", 405, "POST, OPTIONS", "use POST"),
+        ("DELETE", "/v1/policy", 405, "GET, HEAD, POST, OPTIONS", "use GET or POST"),
+        ("GET", "/v1/models/", 404, None, "did you mean '/v1/models'?"),
+        ("POST", "/v1/policy/", 404, None, "did you mean '/v1/policy'?"),
+        ("POST", "/v1/polcy", 404, None, "did you mean '/v1/policy'?"),
+        ("POST", "/policy", 404, None, "did you mean '/v1/policy'?"),
+        ("GET", "/livez/", 404, None, "did you mean '/livez'?"),
+        ("GET", "/docs/", 404, None, "did you mean '/docs'?"),
     ],
 )
 def test_what_no_route_takes_is_told_before_what_a_body_lacks(
-    client: TestClient, method: str, path: str, status: int, allowed: str | None
+    client: TestClient, method: str, path: str, status: int, allowed: str | None, next_step: str
 ) -> None:
     answer = client.request(method, path, content=b"x=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
     refused(answer, status, "not-found" if status == 404 else "method-not-allowed", f"{method} {path}")
     assert answer.headers.get("Allow") == allowed
+    assert next_step in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/models", "/v1/move", "/"])

@@ -264,7 +264,7 @@ def test_figures_of_a_span(client: TestClient) -> None:
         ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write seconds since 1970"),
         ("", {"since": "1h", "until": "2h"}, "since: '1h' is not before until, '2h'"),
         ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
-        ("/positions", {"cursor": "x"}, "cursor: String should match pattern"),
+        ("/positions", {"cursor": "x"}, "got 'x'; use `next` of the previous page"),
         ("/positions", {"limit": 1001}, "limit: 1001, at most 1000 as JSON"),
         ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; available: raw"),
     ],

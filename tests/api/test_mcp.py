@@ -76,7 +76,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]
         wrong = await client.call_tool("policy", {"fen": "nonsense"})
         assert wrong.is_error
-        assert "'nonsense' is cut short" in wrong.content[0].text  # type: ignore[union-attr]
+        assert "'nonsense' is not a FEN" in wrong.content[0].text  # type: ignore[union-attr]
         for name, arguments, words in (
             ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),

@@ -53,6 +53,7 @@ def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: s
         ("--moves", "1.e4 1...e5 2.Nf3", "--elo", "1200"),
         ("--elo", "1200", after),
         ("--elo=1200", after),
+        ("--elo", "1200", *after.split()),  # without quotation marks
     ):
         found = answer(*asked)
         assert (found["fen"], found["elo"]) == (after, {"self": 1200, "opponent": 1200})
@@ -75,7 +76,7 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("predict", "x"), "Error: fen: 'x' is cut short"),
+        (("predict", "x"), "Error: fen: 'x' is not a FEN, such as"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
         (("predict", "--sweep", "--elo", "1500"), "--ratings needs --sweep, and --elo cannot be combined with --sweep"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
@@ -83,7 +84,13 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
         (("predict", "--elo", "5001"), "Error: Invalid value for '--elo': 5001"),
         (("predict", "--calibrated", "--temperature", "2"), "--temperature cannot be combined with --calibrated"),
         (("predict", "--model", "x"), "Error: model: no model 'x'; available: rated"),
-        (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
+        (
+            ("predict", "--models-dir", "/nowhere"),
+            "Error: models_dir: '/nowhere' is not a folder; name one by --models-dir",
+        ),
+        (("modles",), "No such command 'modles'. Did you mean 'models'?"),
+        (("quux",), "No such command 'quux'."),
+        (("predict", "e2e4", "e7e5"), "Error: fen: 'e2e4 e7e5' looks like moves, not like a FEN"),
         (("serve", "--port", "99999"), "Error: MOVEMASK_PORT: Input should be less than or equal to 65535"),
         (("serve", "--port", "0", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': sqlite"),
     ],

@@ -51,7 +51,7 @@ def test_a_service_on_a_unix_socket_answers(call: Call, socket_path: Path) -> No
         assert [model.name for model in call(url, "models").models] == ["net"]
         assert call(url, "policy", "startpos").turn == "white"
         assert len(call(url, "policies", ["startpos"] * 5)) == 5
-        with pytest.raises(movemask.ApiError, match="fen: 'x' is cut short"):
+        with pytest.raises(movemask.ApiError, match="fen: 'x' is not a FEN"):
             call(url, "policy", "x")
 
 

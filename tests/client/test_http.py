@@ -181,7 +181,13 @@ def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
 
 def test_a_service_that_does_not_answer_is_told() -> None:
     http, _ = answering(httpx2.ConnectError)
-    with pytest.raises(movemask.ServiceUnreachable, match="http://x/v1/models: ConnectError: refused"):
+    with pytest.raises(
+        movemask.ServiceUnreachable, match="http://x/v1/models: ConnectError: refused; is the service running"
+    ):
+        movemask.Client(http=http).models()
+    http, _ = answering(httpx2.Response(404, text="no such page"))
+    http.base_url = "http://x/v1"
+    with pytest.raises(movemask.ApiError, match=r"http://x/v1/v1/models: .*; the client adds /v1 itself"):
         movemask.Client(http=http).models()
     http, _ = answering(httpx2.Response(502, text="<html>bad gateway</html>"))
     with pytest.raises(movemask.ApiError, match="answered 502 without a problem document"):

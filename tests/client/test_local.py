@@ -126,6 +126,7 @@ WRONG: dict[str, list[Any]] = {
         *((None, {name: bad}, f"{name}: ") for name, wrong in WRONG.items() for bad in wrong),
         (chess.STARTING_FEN, {}, f"board: '{chess.STARTING_FEN}' is not a chess.Board"),
         ([], {}, "board: [] is not a chess.Board"),
+        (None, {"rating": 1500}, "rating: there is no such option; available: elo, "),
     ],
 )
 def test_a_wrong_input_is_named(network: movemask.Network, board: Any, options: Any, told: str) -> None:

@@ -164,7 +164,7 @@ def test_an_engine_evaluates_chess960_and_leaves_what_it_cannot_play_through(tmp
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("/nowhere/stockfish", "No such file or directory: '/nowhere/stockfish'"),
+        ("/nowhere/stockfish", "directory: '/nowhere/stockfish'; install it, or give its path"),
         ("'", "No closing quotation"),
         (str(ROOT), "Permission denied: "),
         (f"{sys.executable} -c pass", "at its start: engine process died unexpectedly (exit code: 0)"),

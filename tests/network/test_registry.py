@@ -92,9 +92,9 @@ def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_set(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="MOVEMASK_MODELS_DIR: no model in"):
+    with pytest.raises(SettingsError, match="models_dir: no model in"):
         load_registry(tmp_path, None, 1)
-    with pytest.raises(SettingsError, match=r"MOVEMASK_MODELS_DIR: .* is not a folder"):
+    with pytest.raises(SettingsError, match=r"models_dir: .* is not a folder; name one by --models-dir"):
         load_registry(tmp_path / "missing", None, 1)
     write_fake(tmp_path, "good")
     with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; available: good"):

@@ -368,6 +368,6 @@ def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, 
         best = call(port, "/v1/policy", {"fen": "startpos", "include": ["san"]})["moves"][0]["san"]
         expect(page.locator("#moves li").first).to_contain_text(best)
         page.get_by_label("Position").fill("rubbish")
-        expect(page.locator("#status")).to_contain_text("is cut short")
+        expect(page.locator("#status")).to_contain_text("is not a FEN")
         page.close()
         server.shutdown()

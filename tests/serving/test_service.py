@@ -144,7 +144,11 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for workers, words, arguments in [
-            ("1", "MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use", ("--port", port)),
+            (
+                "1",
+                "MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use; give another --port",
+                ("--port", port),
+            ),
             ("2", "MOVEMASK_DEFAULT_MODEL: no model 'nope'; available: net", ("--default-model", "nope")),
         ]:
             command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
@@ -218,5 +222,5 @@ def test_workers_that_cannot_be_replaced_end_the_service_with_1_and_the_reason(m
         os.kill(min(workers(process.pid)), signal.SIGKILL)
         assert process.wait(60) == 1
     log = (models / "log.txt").read_text().splitlines()
-    assert log[-1].startswith("Error: MOVEMASK_MODELS_DIR: no model in")
+    assert log[-1].startswith("Error: models_dir: no model in")
     assert not [line for line in log if "Traceback" in line]

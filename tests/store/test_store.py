@@ -316,7 +316,7 @@ def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("audit.db", "is not a database URL"),
+        ("audit.db", "is not a database URL; write sqlite:///audit.db"),
         ("postgresql://u:secret@h:54x2/d", r"'postgresql://u:\*\*\*@h:54x2/d' is not a database URL"),
         ("postgresql:/u:secret@h/d", r"'postgresql:/u:\*\*\*@h/d' is not a database URL"),
         ("mysql://u:secret@h/d", r"'mysql://u:\*\*\*@h/d': sqlite:///FILE and postgresql://… are supported"),

@@ -93,14 +93,17 @@ def create_app(
     posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
     app.state.posts = {route.path: route for route in posts}
     app.router.routes[:0] = posts  # for the documents, and for other methods
-    for router in (policy.router, leakage.router, operations.models_router, operations.keyed_router):
+    keyed_routers = (policy.router, leakage.router, operations.models_router, operations.keyed_router)
+    for router in keyed_routers:
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
     sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
     if settings.page:
         app.include_router(page.router)
     install_openapi(app, keyed=keys is not None)
-    problems.install_handlers(app, metrics.problem)
+    gets = [route.path for router in (*keyed_routers, operations.router) for route in router.routes]  # type: ignore[attr-defined]
+    paths = [*app.state.posts, *gets, "/docs", *(["/mcp"] if settings.mcp else [])]
+    problems.install_handlers(app, metrics.problem, paths)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     tracer = get_tracer("movemask", __version__, tracer_provider)
 

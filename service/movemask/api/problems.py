@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from movemask.board.fen import MOVES_HINT, looks_like_moves
 from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
 from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
 from movemask.schemas.shapes import as_json
@@ -57,6 +58,7 @@ STATUSES: dict[str, HTTPStatus] = {
 REPEATED = object()
 
 _LONGEST_INPUT = 80
+_NUMBER = re.compile(r"\s*[-+]?\d{1,20}(\.\d{0,20})?\s*", re.ASCII)
 _MOST_ERRORS = 20
 
 
@@ -158,8 +160,11 @@ def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> P
     return problem
 
 
-def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
-    """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each."""
+def install_handlers(app: FastAPI, count: Callable[[Problem], None], paths: Sequence[str]) -> None:
+    """Installs handlers that respond with a problem to every error, FastAPI's included; calls `count` with each.
+
+    paths : the paths of the API, to suggest instead of a wrong one
+    """
 
     async def expected(http: Request, error: Exception) -> Response:
         request = f"{http.method} {http.url.path}"
@@ -174,7 +179,9 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
                 if http.method == "OPTIONS":
                     return Response(status_code=HTTPStatus.NO_CONTENT, headers=own)
             name = status.phrase.lower().replace(" ", "-")
-            error = ProblemError(name, f"{request}: {status.phrase}", own, status=status)
+            error = ProblemError(
+                name, f"{request}: {status.phrase}{_next_step(http, status, own, paths)}", own, status=status
+            )
         as_problem = response_to(error, count)
         if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s: %s: %s", request, type(error).__name__, error)
@@ -188,6 +195,18 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
+def _next_step(http: Request, status: HTTPStatus, headers: Mapping[str, str], paths: Sequence[str]) -> str:
+    """What to do after a wrong path or method: the nearest path, or the methods of the path."""
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = [name for name in headers.get("Allow", "").split(", ") if name not in ("HEAD", "OPTIONS", "")]
+        return f"; use {' or '.join(methods)}" if methods else ""
+    if status != HTTPStatus.NOT_FOUND:
+        return ""
+    path = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
+    near = get_close_matches(path[:_LONGEST_INPUT].lower().rstrip("/"), paths, 1)
+    return f"; did you mean {near[0]!r}?" if near else "; /docs lists the paths"
+
+
 def _field(location: Sequence[Any]) -> str:
     name = ""
     for part in location:
@@ -197,6 +216,8 @@ def _field(location: Sequence[Any]) -> str:
 
 def near_or_all(name: str, known: Sequence[str]) -> str:
     """A suggestion for an unknown name: the nearest known name, or else all known names."""
+    if name in ("rating", "ratings") and name not in known and "elo" in known:
+        return "did you mean 'elo'?"
     near = get_close_matches(name[:_LONGEST_INPUT].lower(), known, 1)
     return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
 
@@ -217,7 +238,23 @@ def _message(error: Any, model: type[BaseModel] | None) -> str:
     value = error.get("input")
     if isinstance(value, str | int | float | bool) or value is None:
         message += f", got {shown(json.dumps(value) if value is None or isinstance(value, bool) else repr(value))}"
-    return message
+    return message + _correction(error, model) if isinstance(value, str) else message
+
+
+def _correction(error: Any, model: type[BaseModel] | None) -> str:
+    """How to correct a text in a field of another type, and moves in the field of a FEN; empty without a suggestion."""
+    kind, field, value = error["type"], error["loc"][-1:], error["input"]
+    if kind in ("float_type", "int_type", "value_error") and _NUMBER.fullmatch(value):
+        return "; write a number without quotation marks"
+    if kind == "list_type" and field == ("moves",):
+        return '; send a list, such as ["e4", "e5"]'
+    if kind == "model_type" and field == () and model is not None and "fen" in model.model_fields:
+        return '; send an object, such as {"fen": "startpos"}'
+    if kind == "string_too_long" and field == ("fen",) and looks_like_moves(value):
+        return MOVES_HINT
+    if kind == "string_pattern_mismatch" and field == ("cursor",):
+        return "; use `next` of the previous page"
+    return ""
 
 
 def shown(text: str) -> str:

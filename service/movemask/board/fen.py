@@ -67,6 +67,18 @@ _ANY_OPCODE = re.compile(r"[A-Za-z]\w*")
 #: An operation that is a counter; or a quoted operand, in which its words mean nothing.
 _COUNTER = re.compile(r'"[^"]*"?|\b(hmvc|fmvn)\s+([^\s;]+)')
 
+#: A move in UCI or SAN, with or without its number.
+_MOVE = re.compile(
+    r"(?:\d+\.+)?(?:[a-h][1-8][a-h][1-8][nbrq]?|[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=?[QRBN])?|[O0]-[O0](?:-[O0])?)"
+    r"[+#!?]*"
+)
+_MOVE_NUMBER = re.compile(r"\d+\.*")
+_PGN_TAG = re.compile(r'\s*\[\w+\s+"')
+
+#: What to do with moves. UCI has a command of its own for them.
+MOVES_HINT = "; send them as `moves`, or a PGN to /v1/games"
+_EXAMPLE = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
+
 
 class FoundFen(NamedTuple):
     """A FEN with single blanks between its fields, and whether it stood in an address of Chess960."""
@@ -133,6 +145,12 @@ def _found(text: str, original: str, *, columns: bool) -> FoundFen:
     return FoundFen(" ".join([*required, *counters]), chess960)
 
 
+def looks_like_moves(text: str) -> bool:
+    """Whether a text begins with moves or is a PGN."""
+    first = [word for word in text[:_LINE_LENGTH].replace(",", " ").split()[:4] if not _MOVE_NUMBER.fullmatch(word)]
+    return _PGN_TAG.match(text) is not None or (first != [] and all(map(_MOVE.fullmatch, first)))
+
+
 def _without_lead(text: str) -> str:
     lead = _LEAD.match(text)
     return text[lead.end() :] if lead else text
@@ -164,10 +182,14 @@ def _in_address(address: str, original: str) -> tuple[str, bool]:
 
 
 def _check_fields(fields: list[str], original: str) -> None:
-    """Raises InvalidFen that names the first faulty field, if required fields are missing."""
+    """Raises InvalidFen for a text without ranks, or that names the first faulty field if required ones are missing."""
+    if "/" not in fields[0]:
+        if looks_like_moves(original.strip(_AROUND)) or looks_like_moves(original):
+            raise InvalidFen(f"fen: {original!r} looks like moves, not like a FEN{MOVES_HINT}")
+        raise InvalidFen(f"fen: {original!r} is not a FEN, such as {_EXAMPLE!r}")
     known_turn = fields[1:2] in ([], ["w"], ["b"])
     if len(fields) < len(FEN_FIELDS):
-        if "/" in fields[0] and not known_turn:
+        if not known_turn:
             raise InvalidFen(f"fen: expected 'w' or 'b' for turn part of fen: {original!r}")
         *missing, last = FEN_FIELDS[len(fields) :]
         names = f"{', '.join(missing)} or {last}" if missing else last

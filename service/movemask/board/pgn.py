@@ -314,6 +314,14 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             super().visit_comment(" ".join(filter(None, self._comments)))
             self._comments = []
 
+    def parse_san(self, board: chess.Board, san: str) -> chess.Move:
+        """The move; the error of a move that cannot be played says where in the game it is."""
+        try:
+            return super().parse_san(board, san)
+        except ValueError as error:
+            side = "White" if board.turn else "Black"
+            raise ValueError(f"{error} at {side}'s move {board.fullmove_number}") from None
+
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
         self._add_comments()

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.boards import Boards
-from movemask.board.fen import FoundFen, find_fen, find_fen_in_line
+from movemask.board.fen import MOVES_HINT, FoundFen, find_fen, find_fen_in_line, looks_like_moves
 from movemask.board.moves import Notation, read_move
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
@@ -32,6 +32,9 @@ MAX_COUNTER = 1_000_000
 _AS_WRITTEN = re.compile(
     r"(?![^ ]*[1-8][1-8])[1-8PNBRQKpnbrqk/]+ [wb] (-|K?Q?k?q?) (?:-|[a-h][1-8]) (?:0|[1-9][0-9]*) [1-9][0-9]*"
 )
+
+#: A move number, with or without its move.
+_NUMBERED = re.compile(r"\d+\.", re.ASCII)
 
 #: Most positions that a network sees, including the current position.
 _HISTORY = 8
@@ -232,7 +235,8 @@ class Position:
                 move, written = read_move(game.last, text)
             except ValueError as error:
                 where = game.last.fen(en_passant="fen")
-                raise IllegalMove(f"moves[{ply}]: {text!r} {error} in {where!r}") from None
+                hint = "; leave out move numbers" if _NUMBERED.match(text) else ""
+                raise IllegalMove(f"moves[{ply}]: {text!r} {error} in {where!r}{hint}") from None
             notation = written if notation in (None, written) else Notation.MIXED
             game.play(move)
         position = cls.along(game.ended(), game.plies)
@@ -406,7 +410,8 @@ def is_as_written(fen: str, board: chess.Board) -> bool:
 def check_length(fen: str) -> None:
     """Raises ValueError for more than MAX_LENGTH characters."""
     if len(fen) > MAX_LENGTH:
-        raise ValueError(f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…")
+        hint = MOVES_HINT if looks_like_moves(fen[:40]) else ""
+        raise ValueError(f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…{hint}")
 
 
 def check_counters(board: chess.Board) -> None:

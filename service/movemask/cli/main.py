@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from threading import Timer
 from typing import Any
@@ -51,6 +52,16 @@ class _Group(click.Group):
             return None
         command: click.Command = getattr(import_module(f"movemask.cli.{_MODULES.get(name, name)}"), name)
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        wrong = not (name in _COMMANDS or name.startswith("-") or context.resilient_parsing)
+        # click does not know the names of commands that are imported when they are run.
+        if wrong and (near := get_close_matches(name, _COMMANDS, 1)):
+            context.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
         try:

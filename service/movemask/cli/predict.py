@@ -27,7 +27,7 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
 @click.command(cls=RatingsCommand)
-@click.argument("fen", required=False)
+@click.argument("fen", nargs=-1, metavar="[FEN]")  # a FEN without quotation marks is several arguments
 @click.option("--moves", default="", help="Moves in UCI or SAN, from FEN or from the start: 'e2e4 e7e5', '1. e4 e5'.")
 @click.option(
     "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
@@ -45,7 +45,7 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 @models_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer of POST /v1/policy (or of /v1/policy/sweep).")
 def predict(
-    fen: str | None,
+    fen: tuple[str, ...],
     moves: str,
     elo: tuple[float, float] | None,
     temperature: float,
@@ -59,11 +59,15 @@ def predict(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings."""
+    """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings.
+
+    FEN may be given without quotation marks.
+    """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     rule = Normalisation(temperature="calibrated" if calibrated else temperature, top_p=top_p)
-    query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
+    placed = " ".join(fen) if fen else None
+    query = Query(placed, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
         raise click.UsageError("--ratings needs --sweep, and --elo cannot be combined with --sweep")
     chosen = registry_of(settings).get(model)

@@ -74,7 +74,10 @@ def ratings_of(elo: Ratings) -> tuple[float, float]:
     pair = isinstance(plain, Sequence) and not isinstance(plain, str) and len(plain) == 2
     ratings = tuple(plain) if pair else (plain, plain)
     if any(isinstance(rating, bool) or not isinstance(rating, Real) for rating in ratings):
-        raise InvalidParameter(f"elo: {quoted(elo)} is neither a rating nor those of the side to move and its opponent")
+        hint = "; give a number, such as 1500" if isinstance(elo, str) else ""
+        raise InvalidParameter(
+            f"elo: {quoted(elo)} is neither a rating nor those of the side to move and its opponent{hint}"
+        )
     return float(ratings[0]), float(ratings[1])
 
 
@@ -128,7 +131,8 @@ def _listed(name: str, values: Any) -> list[Any]:
     """The items of an option whose order matters, with moves in UCI; raises InvalidParameter."""
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping | AbstractSet) or not isinstance(plain, Iterable):
-        raise InvalidParameter(f"{name}: {quoted(values)} is not a list")
+        example = ", such as ['e4', 'e5']" if name == "moves" else ""
+        raise InvalidParameter(f"{name}: {quoted(values)} is not a list{example}")
     return [_move(value) for value in plain]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -95,6 +96,8 @@ async def error_of(response: Response) -> ApiError:
     """The problem in a response; without a problem document, as in a proxy's page, an error with the status."""
     status = response.status
     content = await _body(response, MOST_OF_LINE)
+    twice = status == HTTPStatus.NOT_FOUND and "/v1/v1/" in response.where
+    hint = "; the client adds /v1 itself: give the address without it" if twice else ""
     try:
         problem = _PROBLEM.validate_python(from_json(content, allow_inf_nan=False))
     except ValueError:
@@ -104,9 +107,9 @@ async def error_of(response: Response) -> ApiError:
                 f"{response.where}: redirects to {printable(where, _MOST_OF_ADDRESS)}; give the service's own address"
             )
         else:
-            detail = f"{response.where}: the service answered {status} without a problem document"
+            detail = f"{response.where}: the service answered {status} without a problem document{hint}"
         return ApiError(status, "about:blank", f"HTTP {status}", detail)
-    return error_of_problem(problem, status)
+    return error_of_problem(problem.model_copy(update={"detail": problem.detail + hint}), status)
 
 
 def error_of_problem(problem: Problem, status: int | None = None) -> ApiError:

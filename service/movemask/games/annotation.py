@@ -222,7 +222,8 @@ async def evaluator(
         words = [command] if shutil.which(command) else shlex.split(command) or [""]
         transport, engine = await chess.engine.UciProtocol.popen(words)
     except (OSError, ValueError) as error:
-        raise EngineFailed(f"--engine {command}: {error}") from None
+        hint = "; install it, or give its path" if isinstance(error, FileNotFoundError) else ""
+        raise EngineFailed(f"--engine {command}: {error}{hint}") from None
     number, where = count(1), "at its start"
 
     async def evaluate(game: Game) -> Game:

@@ -58,7 +58,7 @@ class ModelFolders:
         """Like `found`, but raises SettingsError if there are no models, or no model named `default`."""
         files = self.found()
         if not files:
-            raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {self}: it needs NAME.toml and NAME.onnx")
+            raise SettingsError(f"models_dir: no model in {self}: it needs NAME.toml and NAME.onnx")
         if default is not None and default not in files:
             raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; available: {', '.join(files)}")
         return files
@@ -93,9 +93,10 @@ class ModelFolders:
         except (FileNotFoundError, NotADirectoryError):
             if len(self.folders) > 1:
                 return []
-            raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
+            hint = "; name one by --models-dir, models_dir or MOVEMASK_MODELS_DIR"
+            raise SettingsError(f"models_dir: {str(folder)!r} is not a folder{hint}") from None
         except OSError as error:
-            raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
+            raise SettingsError(f"models_dir: {str(folder)!r} cannot be read: {error.strerror}") from None
 
 
 #: File in a models folder with the name of its default model, so that a model added later does not replace it.

@@ -69,7 +69,8 @@ class Port:
             name, reason = "MOVEMASK_PORT", os.strerror(error.errno) if error.errno else error.strerror
             if isinstance(error, socket.gaierror):
                 name, reason = "MOVEMASK_HOST", error.strerror
-            raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}") from None
+            hint = "; give another --port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
+            raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}{hint}") from None
         if not self._held:
             raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
 

@@ -54,7 +54,8 @@ class Database:
             parsed = sa.engine.make_url(url)
         except (ArgumentError, ValueError):  # ValueError: the port is no number
             shown = re.sub(r":[^:@/]*@", ":***@", url)
-            raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL") from None
+            example = "sqlite:///FILE or postgresql://…" if re.match(r"\w{2,}:", shown) else f"sqlite:///{shown}"
+            raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL; write {example}") from None
         self.shown = parsed.render_as_string(hide_password=True)
         self.dialect = parsed.get_backend_name()
         self.migrated: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import chess
 import chess.polyglot
 
-from movemask.board.fen import find_fen
+from movemask.board.fen import MOVES_HINT, find_fen
 from movemask.board.moves import read_move
 from movemask.board.position import START_WORD, Position, board_of
 from movemask.errors import InvalidPosition, RequestError
@@ -77,7 +77,7 @@ def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.
 
 def _in_uci(error: RequestError) -> str:
     """The message of an error about a FEN, without the API's field name."""
-    return f"position: {str(error).removeprefix('fen: ').partition('; valid as Chess960')[0]}"
+    return f"position: {str(error).removeprefix('fen: ').partition('; valid as Chess960')[0].removesuffix(MOVES_HINT)}"
 
 
 def picture_of(board: chess.Board) -> list[str]:

@@ -49,8 +49,10 @@ def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestCl
             "post",
             "/v1/policy",
             "?temperature=2",
-            "temperature: /v1/policy has no such query parameter; available: none",
+            "temperature: /v1/policy has no such query parameter; send it in the body",
         ),
+        ("get", "/v1/policy", "?fen=startpos&moves=e4", "use POST /v1/policy, and send it in the body"),
+        ("get", "/v1/policy", "?fen=startpos&top_k=3", "use POST /v1/policy, and send it in the body"),
     ],
 )
 def test_the_nearest_is_named(client: TestClient, method: str, path: str, query: str, said: str) -> None:

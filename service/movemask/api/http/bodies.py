@@ -192,7 +192,7 @@ def _decoded(body: bytes, limits: BodyLimits) -> Any:
     _count(body, b",", "values", limits.size if limits.values is None else limits.values)
     _count(body, b"{[", "objects and arrays", limits.containers)
     if not body:
-        raise problems.invalid_field("body", "is missing")
+        raise problems.invalid_field("body", "is missing; send a JSON object")
     try:
         return json.loads(body, object_pairs_hook=partial(_object, limits.fields))
     except json.JSONDecodeError as error:
