@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from movemask.board.position import Elo, Position
+from movemask.bulk.files import Folder
+from movemask.bulk.summary import summarised as summary_of
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.network.model import Model
@@ -168,6 +170,28 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
                 true = next(one for one in ordered if np.searchsorted(ordered, one, side="right") >= share)
                 assert found[name] == true, (model.name, dimension, group, name)
         assert set(model.of("served").quantiles.values()) == {0.0}
+
+
+def test_positions_of_games_have_figures_of_their_own_among_single_positions(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "games.pgn").write_text(GAMES)
+    (tmp_path / "list.epd").write_text("\n".join(fens(30)))
+    files = (tmp_path / "games.pgn", tmp_path / "list.epd")
+    audited(*files, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    table = tmp_path / "out" / "positions.parquet"
+    (model,) = summary_of(KINDS, ["net"], Folder(str(table)))
+    rows = [row for row in pq.read_table(table).to_pylist() if row["source"].endswith("games.pgn")]
+    assert model.games is not None
+    assert len(rows) == model.of_games == model.games.positions == 15
+    assert model.positions == 45
+    for phase in ("", *{row["phase"] for row in rows}):
+        found = model.games.of("raw", "phase" if phase else "all", phase)
+        chosen = [row for row in rows if phase in ("", row["phase"])]
+        assert (found.count, found.flips) == (len(chosen), sum(row["raw_flipped"] for row in chosen))
+        assert found.mean == pytest.approx(np.mean([row["raw"] for row in chosen]))
+    cause = model.games.groups("cause")[0]
+    mass = sum(row[f"cause_{cause}"] for row in rows)
+    assert model.games.of("raw", "cause", cause).sum == pytest.approx(mass)
+    assert model.games.of("raw").mean != model.of("raw").mean
 
 
 def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
