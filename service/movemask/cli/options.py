@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,28 @@ def show_progress(text: str) -> None:
     """Overwrites the progress line on a terminal; does nothing elsewhere."""
     if sys.stderr.isatty():
         click.echo(f"\r{text}", nl=False, err=True)
+
+
+class Progress:
+    """Shows the progress of a step that takes minutes, on stderr.
+
+    Overwrites one line on a terminal. Elsewhere, such as in a log, prints a line if the last is `seconds` old.
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        self._seconds, self._due, self._width = seconds, time.monotonic() + seconds, 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            show_progress(text.ljust(self._width))
+            self._width = len(text)
+        elif time.monotonic() >= self._due:
+            click.echo(text, err=True)
+            self._due = time.monotonic() + self._seconds
+
+    def clear(self) -> None:
+        """Removes the line from a terminal, which may also show the output that follows."""
+        show_progress(" " * self._width + "\r")
 
 
 def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
