@@ -6,6 +6,7 @@ The figures are held to a second calculation: python-chess's legal moves, the vo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -204,3 +205,21 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert row["chess960"] is True
     assert "left out: line that is not a position: 1" in result.output
     assert "left out: finished game: 1" in result.output
+
+
+def test_what_is_left_out_is_listed_under_its_reason(tmp_path: Path, models: Path) -> None:
+    file, finished = tmp_path / "x.epd", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+    file.write_text("\n".join([*[finished] * 22, *fens(2), "first fault", finished, "second fault"]) + "\n")
+    result = audited(file, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    said = [
+        line.split(": ")[:3] if line[0] == "l" else int(line.split(": ")[1][5:])
+        for line in result.stderr.splitlines()
+        if line.startswith(("left out", "  "))
+    ]
+    assert said == [
+        *(["left out", "finished game", "23, such as"], 1, 2, 3, 4, 5),
+        *(["left out", "line that is not a position", "2"], 25, 27),
+    ]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert re.search(r"finished game, examples:<br>\S+: line 1: .*<br>\S+: line 5: [^<]*</p>", page)
+    assert re.search(r"line that is not a position, examples:<br>\S+: line 25: [^<]*<br>\S+: line 27: [^<]*</p>", page)

@@ -284,7 +284,7 @@ def quantize_model(
     else:
         click.echo(why)
         known = judging.sets(model, files)
-        show_skipped(known.skipped.reasons, known.skipped.examples)
+        show_skipped(known.skipped)
         file = network_file(contract, model.contract)
         result = quantising.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
         click.echo(quantisation_table(result))

@@ -16,6 +16,7 @@ from movemask.errors import SettingsError
 from movemask.settings import Settings, user_models
 
 if TYPE_CHECKING:
+    from movemask.bulk.read import Skipped
     from movemask.network.registry import Registry
 
 
@@ -81,12 +82,13 @@ class Progress:
         show_progress(" " * self._width + "\r")
 
 
-def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
-    """Prints the skipped items on stderr, by reason, with examples."""
-    for reason, times in reasons.items():
-        click.echo(f"left out: {reason}: {times:,}", err=True)
-    for example in examples[:5]:
-        click.echo(f"  {example}", err=True)
+def show_skipped(skipped: Skipped) -> None:
+    """Prints the skipped items on stderr: each reason with its count and up to five examples."""
+    for reason, times in skipped.reasons.items():
+        examples = skipped.examples_of(reason)[:5]
+        click.echo(f"left out: {reason}: {times:,}{', such as' if len(examples) < times else ''}", err=True)
+        for example in examples:
+            click.echo(f"  {example}", err=True)
 
 
 class Finite(click.FloatRange):
