@@ -60,7 +60,7 @@ def test_a_list_of_them_is_audited_and_the_others_are_counted_with_their_line(tm
     assert found == {number: fen for number, fen in expected.items() if fen is not None}
     faulty = [f"{file}: line {number}: " for number, fen in expected.items() if fen is None]
     assert skipped.reasons["line that is not a position"] == len(faulty)
-    assert all(example.startswith(line) for line, example in zip(faulty, skipped.examples, strict=False))
+    assert all(example.startswith(line) for line, (_, example) in zip(faulty, skipped.examples, strict=False))
 
 
 #: Ways in which a FEN comes along; each keeps the position.

@@ -6,6 +6,7 @@ The figures are held to a second calculation: python-chess's legal moves, the vo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from movemask.board.position import Elo, Position
+from movemask.bulk.files import Folder
+from movemask.bulk.summary import summarised as summary_of
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.network.model import Model
@@ -170,6 +173,28 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
         assert set(model.of("served").quantiles.values()) == {0.0}
 
 
+def test_positions_of_games_have_figures_of_their_own_among_single_positions(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "games.pgn").write_text(GAMES)
+    (tmp_path / "list.epd").write_text("\n".join(fens(30)))
+    files = (tmp_path / "games.pgn", tmp_path / "list.epd")
+    audited(*files, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    table = tmp_path / "out" / "positions.parquet"
+    (model,) = summary_of(KINDS, ["net"], Folder(str(table)))
+    rows = [row for row in pq.read_table(table).to_pylist() if row["source"].endswith("games.pgn")]
+    assert model.games is not None
+    assert len(rows) == model.of_games == model.games.positions == 15
+    assert model.positions == 45
+    for phase in ("", *{row["phase"] for row in rows}):
+        found = model.games.of("raw", "phase" if phase else "all", phase)
+        chosen = [row for row in rows if phase in ("", row["phase"])]
+        assert (found.count, found.flips) == (len(chosen), sum(row["raw_flipped"] for row in chosen))
+        assert found.mean == pytest.approx(np.mean([row["raw"] for row in chosen]))
+    cause = model.games.groups("cause")[0]
+    mass = sum(row[f"cause_{cause}"] for row in rows)
+    assert model.games.of("raw", "cause", cause).sum == pytest.approx(mass)
+    assert model.games.of("raw").mean != model.of("raw").mean
+
+
 def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     lines = "nrbbqkrn/pppppppp/8/8/8/8/PPPPPPPP/NRBBQKRN w GBgb - 0 1\nx\n7k/5Q2/6K1/8/8/8/8/8 b - - 0 1\n"
     out = tmp_path / "out"
@@ -180,3 +205,21 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert row["chess960"] is True
     assert "left out: line that is not a position: 1" in result.output
     assert "left out: finished game: 1" in result.output
+
+
+def test_what_is_left_out_is_listed_under_its_reason(tmp_path: Path, models: Path) -> None:
+    file, finished = tmp_path / "x.epd", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+    file.write_text("\n".join([*[finished] * 22, *fens(2), "first fault", finished, "second fault"]) + "\n")
+    result = audited(file, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    said = [
+        line.split(": ")[:3] if line[0] == "l" else int(line.split(": ")[1][5:])
+        for line in result.stderr.splitlines()
+        if line.startswith(("left out", "  "))
+    ]
+    assert said == [
+        *(["left out", "finished game", "23, such as"], 1, 2, 3, 4, 5),
+        *(["left out", "line that is not a position", "2"], 25, 27),
+    ]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert re.search(r"finished game, examples:<br>\S+: line 1: .*<br>\S+: line 5: [^<]*</p>", page)
+    assert re.search(r"line that is not a position, examples:<br>\S+: line 25: [^<]*<br>\S+: line 27: [^<]*</p>", page)

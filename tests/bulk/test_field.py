@@ -29,7 +29,7 @@ def audited(path: Path) -> tuple[set[str], list[Sample], list[str]]:
     chunks = list(read(0, str(path), None))
     found = [sample for chunk in chunks for sample in samples(chunk, Choice(), skipped)]
     assert sum(skipped.reasons.values()) == len(skipped.examples)
-    return {chunk.form for chunk in chunks}, found, skipped.examples
+    return {chunk.form for chunk in chunks}, found, [example for _, example in skipped.examples]
 
 
 @pytest.mark.parametrize("case", FILES, ids=[case["file"] for case in FILES])

@@ -82,7 +82,7 @@ def moves_of(node: chess.pgn.GameNode) -> list[object]:
 def test_the_games_are_what_they_were_with_comments(file: Path, network: Network) -> None:
     result = run("annotate", file)
     assert result.exit_code == 0, result.output
-    assert "left as it is: pgn: game 2: illegal san: 'Ke3'" in result.stderr
+    assert f"left as it is: {file}: game 2: illegal san: 'Ke3'" in result.stderr
     before, after = games_of(GAMES), games_of(result.stdout)
     assert len(after) == 3
     for one, other in zip(before, after, strict=True):
@@ -192,6 +192,24 @@ UNPLAYABLE = {
     "variation": "1. e4 (1. e5) e5 2. Nf3 (2. e4) *",
     "glyph": f"1. e4 ${'1' * 4400} e5 {{ kept }} *",
 }
+
+
+@pytest.mark.parametrize("text", ["", "8/8/8/8/8/2k5/8/K2r4 w - - 0 1\n", "Dear all,\n\nhere are no games.\n"])
+def test_a_file_without_games_is_named_and_nothing_is_written(text: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "positions.epd", tmp_path / "x.pgn"
+    file.write_text(text)
+    result = run("annotate", file, "--out", out)
+    assert result.exit_code == 1
+    assert f"{file}: there is no game in it" in result.stderr
+    assert [found.name for found in tmp_path.iterdir()] == ["positions.epd"]
+    assert run("annotate", file).stdout == ""
+
+
+def test_a_file_with_only_an_unclosed_comment_keeps_its_text(tmp_path: Path) -> None:
+    file, out = tmp_path / "notes.pgn", tmp_path / "x.pgn"
+    file.write_text("{ an analysis without an end\n")
+    assert run("annotate", file, "--out", out).exit_code == 1
+    assert "an analysis without an end" in out.read_text()
 
 
 @pytest.mark.parametrize("bad", UNPLAYABLE.values(), ids=UNPLAYABLE)

@@ -155,7 +155,7 @@ def test_an_engine_evaluates_chess960_and_leaves_what_it_cannot_play_through(tmp
     other = f'[Variant "Chess960"]\n[FEN "{fen}"]\n[SetUp "1"]\n\n1. Nf3 d5 2. e3 *'
     (tmp_path / "games.pgn").write_text(f"1. e4 e5 2. Ke3 {{kept}} *\n\n{other}\n")
     result = run("annotate", tmp_path / "games.pgn", "--engine", STOCKFISH, "--nodes", "500")
-    assert "left as it is: pgn: game 1: illegal san: 'Ke3'" in result.stderr
+    assert f"left as it is: {tmp_path / 'games.pgn'}: game 1: illegal san: 'Ke3'" in result.stderr
     assert "{kept}" in result.stdout
     played = read(result.stdout)[1]
     assert all(node.eval() is not None for node in [played, *played.mainline()])

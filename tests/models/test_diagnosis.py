@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from movemask.cli import models as cli_models
 from movemask.cli.models import diagnosis_table, quick_table
+from movemask.cli.options import Progress
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.models import diagnosis
@@ -252,12 +255,38 @@ def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_
     for ending in ("toml", "onnx"):
         shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"copy.{ending}")
     result = run("models", "check", "--diagnose", "--models-dir", tmp_path)
-    said = result.stderr.splitlines()
-    assert said[0].startswith("diagnosing 3 networks, one to two minutes of CPU time each")
+    said = [line for line in result.stderr.splitlines() if line.startswith("diagnosing ")]
+    assert said[0].startswith("diagnosing 3 networks (give a NAME to diagnose one): one to two minutes of CPU time")
     assert said[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
     assert "first: keeps its contract" in result.stdout
     assert result.stdout.count("the same network and contract as copy") == 1
     assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
+
+
+def test_a_log_shows_how_far_a_diagnosis_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
+    monkeypatch.setattr(cli_models, "Progress", lambda: Progress(seconds=0))
+    write_fake(tmp_path, "noise")
+    said = run("models", "check", "noise", "--diagnose", "--models-dir", tmp_path).stderr.splitlines()
+    assert said[0].startswith("diagnosing noise: one to two minutes of CPU time")
+    assert said[1] == "reading it as declared"
+    places = [re.fullmatch(r"(\d+) of (\d+) other ways to read it: .+", line) for line in said[2:]]
+    assert [(int(place[1]), int(place[2])) for place in places if place] == [
+        (number, len(places)) for number in range(1, len(places) + 1)
+    ]
+    assert len(places) > 20
+
+
+def test_progress_in_a_log_is_a_line_each_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("movemask.cli.options.time.monotonic", lambda: now[0])
+    progress = Progress()
+    for now[0] in (1.0, 9.9, 10.5, 12.0, 20.4, 20.5, 99.0):
+        progress(f"at {now[0]}")
+    progress.clear()
+    assert capsys.readouterr().err.splitlines() == ["at 10.5", "at 20.5", "at 99.0"]
 
 
 def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path) -> None:

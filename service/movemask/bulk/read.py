@@ -190,7 +190,7 @@ def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
         raise SourceError(f"{name}: {error}") from None
 
 
-#: Most examples of skipped items, and most characters of an example.
+#: Most examples of skipped items by reason, and most characters of an example.
 EXAMPLES, _EXAMPLE = 20, 300
 
 
@@ -224,17 +224,24 @@ class Sample:
 
 @dataclass(slots=True)
 class Skipped:
-    """Games and positions that were not audited: counts by reason, and a few examples."""
+    """Games and positions that were not audited: counts by reason, and a few examples of each reason.
+
+    examples : pairs of a reason and an example, in the order of the files
+    """
 
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    examples: list[tuple[str, str]] = field(default_factory=list)
+
+    def examples_of(self, reason: str) -> list[str]:
+        """The examples of a reason."""
+        return [example for its_reason, example in self.examples if its_reason == reason]
 
     def add(self, reason: str, example: str) -> None:
         """Counts one item. The example is shortened and made printable."""
         self.reasons[reason] += 1
-        if len(self.examples) < EXAMPLES:
+        if self.reasons[reason] <= EXAMPLES:
             shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
-            self.examples.append(shown + ("…" if len(example) > _EXAMPLE else ""))
+            self.examples.append((reason, shown + ("…" if len(example) > _EXAMPLE else "")))
 
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:

@@ -72,7 +72,7 @@ class Job:
 
     def options(self, digests: dict[str, str]) -> str:
         """The options as JSON. A run can use an earlier run's parts only if both have the same options."""
-        return json.dumps({"version": 3, "models": digests, "choice": asdict(self.choice)}, indent=1)
+        return json.dumps({"version": 4, "models": digests, "choice": asdict(self.choice)}, indent=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,16 @@ class Finished:
     chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[ChunkKey, str]] = field(default_factory=list)
+    examples: list[tuple[ChunkKey, tuple[str, str]]] = field(default_factory=list)  # pairs as in `Skipped`
 
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
         examples = self.examples + [(part.key, example) for example in part.skipped.examples]
-        self.examples = sorted(examples, key=lambda example: example[0])[:EXAMPLES]
+        kept, self.examples = Counter[str](), []
+        for key, (reason, example) in sorted(examples, key=lambda example: example[0]):
+            kept[reason] += 1
+            if kept[reason] <= EXAMPLES:
+                self.examples.append((key, (reason, example)))
 
     @property
     def skipped(self) -> Skipped:
@@ -108,7 +112,7 @@ class Finished:
         for error in self.unreadable:
             skipped.add("file that cannot be read to its end", error)
         skipped.reasons.update(dict(sorted(self.reasons.items())))
-        skipped.examples = [*skipped.examples, *(example for _, example in self.examples)][:EXAMPLES]
+        skipped.examples += [example for _, example in self.examples]
         return skipped
 
 
@@ -262,7 +266,8 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
     if metadata.get(_DIGEST) != chunk.digest.encode():
         return None
     left_out = json.loads(metadata[_LEFT_OUT])
-    skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
+    examples = [(reason, example) for reason, example in left_out["examples"]]
+    skipped = Skipped(Counter(left_out["reasons"]), examples)
     return PartDone(chunk.key, chunk.count, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
 
 

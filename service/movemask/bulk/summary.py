@@ -54,6 +54,8 @@ class ModelSummary:
     cells: dict[CellKey, Cell] = field(default_factory=dict)
     worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by kind: rows of the table
     histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: bins' highest value, count
+    of_games: int = 0  # positions that come from games; the others are single positions, from lists
+    games: ModelSummary | None = None  # `raw` of the positions of games alone, if there are single positions too
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """The figures of a group; an empty cell if it has no positions."""
@@ -93,6 +95,16 @@ class ModelSummary:
         }
 
 
+#: SQL for positions of games: only these have a move that was played.
+_OF_GAMES = "played IS NOT NULL"
+
+#: A query for the `raw` mass of each cause.
+_CAUSE_COLUMNS = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
+_MASSES = (
+    f"SELECT model, ['{CAUSE}'] AS dimensions, [group_name] AS group_names, value, false AS flipped, "
+    f"false AS infinite FROM rows UNPIVOT (value FOR group_name IN ({_CAUSE_COLUMNS})) WHERE value > 0"
+)
+
 #: The columns that name a network's group.
 _GROUP = "model, dimension, group_name"
 
@@ -113,9 +125,13 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
     """The networks of a table, a Parquet file, in the order of `names`."""
     with _opened(table) as database:
         heads = database.execute(
-            "SELECT model, any_value(digest), any_value(trained_with_mask), count(*) FROM rows GROUP BY model"
+            "SELECT model, any_value(digest), any_value(trained_with_mask), count(*), count(played) "
+            "FROM rows GROUP BY model"
         ).fetchall()
-        summaries = {head[0]: ModelSummary(*head) for head in heads}
+        summaries = {
+            name: ModelSummary(name, digest, masked, count, of_games=of_games)
+            for name, digest, masked, count, of_games in heads
+        }
         group_names = f"['', phase, turn, in_check::VARCHAR, {_band('legal_moves')}, {_band('elo')}]"
         grouped = f"SELECT model, {[ALL, *DIMENSIONS]} AS dimensions, {group_names} AS group_names"
         for kind in kinds:
@@ -127,10 +143,17 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
             if kind in REPORT_KINDS:
                 for summary in summaries.values():
                     summary.worst[kind] = _worst(database, kind, summary.name)
-        causes = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
-        masses = f"rows UNPIVOT (value FOR group_name IN ({causes})) WHERE value > 0"
-        grouped = f"SELECT model, ['{CAUSE}'] AS dimensions, [group_name] AS group_names"
-        _measure(database, RAW, f"{grouped}, value, false AS flipped, false AS infinite FROM {masses}", summaries)
+        _measure(database, RAW, _MASSES, summaries)
+        mixed = {name: summary for name, summary in summaries.items() if 0 < summary.of_games < summary.positions}
+        if mixed and RAW in kinds:
+            for summary in mixed.values():
+                summary.games = ModelSummary(
+                    summary.name, summary.digest, summary.trained_with_mask, summary.of_games, of_games=summary.of_games
+                )
+            games = {name: summary.games for name, summary in mixed.items() if summary.games is not None}
+            flags = f"{RAW}_flipped AS flipped, isinf({RAW}_kl) AS infinite"
+            _measure(database, RAW, f"{grouped}, {RAW} AS value, {flags} FROM rows WHERE {_OF_GAMES}", games)
+            _measure(database, RAW, f"{_MASSES} AND {_OF_GAMES}", games)
     return [summaries[name] for name in names if name in summaries]
 
 

@@ -37,8 +37,16 @@ class Verdict:
 
 
 def verdict(model: ModelSummary) -> Verdict:
-    """A network's verdict: its mean raw leakage beside that of the known networks."""
+    """A network's verdict: its mean raw leakage beside that of the known networks.
+
+    The known figures are of positions of games. If there are enough of those, only they are judged. Single positions
+    may be composed, and composed positions leak more with every network, so their leakage alone says `unknown`, not
+    `high` or `wrong`, unless it is at least half of the probability.
+    """
     diagnose = f"`movemask models check {model.name} --diagnose`"
+    everything, singles = model, model.positions - model.of_games
+    if model.games is not None and model.games.of(RAW).count >= _FEW:
+        model = model.games
     figures = model.of(RAW)
     if model.trained_with_mask:
         words = f"trained with the mask, so leakage does not say how it is read: {diagnose} judges it by its moves"
@@ -47,6 +55,8 @@ def verdict(model: ModelSummary) -> Verdict:
         return Verdict("unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.")
     times, where = max([(figures.mean / max(KNOWN.values()), ""), *_by_phase(model)])
     few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
+    if model is not everything:
+        few += f" This judges the {figures.count:,} positions of games, not the {singles:,} single positions."
     amount = f"{100 * figures.mean:.2g} % of the probability is on illegal moves"
     if times < _MORE:
         words = f"{amount},{where} {times:.1f} times the amount of networks that are read rightly, which is usual"
@@ -57,10 +67,20 @@ def verdict(model: ModelSummary) -> Verdict:
     if figures.mean >= _CHANCE:
         words = f"READ WRONGLY, or untrained: {more}{best}. {diagnose} names mistakes"
         return Verdict("wrong", f"{model.name}: {words}.{few}")
+    if singles and model is everything:
+        words = f"{more}{best}. {_of_singles(model)}: audit games with {_FEW} positions or more"
+        return Verdict("unknown", f"{model.name}: {words}, or run {diagnose}.")
     if times >= _FAR:
         return Verdict("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
     words = f"more than expected: {more}. If the positions are of ordinary games, run {diagnose}"
     return Verdict("high", f"{model.name}: {words}.{few}")
+
+
+def _of_singles(model: ModelSummary) -> str:
+    """Why the leakage of single positions is no verdict, in words."""
+    games = f"only {model.of_games:,} of {model.positions:,} positions come from games"
+    reason = "composed positions leak more with every network, so this does not say how the network is read"
+    return f"But {games if model.of_games else 'no position comes from a game'}, and {reason}"
 
 
 def _by_phase(model: ModelSummary) -> Iterator[tuple[float, str]]:

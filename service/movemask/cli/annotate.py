@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from movemask.board.pgn import Lines
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
-from movemask.errors import MovemaskError
+from movemask.errors import InvalidPgn, MovemaskError
 from movemask.games.annotation import annotated, evaluator
 from movemask.normalisation import Temperature
 from movemask.pipeline import Pipeline
@@ -62,7 +62,7 @@ def annotate(
     Each move gets a comment with its probability, rank and surprise. A move that few people would make and that lowers
     the expected score gets ?!. Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the
     network's value forecasts the result between people and does not evaluate the position. A summary goes to standard
-    error. Exits with 1 if no game could be read.
+    error. Exits with 1 if no game could be read; a file without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
@@ -74,11 +74,14 @@ def annotate(
         with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
             async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
                 async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
+                    why = str(game.report).removeprefix("pgn: ")
+                    if game.no_game:
+                        raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
                     write(f"{game}\n\n")
                     if game.report is None:
                         continue
                     if isinstance(game.report, MovemaskError):
-                        click.echo(f"left as it is: {game.report}", err=True)
+                        click.echo(f"left as it is: {games}: {why}", err=True)
                         continue
                     for colour, side in (("White", game.report.white), ("Black", game.report.black)):
                         if side is not None:
@@ -90,8 +93,12 @@ def annotate(
             asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
         else:
             partial = out.with_name(out.name + ".part")
-            with open(partial, "w", encoding="utf-8") as stream:
-                asyncio.run(write_all(source, stream.write))
+            try:
+                with open(partial, "w", encoding="utf-8") as stream:
+                    asyncio.run(write_all(source, stream.write))
+            except InvalidPgn:  # there is no game, so nothing was written
+                partial.unlink()
+                raise
             os.replace(partial, out)
     if not players:
         raise SystemExit(1)  # the reasons have been shown already

@@ -165,7 +165,7 @@ def audit(
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
     skipped = finished.skipped
-    show_skipped(skipped.reasons, skipped.examples)
+    show_skipped(skipped)
     if not models:
         many = f" and {len(files) - 5} more" if len(files) > 5 else ""
         raise BulkError(f"{', '.join(files[:5])}{many}: no position to audit")

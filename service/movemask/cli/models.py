@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask.board.textfile import TextSource
-from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
+from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of, show_skipped
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
@@ -284,7 +284,7 @@ def quantize_model(
     else:
         click.echo(why)
         known = judging.sets(model, files)
-        show_skipped(known.skipped.reasons, known.skipped.examples)
+        show_skipped(known.skipped)
         file = network_file(contract, model.contract)
         result = quantising.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
         click.echo(quantisation_table(result))
@@ -320,11 +320,10 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Sett
     """
     registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
-    if diagnose and len(entries) > 1:
-        click.echo(
-            f"diagnosing {len(entries)} networks, one to two minutes of CPU time each; give a NAME to diagnose one",
-            err=True,
-        )
+    if diagnose:
+        named = entries[0].name if len(entries) == 1 else f"{len(entries)} networks (give a NAME to diagnose one)"
+        cost = "one to two minutes of CPU time for a network of a few megabytes, more for a larger one"
+        click.echo(f"diagnosing {named}: {cost}", err=True)
     results: list[dict[str, Any]] = []
     diagnosed: dict[str, tuple[str, Diagnosis]] = {}
     for number, entry in enumerate(entries, 1):
@@ -345,7 +344,9 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Sett
             model = entry.model or open_model(
                 settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
-            result_of_diagnosis = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
+            progress = Progress()
+            result_of_diagnosis = diagnosis.diagnose(model, progress)
+            progress.clear()
             diagnosed[same] = entry.name, result_of_diagnosis
             if not as_json:
                 click.echo(diagnosis_table(result_of_diagnosis))
@@ -436,12 +437,12 @@ def calibrate(
     if own is not None and own.is_dir() and not os.access(own, os.W_OK):
         raise ContractError(f"{own}: cannot be written; name another folder with --models-dir")
 
-    def progress(positions: int) -> None:
-        show_progress(f"{positions} positions")
-
+    progress = Progress()
     with TextSource(games) as source:
-        fitted = calibration.fitted(chosen, source, first_ply=first_ply, limit=limit, progress=progress)
-    show_progress("\n")
+        fitted = calibration.fitted(
+            chosen, source, first_ply=first_ply, limit=limit, progress=lambda count: progress(f"{count} positions")
+        )
+    progress.clear()
     for reason in fitted.left_out[:10]:
         click.echo(f"left out: {reason}", err=True)
     fit = fitted.calibration

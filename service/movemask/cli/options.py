@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from movemask.errors import SettingsError
 from movemask.settings import Settings, user_models
 
 if TYPE_CHECKING:
+    from movemask.bulk.read import Skipped
     from movemask.network.registry import Registry
 
 
@@ -58,12 +60,35 @@ def show_progress(text: str) -> None:
         click.echo(f"\r{text}", nl=False, err=True)
 
 
-def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
-    """Prints the skipped items on stderr, by reason, with examples."""
-    for reason, times in reasons.items():
-        click.echo(f"left out: {reason}: {times:,}", err=True)
-    for example in examples[:5]:
-        click.echo(f"  {example}", err=True)
+class Progress:
+    """Shows the progress of a step that takes minutes, on stderr.
+
+    Overwrites one line on a terminal. Elsewhere, such as in a log, prints a line if the last is `seconds` old.
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        self._seconds, self._due, self._width = seconds, time.monotonic() + seconds, 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            show_progress(text.ljust(self._width))
+            self._width = len(text)
+        elif time.monotonic() >= self._due:
+            click.echo(text, err=True)
+            self._due = time.monotonic() + self._seconds
+
+    def clear(self) -> None:
+        """Removes the line from a terminal, which may also show the output that follows."""
+        show_progress(" " * self._width + "\r")
+
+
+def show_skipped(skipped: Skipped) -> None:
+    """Prints the skipped items on stderr: each reason with its count and up to five examples."""
+    for reason, times in skipped.reasons.items():
+        examples = skipped.examples_of(reason)[:5]
+        click.echo(f"left out: {reason}: {times:,}{', such as' if len(examples) < times else ''}", err=True)
+        for example in examples:
+            click.echo(f"  {example}", err=True)
 
 
 class Finite(click.FloatRange):

@@ -88,6 +88,12 @@ class Annotated:
     tree: chess.pgn.Game | None
     report: GameReport | MovemaskError | None
 
+    @property
+    def no_game(self) -> bool:
+        """Whether this is the error for a whole text without games."""
+        trailing = self.text is None or (self.text.role == "trailing" and self.text.unclosed is None)
+        return trailing and self.report is not None
+
     def __str__(self) -> str:
         if self.tree is not None:
             moves = self.tree.accept(_Exporter(headers=False, columns=80))

@@ -275,21 +275,21 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Compares every alternative with the declared contract. `progress` is called with each alternative's name."""
+    """Compares every alternative with the declared contract. `progress` is called with each step in words."""
     report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
-    report("as declared")
+    report("reading it as declared")
     try:
         declared = _evidence(model, every)
     except ModelError as error:
-        readings = [_finding(model, alternative, every, None) for alternative in alternatives(model.contract)]
+        ways = _reported(list(alternatives(model.contract)), report)
+        readings = [_finding(model, alternative, every, None) for alternative in ways]
         readings.sort(key=lambda finding: -np.inf if finding.moves is None else finding.moves, reverse=True)
         return Diagnosis(tuple(readings), (), not model.trained_with_mask, unreadable=str(error))
     by_tag = tuple(_by_tag(tags, declared, model))
     findings = []
-    for alternative in _alternatives(model):
-        report(alternative.name)
+    for alternative in _reported(list(_alternatives(model)), report):
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
             compared = [every[i].bare if alternative.bare else every[i] for i in rows]
@@ -303,6 +303,13 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     if _value_by_chance(declared, model):
         chance.append(_VALUE_CHANCE)
     return Diagnosis(tuple(findings), by_tag, not model.trained_with_mask, tuple(chance))
+
+
+def _reported(ways: Sequence[Alternative], report: Callable[[str], None]) -> Iterator[Alternative]:
+    """The alternatives, each reported before it is tried."""
+    for number, alternative in enumerate(ways, 1):
+        report(f"{number} of {len(ways)} other ways to read it: {alternative.name}")
+        yield alternative
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
