@@ -77,7 +77,7 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
     answer = judged(client, pgn=bad + PGN + "\n" + atomic + empty + null + PGN)
     errors = [game.get("error", {}).get("detail", "") for game in answer["games"]]
     assert errors[0].startswith("pgn: game 1: illegal san: 'Ke3'")
-    assert errors[0].endswith(" at White's move 2")
+    assert errors[0].endswith(", at White's move 2")
     assert errors[1] == ""
     assert "game 3: the variant 'Atomic' is not standard chess or Chess960" in errors[2]
     assert errors[3] == "pgn: game 4: no moves"

@@ -111,7 +111,7 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(file))
     command = [sys.executable, "-m", "movemask", "serve", "--host", f"unix:{file}", "--models-dir", str(models)]
-    with started([*command, "--workers", workers], cwd=models, stderr=STDOUT, stdout=PIPE) as process:
+    with started([*command, "--workers", workers], cwd=models, stderr=STDOUT, stdout=PIPE, bufsize=0) as process:
 
         def answer() -> bytes:
             with socket.socket(socket.AF_UNIX) as client:
@@ -119,13 +119,18 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
                 client.sendall(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
                 return client.recv(65_536)
 
-        assert until(answer, "it answers").startswith(b"HTTP/1.1 200 ")
+        assert process.stdout is not None
+        said = [b""]
+        while b"listening on" not in said[-1]:
+            said.append(process.stdout.readline())
+            assert said[-1], b"".join(said).decode()
+        assert answer().startswith(b"HTTP/1.1 200 ")
         with pytest.raises(SettingsError, match=f"cannot listen on unix:{file}: address already in use"):
             Port(f"unix:{file}", 0)
         process.send_signal(SIGTERM)
-        output = process.communicate(timeout=60)[0].decode()
+        output = (b"".join(said) + process.communicate(timeout=60)[0]).decode()
     assert process.returncode == 0, output
-    assert f"listening on unix:{file}\n" in output
+    assert output.index(f"starting on unix:{file}\n") < output.index(f"listening on unix:{file}\n")
     assert "NO API KEYS" not in output
     assert not file.exists()
 

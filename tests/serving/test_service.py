@@ -159,6 +159,18 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
             assert re.search("^Error: " + words, said)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(models: Path, workers: str) -> None:
+    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
+    command += ["--workers", workers, "--database-url", f"sqlite:///{models}/missing/movemask.db"]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        said = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 1, said
+    assert "starting on http://" in said
+    assert "listening" not in said
+    assert said.splitlines()[-1].startswith("Error: ")
+
+
 #: Serves, and is sent SIGTERM in a callback of the garbage collector, where nothing can be raised.
 STOPPED_EARLY = """
 import gc, os, signal, sys

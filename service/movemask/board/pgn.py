@@ -320,7 +320,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             return super().parse_san(board, san)
         except ValueError as error:
             side = "White" if board.turn else "Black"
-            raise ValueError(f"{error} at {side}'s move {board.fullmove_number}") from None
+            raise ValueError(f"{error}, at {side}'s move {board.fullmove_number}") from None
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from functools import partial
 
@@ -41,23 +42,28 @@ def run_service(settings: Settings) -> None:
     _allow_descriptors()
     workers = settings.worker_processes if FORKS else 1
     with closing(Port(settings.host, settings.port, workers)) as port:
-        _say_where(settings, port, keyed=keys is not None)
+        address = _address(settings, port)
+        log.info("starting on %s", address)
+        _warn_without_keys(port, keyed=keys is not None)
+        ready = partial(log.info, "listening on %s", address)
         if FORKS:
-            _supervise(settings, workers, port)
+            _supervise(settings, workers, port, ready)
         else:  # Windows: one process
             from movemask.serving import worker
 
             listeners = [Listener(found.detach()) for found in port.sockets(alone=True)]
-            asyncio.run(worker.serve_app(settings, listeners))
+            asyncio.run(worker.serve_app(settings, listeners, ready=ready))
 
 
-def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
+def _address(settings: Settings, port: Port) -> str:
+    """Where the service listens, such as `http://127.0.0.1:8000`."""
     if port.file is not None:
-        log.info("listening on %s", settings.host)
-    else:
-        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "https" if settings.tls_cert else "http"
-        log.info("listening on %s://%s:%d", scheme, shown, port.addresses[0][1])
+        return settings.host
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.tls_cert else 'http'}://{shown}:{port.addresses[0][1]}"
+
+
+def _warn_without_keys(port: Port, *, keyed: bool) -> None:
     addresses = [ipaddress.ip_address(address.partition("%")[0]) for address, _ in port.addresses]
     if not keyed and not all(address.is_loopback for address in addresses):
         log.warning(
@@ -92,7 +98,7 @@ def _check_tls(settings: Settings) -> None:
         raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None
 
 
-def _supervise(settings: Settings, count: int, port: Port) -> None:
+def _supervise(settings: Settings, count: int, port: Port, ready: Callable[[], None]) -> None:
     grace = settings.drain_seconds + _CLOSING_SECONDS
     with (
         stop_signals() as stop,
@@ -106,6 +112,7 @@ def _supervise(settings: Settings, count: int, port: Port) -> None:
             table,
             port,
             prepare=metrics.prepare if metrics is not None else lambda worker: None,
+            ready=ready,
             stuck_seconds=STUCK_SECONDS,
             stop_seconds=grace,
         )

@@ -83,6 +83,7 @@ class Workers:
     table : of the tally, with a column for each worker
     port : where the workers listen; closed at the end
     prepare : called with a worker's number before it starts
+    ready : called once, when the first worker serves
     stuck_seconds : a worker that has not reported for this long is replaced
     stop_seconds : time that workers have to stop
     """
@@ -96,11 +97,12 @@ class Workers:
         port: Port,
         *,
         prepare: Callable[[int], None],
+        ready: Callable[[], None],
         stuck_seconds: float,
         stop_seconds: float,
     ) -> None:
         self._target, self._count, self._table, self._port, self._prepare = target, count, table, port, prepare
-        self._tally = Tally(table, count)
+        self._ready, self._tally = ready, Tally(table, count)
         self._stuck_seconds, self._stop_seconds = stuck_seconds, stop_seconds
         self._workers: list[Worker] = []
         if FORKS:
@@ -147,7 +149,9 @@ class Workers:
             timeout = max(0.0, oldest + self._stuck_seconds - time.monotonic()) if served else _STARTING
             if stop in wait([stop, *(worker.process.sentinel for worker in self._workers)], timeout):
                 return
-            served = served or any(map(self._last_alive, self._workers))
+            if not served and any(map(self._last_alive, self._workers)):
+                served = True
+                self._ready()
             while served and len(self._workers) < self._count:
                 self._start(len(self._workers))
             for worker in list(self._workers):

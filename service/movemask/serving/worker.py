@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, cast
 
 import uvicorn
@@ -49,11 +49,16 @@ def run_worker(settings: Settings, workers: int, grace: float, place: Place) -> 
 
 
 async def serve_app(
-    settings: Settings, listeners: Sequence[socket.socket], tally: Tally | None = None, number: int = 0
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    tally: Tally | None = None,
+    number: int = 0,
+    ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves the app on the listeners until a stop signal; then finishes requests and writes audit records.
 
-    `tally` is None for the only process of a service. A signal before the app serves ends the process at once.
+    `ready` is called once, when the app can answer. `tally` is None for the only process of a service. A signal before
+    the app serves ends the process at once.
     """
     logs.configure(settings.log_level, settings.log_format)  # first: without a handler, libraries install their own
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
@@ -99,6 +104,7 @@ async def serve_app(
         sys.setswitchinterval(0.0005)
         on_stop(lambda: setattr(server, "should_exit", True))  # uvicorn handles signals itself, and raises them again
         watching = asyncio.create_task(guards.watch())
+        ready()
         await server.serve(list(listeners))
         watching.cancel()
         guards.close()
