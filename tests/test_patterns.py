@@ -99,6 +99,9 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "board/fen.py _OPCODE": (fen._OPCODE.fullmatch, ["D" + full("1") + "x"]),
     "board/fen.py _ANY_OPCODE": (fen._ANY_OPCODE.fullmatch, [full("a") + "-"]),
     "board/fen.py _COUNTER": (fen._COUNTER.findall, [full('"'), full("hmvc "), "hmvc" + full(" "), full("a")]),
+    "board/fen.py _MOVE": (fen._MOVE.fullmatch, [full("1"), "1" + full("."), full("e2e4"), "e4" + full("+") + "x"]),
+    "board/fen.py _MOVE_NUMBER": (fen._MOVE_NUMBER.fullmatch, [full("1"), "1" + full("."), full("1.")]),
+    "board/fen.py _PGN_TAG": (fen._PGN_TAG.match, [full(" "), "[" + full("a"), "[a" + full(" ")]),
     "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
     "board/pgn.py _OTHERWISE": (
@@ -113,6 +116,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [full("{" + "x" * 4_096 + "}" + " " * 4_096), "{" + "x" * 4_096 + "}" + full(" ")],
     ),
     "board/position.py _AS_WRITTEN": (position._AS_WRITTEN.fullmatch, [full("p"), full("1p"), "p w - - " + full("1")]),
+    "board/position.py _NUMBERED": (position._NUMBERED.match, [full("1"), full("1.")]),
     "games/annotation.py _OURS": (
         lambda text: annotation._joined(text, ""),
         [
