@@ -169,6 +169,7 @@ def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit
     agree(visit, "Offer draw", "Offer draw")
     visit.sees("The network declines: it is too early for a draw.")
     for own, reply in (("g1f3", "Nf6"), ("f3g1", "Ng8")) * 2:
+        visit.settles()  # a click before the legal moves are known chooses nothing
         visit.click(own[:2], own[2:])
         visit.answers(held, reply)
         visit.sees("Your turn.")
@@ -342,6 +343,7 @@ def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
     begin(visit, "White")
     page.route("**/v1/move", lambda route: held.append(route))
     for own, reply in (("e2e4", "e5"), ("g1f3", "d6"), ("f1c4", "h6")):
+        visit.settles()
         visit.click(own[:2], own[2:])
         visit.answers(held, reply)
         visit.sees("Your turn.")

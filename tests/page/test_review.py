@@ -37,6 +37,7 @@ def lost(visit: Visit) -> None:
     visit.page.route("**/v1/move", lambda route: held.append(route))
     begin(visit, "White", clock="5+3")
     for own, reply in (("e2e4", "e5"), ("g1f3", "Nc6"), ("f1c4", "Nf6")):
+        visit.settles()
         visit.click(own[:2], own[2:])
         visit.answers(held, reply)
         visit.sees("Your turn.")

@@ -107,7 +107,9 @@ class Visit:
 
     def answers(self, held: list[Route], move: str, seconds: float = 0) -> None:
         """Answers the request for a move that was held back, with this one, as if the network had drawn it."""
-        while not held:
+        for _ in range(1_000):  # 20 s
+            if held:
+                break
             self.page.wait_for_timeout(20)
         route = held.pop()
         asked: Any = route.request.post_data_json
