@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomlkit
@@ -37,24 +37,24 @@ class Shipping:
     hardware: str
     python: str
     floats: Sequence[str]
-    beside: Path = field(default=ROOT / "runs" / "shipping")
+    beside: Path = Path("runs/shipping")  # in ROOT: the report quotes its command, which holds no path of a machine
 
     def export(self) -> None:
         """Writes the network into a folder of its own; ends where people would see what the integers change."""
         target = self.beside / "new" / self.name
         floats = ["--floats", *self.floats] if self.floats else []
         self._here("-m", "training.export", self.run, target, "--hardware", self.hardware, *floats)
-        weights = tomlkit.parse(target.with_suffix(".toml").read_text())["card"]["variant"]["weights"]
+        weights = tomlkit.parse((ROOT / target.with_suffix(".toml")).read_text())["card"]["variant"]["weights"]
         if weights != "int8":
             raise SystemExit(f"{target}: the integers differ too much from the floats; see above")
 
     def neighbours(self) -> None:
         """Puts the shipped network, the teacher and Maia-1 into folders for the report."""
         for folder in ("shipped", "maia3", "maia1"):
-            shutil.rmtree(self.beside / folder, ignore_errors=True)
-            (self.beside / folder).mkdir(parents=True)
+            shutil.rmtree(ROOT / self.beside / folder, ignore_errors=True)
+            (ROOT / self.beside / folder).mkdir(parents=True)
         for file in MODELS.iterdir():
-            shutil.copyfile(file, self.beside / "shipped" / file.name)
+            shutil.copyfile(file, ROOT / self.beside / "shipped" / file.name)
         command = ("-m", "movemask", "models")
         self._there(*command, "add", self.teacher, "--models-dir", self.beside / "maia3", "--licence", "AGPL-3.0")
         for file in sorted(self.maia1.glob("maia-*.pb.gz")):
@@ -71,7 +71,7 @@ class Shipping:
         (old,) = (file.stem for file in MODELS.glob("*.toml"))
         for file in (file for file in MODELS.iterdir() if file.name.startswith(old)):
             file.unlink()
-        for file in (self.beside / "new").iterdir():
+        for file in (ROOT / self.beside / "new").iterdir():
             if file.suffix in (".onnx", ".toml", ".md"):
                 shutil.copyfile(file, MODELS / file.name)
         sample = f"{self.name}.sample.npz"
