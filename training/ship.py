@@ -19,6 +19,8 @@ from pathlib import Path
 
 import tomlkit
 
+from training.config import load_run
+
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "models"
 #: Their text tells of earlier networks, and stays as it is.
@@ -76,17 +78,16 @@ class Shipping:
                 shutil.copyfile(file, MODELS / file.name)
         sample = f"{self.name}.sample.npz"
         (ROOT / "tests/data" / f"{old}.sample.npz").unlink(missing_ok=True)
-        folder = next(line for line in self.run.read_text().splitlines() if line.startswith("folder"))
-        shutil.copyfile(ROOT / tomlkit.parse(folder)["folder"] / sample, ROOT / "tests/data" / sample)
+        shutil.copyfile(ROOT / load_run(self.run).folder / sample, ROOT / "tests/data" / sample)
         named = subprocess.run(["git", "grep", "-lF", old], cwd=ROOT, capture_output=True, text=True, check=False)
         for name in named.stdout.splitlines():
             if not name.startswith(HISTORY):
                 file = ROOT / name
                 # The run keeps its name: a run trains several networks.
                 file.write_text(re.sub(rf"(?<!runs/){old}", self.name, file.read_text()))
-        self._readme()
+        self._figures()
 
-    def _readme(self) -> None:
+    def _figures(self) -> None:
         """Writes the card's figures into README's row, and into the audit's list of known networks."""
         measured = tomlkit.parse((MODELS / f"{self.name}.toml").read_text())["card"]["measured"].unwrap()
         report = (MODELS / f"{self.name}.report.md").read_text()

@@ -292,6 +292,6 @@ def _unreachable(where: str, deadline: Deadline) -> Iterator[None]:
         raise ServiceUnreachable(f"{where}: not answered within {deadline:g} s ({type(error).__name__})") from error
     except _LOST as error:
         message = "".join(filter(str.isprintable, str(error)))[:_MOST_OF_MESSAGE]
-        refused = type(error).__name__ == "ConnectError" and "SSL" not in message
+        refused = isinstance(error, httpx2.ConnectError | httpcore2.ConnectError) and "SSL" not in message
         hint = "; is the service running at this address?" if refused else ""
         raise ServiceUnreachable(f"{where}: {type(error).__name__}: {message}{hint}") from error
