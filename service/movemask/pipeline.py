@@ -29,7 +29,7 @@ from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.leakage.served import check_answer
-from movemask.network.model import Batch, Model
+from movemask.network.model import Batch, Model, Session
 from movemask.network.queue import Queue, Submission
 from movemask.network.value import Value
 from movemask.normalisation import Normalisation, Policies, policies
@@ -338,6 +338,8 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : the kinds of leakage to measure
     on_done : after the replies, gets the model's name and the finished batches
+    lone_session : opens a session that runs a lone request on several cores. It is called once, after the first lone
+        request; None if it cannot be opened
     """
 
     def __init__(
@@ -352,8 +354,12 @@ class Pipeline:
         max_moves: int | None = None,
         plan: Plan | None = None,
         on_done: Callable[[str, Sequence[DoneBatch]], None] = lambda model, batches: None,
+        lone_session: Callable[[], Session | None] | None = None,
     ) -> None:
         self.model = model
+        self._lone_session = lone_session
+        self._lone_model: Model | None = None  # `model` with that session
+        self._lone_came = False
         self._audit = audit
         self._max_moves = max_moves
         self._plan = plan or Plan()
@@ -403,10 +409,12 @@ class Pipeline:
         self.queue.close()
 
     def _run_batch(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float], alone: bool
     ) -> tuple[list[_Result[R]], DoneBatch]:
         """The result of each query, and the batch for the follow-up."""
-        outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
+        self._lone_came |= alone
+        model = self._lone_model if alone and self._lone_model is not None else self.model
+        outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)
         ticket = 0 if self._audit is None else self._audit.expect(expected)
@@ -428,6 +436,15 @@ class Pipeline:
         finally:
             if self._audit is not None:
                 self._audit.audit(audited, [batch.ticket for batch in batches])
+            self._open_lone_session()
+
+    def _open_lone_session(self) -> None:
+        """Opens the session for lone requests, if one has come. Two threads may do it at once, which harms nothing."""
+        opens = self._lone_session
+        if self._lone_came and opens is not None:
+            self._lone_session = None
+            session = opens()
+            self._lone_model = None if session is None else replace(self.model, session=session)
 
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
         """The batches joined for the audit. The logits are read here; the recorder computes the rest."""

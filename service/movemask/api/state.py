@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -16,6 +17,7 @@ from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
+from movemask.network.registry import lone_session
 from movemask.pipeline import Pipeline
 from movemask.serving.tally import Tally
 from movemask.settings import Settings
@@ -118,6 +120,7 @@ def running_services(
             max_moves=settings.max_moves,
             plan=plan,
             on_done=metrics.count_batches,
+            lone_session=partial(lone_session, model, settings.lone_threads) if settings.lone_threads > 1 else None,
         )
 
     try:

@@ -61,7 +61,7 @@ class CachedModel(Model):
 
     cache: Cache
     observe: Callable[[str, int, int, int], None]
-    load: object = field(init=False, default_factory=object)  # unique, so that a reload never hits stale entries
+    load: object = field(default_factory=object)  # unique, so that a reload never hits stale entries
 
     def run(self, batch: Batch) -> Outputs:
         keys = [(self.load, key_of(batch, row, self)) for row in range(len(batch))]

@@ -5,8 +5,9 @@ everything from the query to the caller's result, so one thread's Python overlap
 polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it. `fair.py` decides which
 items come next, `pace.py` predicts how long they take.
 
-A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
-look into items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
+A small submission that finds the queue empty runs on the event loop, without a change of threads. If no process of the
+service runs or waits for anything else, `run_batch` is told so and may use all cores. The queue does not look into
+items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
 an error, and whether the network ran.
 """
 
@@ -22,7 +23,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from movemask.errors import Overloaded, ShuttingDown
 from movemask.network.fair import Entry, FairOrder, Portion
@@ -65,6 +66,13 @@ class Submission(Entry):
 
     def __post_init__(self) -> None:
         self.unfinished, self.results = len(self.items), [None] * len(self.items)
+
+
+class Taken(NamedTuple):
+    """The portions of a batch that starts now. `alone`: a small submission, and nothing else waits or runs anywhere."""
+
+    portions: list[Portion[Submission]]
+    alone: bool = False
 
 
 class Backlog:
@@ -148,16 +156,16 @@ class Backlog:
                 self._order.remove(submission)
                 self._count()
 
-    def take_lone(self, submission: Submission) -> list[Portion[Submission]]:
+    def take_lone(self, submission: Submission) -> Taken:
         """A batch of the submission if it is still alone in the queue; otherwise empty, and threads are woken."""
         with self._changed:
-            alone = not submission.taken and self._order.items == submission.items_left
-            if not alone or self._idle < self._threads:
+            lone = not submission.taken and self._order.items == submission.items_left
+            if not lone or self._idle < self._threads:
                 self._wake_threads()
-                return []
+                return Taken([])
             return self._take(submission.costs[-1])
 
-    def next_batch(self) -> list[Portion[Submission]]:
+    def next_batch(self) -> Taken:
         """Waits for items and takes a share of them. The calling thread counts as busy until `idle`.
 
         Empty if finished batches are due for their follow-up, or if the queue is closed and has no items.
@@ -165,22 +173,19 @@ class Backlog:
         with self._changed:
             while not (self._order.items and self._free_threads()) and not (self._closing and not self._order.items):
                 timeout = None
-                if self._finished:  # wait while batches run: a follow-up would slow them down
-                    running = self._idle < self._threads
-                    due = self._oldest + _OLDEST_SECONDS if running else self._active + _QUIET_SECONDS
-                    timeout = due - time.perf_counter()
+                if self._finished:
+                    timeout = self._due_at() - time.perf_counter()
                     if timeout <= 0:
                         break
                 self._changed.wait(timeout)
             # An even split among the threads that may take items, rounded up.
             share = -(-self._order.cost // max(1, self._free_threads()))
             self._idle -= 1
-            portions = self._take(min(self._max_batch, share))
-            self._busy += bool(portions)
-            self._tally.add(RUNNING, bool(portions))
-            return portions
+            taken = self._take(min(self._max_batch, share))
+            self._busy += bool(taken.portions)
+            return taken
 
-    def _take(self, room: float) -> list[Portion[Submission]]:
+    def _take(self, room: float) -> Taken:
         """A batch of cost up to `room`, which starts now."""
         now = time.perf_counter()
         portions = self._order.take(room, self._pace.slice, now)
@@ -188,9 +193,13 @@ class Backlog:
         for portion in portions:
             if portion.first == 0:
                 portion.entry.started = now
-        if portions:
-            self._running[threading.current_thread().name] = now, sum(portion.cost for portion in portions)
-        return portions
+        if not portions:
+            return Taken(portions)
+        self._running[threading.current_thread().name] = now, sum(portion.cost for portion in portions)
+        alone = len(portions) == 1 and portions[0].entry.small
+        alone = alone and not self._tally.total(RUNNING) and not self._tally.total(WAITING)
+        self._tally.add(RUNNING, 1)
+        return Taken(portions, alone)
 
     def returned(self, portions: Sequence[Portion[Submission]], failure: Exception | None = None) -> list[Submission]:
         """Records that this thread's batch has its results or failed. Returns the submissions that are complete.
@@ -223,15 +232,26 @@ class Backlog:
             self._pace.observe(cost, self._active - started, share=cost / self._max_batch, alone=alone)
 
     def ended(self, *, lone: bool = False) -> None:
-        """Records that this thread's batch is over. For a lone submission, wakes a thread to follow it up."""
+        """Records that this thread's batch is over. `lone`: the thread is the event loop's."""
+        self._tally.add(RUNNING, -1)
+        if lone:
+            return
         with self._changed:
-            if lone:
-                self._changed.notify()
-                return
             self._busy -= 1
-            self._tally.add(RUNNING, -1)
             if self._closing:
                 self._changed.notify_all()
+
+    def wake_when_due(self) -> float | None:
+        """Wakes a thread if finished batches are due for their follow-up. Otherwise, the seconds until they are; None
+        if there are none."""
+        with self._changed:
+            if not self._finished:
+                return None
+            seconds = self._due_at() - time.perf_counter()
+            if seconds > 0:
+                return seconds
+            self._changed.notify()
+            return None
 
     def due(self, *, quiet: bool) -> list[Any]:
         """All finished batches, if their follow-up is due; otherwise empty. Wakes other threads for new items."""
@@ -266,6 +286,11 @@ class Backlog:
             since = [began for began, cost in self._running.values() if self._pace.hangs(cost, now - began)]
         return now - min(since) if since else None
 
+    def _due_at(self) -> float:
+        """When finished batches are due for their follow-up: later while batches run, which it would slow down."""
+        latest = self._oldest + _OLDEST_SECONDS
+        return latest if self._idle < self._threads else min(latest, self._active + _QUIET_SECONDS)
+
     def _free_threads(self) -> int:
         """Number of idle threads that may take items now."""
         free = self._for_small - self._busy
@@ -288,8 +313,9 @@ class Queue:
     Parameters
     ----------
     name : the model's, for messages and thread names
-    run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
-        each item and a value for `follow_up`, or raises an error that concerns all items
+    run_batch : called with items, each item's seconds in the queue, and whether the batch is a small submission while
+        nothing else waits or runs in any process; on several threads at once. Returns a result for each item and a
+        value for `follow_up`, or raises an error that concerns all items
     follow_up : called after delivery, on one of the threads, with the values of several batches, about `max_batch`
         items together
     threads : batches that run at once
@@ -303,7 +329,7 @@ class Queue:
     def __init__(
         self,
         name: str,
-        run_batch: Callable[[Sequence[Any], Sequence[float]], tuple[Sequence[Any], Any]],
+        run_batch: Callable[[Sequence[Any], Sequence[float], bool], tuple[Sequence[Any], Any]],
         follow_up: Callable[[Sequence[Any]], None] = lambda finished: None,
         *,
         threads: int,
@@ -315,6 +341,7 @@ class Queue:
         self.name = name
         self._run_batch = run_batch
         self._follow_up = follow_up
+        self._waking = False  # whether a timer of the event loop will wake a thread
         self._backlog = Backlog(
             name,
             threads=threads,
@@ -376,35 +403,48 @@ class Queue:
 
     def _run_lone(self, submission: Submission) -> None:
         """Runs a submission on the event loop if it is still alone: a change of threads would cost more."""
-        portions = self._backlog.take_lone(submission)
-        if portions:
-            self._run(portions)
+        taken = self._backlog.take_lone(submission)
+        if taken.portions:
+            self._run(taken)
             self._backlog.ended(lone=True)
+            # No thread is woken now: it would contend with the event loop, which writes the reply next.
+            if not self._waking:
+                self._waking = True
+                asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._wake_when_due, context=Context())
+
+    def _wake_when_due(self) -> None:
+        """Wakes a thread for the follow-up of lone submissions, when it is due."""
+        seconds = self._backlog.wake_when_due()
+        if seconds is None:
+            self._waking = False
+        else:
+            asyncio.get_running_loop().call_later(seconds, self._wake_when_due)
 
     def _thread_main(self) -> None:
         """Takes, runs and follows up batches until the queue is closed."""
         while True:
-            portions = self._backlog.next_batch()
-            if portions:
-                self._run(portions)
+            taken = self._backlog.next_batch()
+            if taken.portions:
+                self._run(taken)
                 self._backlog.ended()
-            finished = self._backlog.due(quiet=not portions)
+            finished = self._backlog.due(quiet=not taken.portions)
             if finished:
                 try:
                     self._follow_up(finished)
                 except Exception:  # a bug; the answers have been sent, and the thread goes on
                     log.exception("work after the answers of model %s failed", self.name)
-            elif not portions and self._backlog.closing:
+            elif not taken.portions and self._backlog.closing:
                 return
             self._backlog.idle()
 
-    def _run(self, portions: Sequence[Portion[Submission]]) -> None:
+    def _run(self, taken: Taken) -> None:
         """Runs a batch and hands out its results."""
+        portions, alone = taken
         items = [item for submission, first, size, _ in portions for item in submission.items[first : first + size]]
         waited = [submission.started - submission.submitted for submission, _, size, _ in portions for _ in range(size)]
         started, finished = time.perf_counter(), []
         try:
-            results, for_follow_up = self._run_batch(items, waited)
+            results, for_follow_up = self._run_batch(items, waited, alone)
         except Exception as error:  # a failing batch must not end the thread
             complete = self._backlog.returned(portions, error)
         else:
