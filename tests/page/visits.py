@@ -111,6 +111,7 @@ class Visit:
             if held:
                 break
             self.page.wait_for_timeout(20)
+        assert held, "the page has asked for no move in 20 s"
         route = held.pop()
         asked: Any = route.request.post_data_json
         board = chess.Board() if asked["fen"] == "startpos" else chess.Board(asked["fen"])

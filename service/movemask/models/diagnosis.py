@@ -208,7 +208,7 @@ class Diagnosis:
             "no_better_than_chance": list(self.chance),
             "unreadable": self.unreadable,
             "leakage_used": self.uses_leakage,
-            "kinds": [asdict(figures) for figures in self.by_tag],
+            "by_tag": [asdict(figures) for figures in self.by_tag],
             "alternatives": [{**asdict(finding), "verdict": finding.verdict} for finding in self.findings],
         }
 
