@@ -35,6 +35,8 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     lines = result.output.splitlines()
     assert lines[0] == chess.STARTING_FEN
     assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
+    clamped = run("predict", "--models-dir", str(ROOT / "models"), "--elo", "4000").output.splitlines()
+    assert clamped[1].endswith("(clamped to the network's range)")
     assert sum(" %" in line for line in lines[3:6]) == 3
     assert lines[6].startswith("17 more")
     assert "leakage: raw" in result.output
