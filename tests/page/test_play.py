@@ -181,7 +181,7 @@ def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open()
     for view in ("play", "lens"):
-        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-5"))
+        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-6"))
         expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
 
 

@@ -18,7 +18,7 @@ from tests.processes import call
 
 #: A game that was played here: White's third move gives the queen for a pawn.
 OWN = (
-    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-5"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
+    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 e5 2. Qh5 Nc6 3. Qxh7 Rxh7 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
 )
