@@ -286,6 +286,28 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
+def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
+    """Ten times a second, while the board shows another position or there is no board."""
+    asked: list[str] = []
+    page = own_visit.open()
+    page.clock.install()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.settles()
+    page.on("request", lambda request: asked.append(request.url))
+    going = page.get_by_role("region", name="Your game").get_by_role("timer")
+    for shown in ("#leakage", "#games", "#ratings?moves=d2d4", "#lens?moves=d2d4"):
+        own_visit.turns_to(shown)
+        page.wait_for_load_state("networkidle")
+        asked.clear()
+        before = going.inner_text()
+        page.clock.run_for(3000)
+        expect(going).not_to_have_text(before)
+        own_visit.settles()
+        assert asked == []
+
+
 def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")

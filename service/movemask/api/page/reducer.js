@@ -108,7 +108,7 @@ function inMatch(state, key, change) {
 
 /** The state with the game as it is now: a board that shows it goes to its last position when that is new. */
 function withMatch(state, one) {
-  if (one === state.match && following(state) && state.moves === one.moves) return state;
+  if (one === state.match && (!following(state) || state.moves === one.moves)) return state;
   const next = { ...state, match: one };
   if (!following(next)) return next;
   const same = state.moves === one.moves && one.ending === state.match?.ending;
