@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.page.test_play import address
 from tests.page.visits import Visit
+from tests.processes import until
 
 #: Events as the page's reducer gets them, in any number of games; `key: true` stands for the position of the game.
 RUN = """async (games) => {
@@ -340,6 +341,86 @@ def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None
     page.reload()
     own_visit.settles()
     expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
+
+
+def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
+    first = own_visit.another_tab()
+    first.open()
+    begin(first, "White", clock="3+2")
+    first.click("e2", "e4")
+    first.sees("Your turn.")
+    first.settles()
+    expect(first.page.get_by_role("timer", name="White's clock")).to_have_text(re.compile(r"2:5[0-8]"))
+    played = first.page.locator("#line button").all_inner_texts()
+    first.page.close()
+
+    page = own_visit.open()
+    offer = page.get_by_role("region", name="Your game")
+    expect(offer).to_contain_text(re.compile(r"You have an unfinished game against movemask-\d+\."))
+    expect(page.locator("#line button")).to_have_count(0)
+    offer.get_by_role("button", name="Continue the game").click()
+    own_visit.line(*played)
+    own_visit.sees("Your turn.")
+    own_visit.settles()
+    expect(offer).to_be_hidden()
+    expect(page.get_by_role("timer", name="White's clock")).to_have_text(re.compile(r"2:[45]\d"))
+    own_visit.click("d2", "d4")
+    own_visit.sees("Your turn.")
+    page.reload()
+    own_visit.settles()
+    expect(page.locator("#line button")).to_have_count(4)
+    agree(own_visit, "Resign", "Resign")
+    expect(page.locator("#result")).to_contain_text("You lost")
+    later = own_visit.another_tab()
+    later.open()
+    expect(later.page.get_by_role("region", name="Your game")).to_be_hidden()
+
+
+def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
+    """The last that continued it, or a copy of the tab, which has its session."""
+    page = own_visit.open()
+    begin(own_visit, "White")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    second = own_visit.another_tab()
+    second.open()
+    second.page.get_by_role("button", name="Continue the game").click()
+    second.sees("Your turn.")
+    second.settles()
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    second.click("d2", "d4")
+    second.sees("Your turn.")
+    page.get_by_role("button", name="Continue the game").click()
+    expect(page.locator("#line button")).to_have_count(4)
+    expect(second.page.get_by_role("button", name="Resign")).to_be_hidden()
+
+    own_visit.settles()
+    read = "sessionStorage.getItem('movemask-session')"
+    until(lambda: page.evaluate(f"JSON.parse({read}).match?.moves.length") == 4, "the session is kept")
+    session = page.evaluate(read)
+    copied = own_visit.another_tab()
+    copied.page.goto(f"{own_visit.url}/livez")
+    copied.page.evaluate("kept => sessionStorage.setItem('movemask-session', kept)", session)
+    copied.open()
+    copied.page.get_by_role("button", name="Back to the game").click()
+    copied.sees("Your turn.")
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+
+
+def test_a_new_game_gives_up_the_unfinished_one(own_visit: Visit) -> None:
+    first = own_visit.another_tab()
+    first.open()
+    begin(first, "Black")
+    first.sees("Your turn.")
+    first.page.close()
+    page = own_visit.open()
+    going = page.get_by_role("region", name="Your game")
+    expect(going.get_by_role("button", name="Continue the game")).to_be_visible()
+    begin(own_visit, "White")
+    expect(going).to_be_hidden()
+    page.get_by_role("button", name="Abort").click()
+    own_visit.sees("Likeliest")
+    expect(going).to_be_hidden()
 
 
 def test_another_view_gives_no_time_back(own_visit: Visit) -> None:

@@ -29,6 +29,7 @@ import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
 import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
+import { keepsUnfinished, unfinished } from "./unfinished.js";
 import { wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
@@ -86,6 +87,7 @@ store.subscribe((state, before, event) => {
   setControls(state, models);
   showGoing(state);
   table.prepare(state);
+  if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
   document.body.setAttribute("aria-busy", "true");
   clearTimeout(timer);
@@ -106,7 +108,12 @@ function challenged(from) {
 
 function begin(choice) {
   const now = new Date(), id = now.getTime().toString(36), date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
-  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }) });
+  enter(newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }));
+}
+
+/** Begins a game, or goes on with one that another tab has left. */
+function enter(match) {
+  store.dispatch({ type: "begin", match });
   byId("said").focus();
 }
 
@@ -195,6 +202,7 @@ listenToControls(store, {
   "cancel-challenge": () => byId("challenge").close(),
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
+  resume: () => enter(unfinished(store.state.offered.id).match),
   sound: () => setSound(!sounds()),
   clear: does("load", { tree: new Tree() }),
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
@@ -235,3 +243,4 @@ addEventListener("pageshow", (event) => event.persisted && askAgain());
 addEventListener("popstate", () => store.dispatch(readHash(location.hash)));
 setSound(sounds());
 store.dispatch(readHash(location.hash));
+keepsUnfinished(store); // once the address is read, as every event writes it

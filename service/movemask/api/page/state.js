@@ -9,6 +9,7 @@ export const START = {
   tree: new Tree(), moves: [], at: 0, // the game on the board, its line, and how many moves of it are played there
   game: "", // the id of the match that the board shows, or ""
   match: null, // the game against the network, whatever the board shows
+  offered: null, // `{id, model}`: a game against the network that another tab has left, or plays
   you: "", // whose moves are reviewed: "white", "black" or ""
   model: "", beside: "", white: 1500, black: 1500, vary: "both", flip: false, arrows: true, hints: false,
 };
