@@ -358,6 +358,25 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         visit.leave()
 
 
+def test_what_a_key_does_not_allow_is_told_at_once(browser: Browser, shipped_alone: Path) -> None:
+    key = "a-visitor-s-key-0123456789"
+    with served(shipped_alone, "--threads", "1", "--api-keys", f"{key}:policy") as (_, port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        page = visit.open()
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Use this key").click()
+        visit.sees("White to move")
+        page.get_by_text("More", exact=True).click()
+        page.get_by_role("link", name="Leakage").click()
+        expect(page.get_by_role("heading", name="Leakage so far")).to_be_visible()
+        visit.settles()
+        assert "needs the scope audit" in page.get_by_role("alert").inner_text()  # not at the next look, in ten seconds
+        page.get_by_role("link", name="Play", exact=True).click()
+        expect(page.get_by_role("alert")).to_be_hidden()
+        visit.leave()
+
+
 def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, port: int) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=ROOT / "examples")
     with http.server.ThreadingHTTPServer(("127.0.0.1", int(ORIGIN.rpartition(":")[2])), handler) as server:

@@ -61,11 +61,12 @@ async function update() {
 
 async function shown(state, current) {
   dashboard.stop();
+  notice.clear("leakage");
   if (state.view === "games") await library.show();
   if (!models.length) await loadModels();
   if (!current() || state.view === "games") return;
   if (state.view === "leakage") {
-    await dashboard.follow((error) => (error ? notice.tell("board", error) : notice.clear("board")), (changes) => hashOf(store.state, changes));
+    await dashboard.follow((error) => (error ? notice.tell("leakage", error) : notice.clear("leakage")), (changes) => hashOf(store.state, changes));
   } else await table.show(store.state, models, current);
 }
 
