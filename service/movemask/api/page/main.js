@@ -115,7 +115,8 @@ function begin(choice) {
 /** Begins a game, or goes on with one that another tab has left. */
 function enter(match) {
   store.dispatch({ type: "begin", match });
-  byId("said").focus();
+  byId("said").focus({ preventScroll: true }); // on a small screen it is below the board
+  byId("above").scrollIntoView({ block: "nearest" });
 }
 
 /** Another game with the sides changed. */
