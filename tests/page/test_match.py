@@ -85,6 +85,28 @@ def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visi
     visit.sees("Draw by insufficient material, ½-½.")
 
 
+def test_no_view_gives_hints_before_they_are_asked_for(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.sees("Your turn.")
+    hints = page.locator(
+        "#board .arrow, #chart svg, #chart-table table, #surprise:not(:empty), #lenses article, #value span"
+    )
+    for view, shown in (("ratings", "#chart svg"), ("lens", "#lenses article")):
+        visit.turns_to(page.url.removeprefix(visit.url + "/").replace("play", view))
+        expect(page.locator(f"#panel-{view}")).to_contain_text("Hidden while you play.")
+        expect(hints).to_have_count(0)
+        visit.click("e2", "e4")  # the game goes on
+        visit.sees("Your turn.")
+        page.keyboard.press("u")
+        page.get_by_role("button", name="Show hints").click()
+        expect(page.locator(shown)).to_be_visible()
+        expect(page.locator("#board .arrow").first).to_be_visible()
+        page.get_by_role("button", name="Hide hints").click()
+        expect(hints).to_have_count(0)
+        visit.turns_to(page.url.removeprefix(visit.url + "/").replace(view, "play"))
+
+
 def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(visit: Visit) -> None:
     page = visit.open(address("k7/8/1K6/8/8/8/8/7R w - - 0 1", flip="1"))
     begin(visit, "White", onto=True)

@@ -27,7 +27,7 @@ export const live = ({ match }) => Boolean(match) && !match.ending;
 export const playing = (state) => live(state) && following(state);
 
 /** Whether the player is to find moves alone: until hints are asked for. */
-export const alone = (state) => state.view === "play" && playing(state) && !state.hints;
+export const alone = (state) => playing(state) && !state.hints;
 
 /** The moves that led to the position on the board. */
 export const played = ({ moves, at }) => moves.slice(0, at);
