@@ -358,14 +358,19 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         visit.leave()
 
 
-def test_what_a_key_does_not_allow_is_told_at_once(browser: Browser, shipped_alone: Path) -> None:
+def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wrong(
+    browser: Browser, shipped_alone: Path
+) -> None:
     key = "a-visitor-s-key-0123456789"
     with served(shipped_alone, "--threads", "1", "--api-keys", f"{key}:policy") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open()
-        page.get_by_label("API key").fill(key)
-        page.get_by_role("button", name="Use this key").click()
+        for entered in (f"{key}0", key):
+            page.get_by_label("API key").fill(entered)
+            page.get_by_role("button", name="Use this key").click()
+            if entered != key:
+                visit.is_told("This API key is not valid. Enter another.")
         visit.sees("White to move")
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Leakage").click()

@@ -48,6 +48,7 @@ const IMPOSSIBLE = {
 export function wrong(error) {
   const { message, title, status, statuses } = error;
   if (error.name === "Error" && !title) return message; // ours
+  if (status === 401 && message.endsWith("not valid")) return "This API key is not valid. Enter another.";
   if (status === 401) return "This service is open to those who have a key. Enter yours.";
   if (status === 403) return `Your key does not allow this: ${message}`;
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
