@@ -188,6 +188,6 @@ def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
         expect(page).to_have_url(re.compile(rf"&at={at}&"))
         expect(shown.nth(index)).to_have_attribute("aria-current", "true")
     visit.load(re.sub(r"\{[^}]*\}", "", LEGAL))
-    expect(page.locator("#moments")).to_contain_text("No move of this game stands out.")
+    expect(page.locator("#moments")).to_contain_text("None of the moves that at most 5\N{NO-BREAK SPACE}% would play")
     begin(visit, "Black")
     expect(page.locator("#moments")).to_be_hidden()  # it would give the moves away

@@ -77,7 +77,7 @@ export class Analysis {
     showReview({
       shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
       side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first,
-      at: isMain ? at : -1, review, goTo: goOnMain,
+      at: isMain ? at : -1, review, evaluated: Boolean(tree.evaluations), goTo: goOnMain,
       choose: (side) => {
         noteName(tree.headers[SIDES[side]]);
         this.#store.dispatch({ type: "set", name: "you", value: side });
