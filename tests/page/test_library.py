@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.games.test_evaluations import LEGAL
-from tests.page.test_match import begin
+from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
 from tests.processes import call, free_port, served, stopped
 
@@ -171,6 +171,26 @@ def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the
     page.get_by_role("button", name="Add").click()
     expect(page.locator("#library-refused")).to_contain_text("its storage for this page is full")
     all_read(page, 3)
+
+
+def test_the_list_follows_what_another_tab_does(own_visit: Visit) -> None:
+    page = own_visit.open("#games")
+    expect(page.locator("#library-empty")).to_be_visible()
+    other = own_visit.another_tab()
+    other.open()
+    begin(other, "White")
+    other.click("e2", "e4")
+    other.sees("Your turn.")
+    agree(other, "Resign", "Resign")
+    expect(other.page.locator("#result")).to_contain_text("Kept under Games")
+    row = page.locator("#library-list tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(re.compile(r"[A-E]\d\d "))  # its opening, once the other tab has read it
+    all_read(page, 1)
+    page.get_by_role("button", name="Remove all").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    other.page.get_by_role("link", name="Games", exact=True).click()
+    expect(other.page.locator("#library-empty")).to_be_visible()
 
 
 def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
