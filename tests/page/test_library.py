@@ -54,7 +54,7 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     first, second, third = listed(page)
     assert first[:5] == ["Ann (1900) \N{EN DASH} Bob", "½-½", "2024.05.01", "Open", "C50 Italian Game: Giuoco Piano"]
     assert second[3:5] == ["Club", "Of their own"]
-    assert second[5].startswith("Cannot be read: illegal san: 'Ke3'")
+    assert second[5] == "Cannot be read: White's move 2, Ke3, is not legal"
     assert third[0] == "? \N{EN DASH} ?"
     expect(page.locator("#library-count")).to_contain_text("1 cannot be read")
     page.get_by_label("or text").fill(GAMES)
@@ -74,7 +74,7 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.go_back()
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?").click()
-    visit.is_told("illegal san: 'Ke3'")
+    visit.is_told("White's move 2, Ke3, is not legal.")
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()

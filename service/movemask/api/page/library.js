@@ -6,7 +6,7 @@ import { byId, element, table } from "./dom.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
 import { headersOf, ratingOf, split } from "./split.js";
-import { wrong } from "./words.js";
+import { pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
@@ -176,7 +176,7 @@ function follow({ games = [], ids = [], all }) {
   else progress();
 }
 
-const reason = (detail) => detail?.replace(/^pgn: (game 1: )?/, "");
+const reason = (detail) => detail && pgnFault(detail);
 
 /** Waits, if the service is to be asked again; or else stops, and tells why. */
 async function held(error) {
