@@ -79,6 +79,7 @@ def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visi
         board.push_uci(uci)  # raises for a move that is not legal
     page.keyboard.press("u")
     expect(page.locator("#line button")).to_have_count(1)
+    expect(page.get_by_role("button", name="Take back")).to_be_disabled()  # that move is the network's
     page.get_by_role("button", name="Abort").click()
     visit.sees("Likeliest")
     visit.open(address("8/8/4k3/8/8/4K3/8/8 w - - 0 1"))
@@ -521,8 +522,9 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
     agree(visit, "Resign", "Resign")
     visit.sees("Black won by resignation, 0-1.")
     moves = page.locator("#line button")
+    expect(page.get_by_role("button", name="Take back")).to_be_disabled()
     page.keyboard.press("u")
-    page.get_by_role("button", name="Take back").click()
+    page.keyboard.press("u")
     expect(page).to_have_url(re.compile("at=0"))
     expect(moves).to_have_count(2)
     page.keyboard.press("End")
