@@ -119,6 +119,15 @@ function enter(match) {
   byId("above").scrollIntoView({ block: "nearest" });
 }
 
+/** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */
+function resume() {
+  const { match } = unfinished(store.state.offered.id);
+  if (models.length && !models.some(({ name, served }) => served && name === match.model)) {
+    throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. A new game gives it up.`);
+  }
+  enter(match);
+}
+
 /** Another game with the sides changed. */
 function rematch() {
   const { model, you, rating, level, control, pace, fen, chess960 } = store.state.match;
@@ -204,7 +213,7 @@ listenToControls(store, {
   "cancel-challenge": () => byId("challenge").close(),
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
-  resume: () => enter(unfinished(store.state.offered.id).match),
+  resume: attempt(resume),
   sound: () => setSound(!sounds()),
   clear: does("load", { tree: new Tree() }),
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
