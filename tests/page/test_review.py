@@ -120,6 +120,19 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     expect(page.locator("#verdict")).to_contain_text("Step through the game")
 
 
+def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) -> None:
+    """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
+    moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
+    page = visit.open(f"#play?moves={moves}&you=white&result=0-1&how=resignation")
+    verdicts = page.locator("#review-moves li")
+    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} ") for san in ("e4", "Nf3", "Bc4")])
+    first = verdicts.all_inner_texts()
+    assert not re.search("|".join(moves.split(".")), " ".join(first))
+    page.reload()
+    expect(verdicts).to_have_count(3)
+    assert verdicts.all_inner_texts() == first
+
+
 def test_a_player_is_known_by_the_side_that_was_chosen_once(visit: Visit) -> None:
     page = visit.open()
     visit.load('[White "Ann"]\n[Black "Bob"]\n\n1. e4 e5 2. Nf3 Nc6 *\n')
