@@ -27,6 +27,7 @@ from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from movemask.uci.search import Search, Source
 from tests.ground_truth import perft
+from tests.networks import write_fake
 from tests.uci.test_strength import COMMAND, copied
 
 
@@ -104,6 +105,17 @@ def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleE
     assert spoken[0] == "info string movemask-6 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
+
+
+@pytest.mark.parametrize("option", ["SelfElo value 1200", "UCI_LimitStrength value true"])
+def test_a_network_that_takes_no_ratings_says_so(option: str, tmp_path: Path) -> None:
+    write_fake(tmp_path, "plain")
+    command = [*COMMAND, "--models-dir", str(tmp_path)]
+    sent = f"go\nsetoption name {option}\ngo\n"
+    spoken = subprocess.run(command, input=sent, capture_output=True, text=True, check=True).stdout
+    before, after = spoken.split("bestmove", 1)
+    assert "info string" not in before
+    assert "\ninfo string plain takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect\n" in after
 
 
 def test_the_opponents_rating_is_taken_from_the_gui(engine: chess.engine.SimpleEngine, network: Network) -> None:
