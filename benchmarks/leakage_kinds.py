@@ -33,7 +33,7 @@ ROUNDS = 15
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="movemask-5")
+    parser.add_argument("--model", default="movemask-6")
     parser.add_argument("--models-dir", default=shipped_models())
     arguments = parser.parse_args()
     model = load_registry(arguments.models_dir, None, 1).get(arguments.model)

@@ -178,7 +178,7 @@ def main() -> None:
     """Measures and writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models-dir", type=Path, default=shipped_models())
-    parser.add_argument("--model", default="movemask-5")
+    parser.add_argument("--model", default="movemask-6")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measure")
     parser.add_argument("--rounds", type=int, default=5, help="of the headline figures, of which the median is told")
     parser.add_argument("--positions", type=int, default=100_000, help="most that go through one service")

@@ -1,7 +1,7 @@
 """Masked softmax against what a user would otherwise call, as ratios of one run: `python -m benchmarks.softmax`.
 
 `[1024, 1858]` float32 logits with 31 legal slots a row, one thread; and one row. torch is compared if it is installed.
-Writes a table into docs/numerics.md.
+Writes its table into benchmarks/results/softmax.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy.special
 from movemask.numeric.softmax import softmax
 from movemask.study.dense import gather_legal, masked_softmax
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "numerics.md"
+DOCUMENT = Path(__file__).parent / "results" / "softmax.md"
 SLOTS, LEGAL = 1858, 31
 
 

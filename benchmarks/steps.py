@@ -45,7 +45,7 @@ Costs = dict[str, float]
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="movemask-5")
+    parser.add_argument("--model", default="movemask-6")
     parser.add_argument("--models-dir", type=Path, default=shipped_models())
     arguments = parser.parse_args()
     model = load_registry(arguments.models_dir, None, 1).get(arguments.model)

@@ -92,14 +92,26 @@ def test_every_setting_reaches_the_containers_of_compose() -> None:
         assert compose()[name]["env_file"] == [{"path": ".env", "required": False}], name
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-@pytest.mark.parametrize("tls", [False, True])
-def test_the_health_check_of_the_image_follows_the_service(tls: bool, models: Path, tmp_path: Path) -> None:
-    more = (
-        dict(zip(("MOVEMASK_TLS_CERT", "MOVEMASK_TLS_KEY"), map(str, certificate(tmp_path)), strict=True))
-        if tls
-        else {}
-    )
+@pytest.mark.parametrize(
+    ("host", "tls"),
+    [
+        ("127.0.0.1", False),
+        ("127.0.0.1", True),
+        ("127.0.0.2", False),
+        ("0.0.0.0", False),
+        ("::1", False),
+        ("::", False),
+        ("localhost", False),
+        ("unix:", False),
+        ("unix:", True),
+    ],
+)
+def test_the_health_check_of_the_image_follows_the_service(host: str, tls: bool, models: Path, tmp_path: Path) -> None:
+    if tls and shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    more = {"MOVEMASK_HOST": f"unix:{tmp_path}/socket" if host == "unix:" else host}
+    if tls:
+        more |= zip(("MOVEMASK_TLS_CERT", "MOVEMASK_TLS_KEY"), map(str, certificate(tmp_path)), strict=True)
     check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py")]
     port = free_port()
     settings = environment(MOVEMASK_PORT=str(port), MOVEMASK_DATABASE_URL=f"sqlite:///{tmp_path}/audit.db", **more)

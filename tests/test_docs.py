@@ -81,8 +81,8 @@ def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-5").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-5`"))
+    measured = shipped.get("/v1/models/movemask-6").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-6`"))
     for words, unit, scale in (("top1", " %", 100), ("cross_entropy", "", 1)):
         bare, known = measured[words], measured[f"{words}_with_moves"]
         digits = 3 if scale == 1 else 1
@@ -224,6 +224,6 @@ def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
     headings = ("#### Batch size", "#### Connections")
     for words in ("bare onnxruntime, inputs ready", "µs of a processor", "a plain FastAPI handler", *headings):
         assert words in page
-    figures = json.loads((tmp_path / "movemask-5.json").read_text())
+    figures = json.loads((tmp_path / "movemask-6.json").read_text())
     assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
     assert len(list(tmp_path.glob("*.svg"))) == 2

@@ -114,7 +114,8 @@ class Shipping:
 
     def strength(self) -> None:
         """Plays the network against itself and Stockfish, at five ratings and three temperatures."""
-        self._there("-m", "benchmarks.strength", "--model", self.name, "--games", "40", "--jobs", os.cpu_count() or 1)
+        jobs = os.cpu_count() or 1
+        self._there("-m", "benchmarks.strength", "--write", "--model", self.name, "--games", "40", "--jobs", jobs)
 
     def answers(self) -> None:
         """Asks what OpenAPI, README and docs/api.md show."""
@@ -122,9 +123,14 @@ class Shipping:
         self._there("-m", "tests.snapshots")
 
     def notebooks(self) -> None:
-        """Runs the notebooks."""
+        """Runs the notebooks. One reads an audit, which is made of held-out games first."""
+        games, audit = self.beside / "games.pgn", ROOT / "examples" / "audit"
+        self._here("-m", "training.pgn", self.run, games, "--games", "50")
+        self._there("-m", "movemask", "audit", games, "--out", audit, "--models-dir", MODELS)
+        execute = ("nbconvert", "--to", "notebook", "--execute", "--ExecutePreprocessor.record_timing=False")
         for notebook in NOTEBOOKS:
-            self._there("-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", notebook)
+            self._there("-m", *execute, "--inplace", notebook)
+        shutil.rmtree(audit)
 
     def pictures(self) -> None:
         """Takes the page's pictures."""

@@ -186,8 +186,16 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = PREFIX + str(first["loc"][0]).upper()
-            raise SettingsError(f"{name}: {first['msg']}, got {first['input']!r}") from None
+            expected = first["msg"] if first["type"] != "string_pattern_mismatch" else _EXPECTED[str(first["loc"][0])]
+            raise SettingsError(f"{name}: {expected}, got {first['input']!r}") from None
 
+
+#: What is expected of a text with a pattern, in words.
+_EXPECTED = {
+    "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - only",
+    "cors_origins": "must be * or origins such as https://example.org,http://localhost:3000: in lower case, without "
+    "blanks, paths or a slash at the end",
+}
 
 #: Defaults that depend on the machine or the models.
 _DEFAULTS_IN_WORDS = {

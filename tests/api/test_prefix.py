@@ -53,7 +53,8 @@ def test_page_documents_and_api_work_under_a_prefix(
             assert get(f"/chess/{link}").status_code == 200
     assert asked(client, f"{sent}/v1/policy")["status"] == "ongoing"
     assert get("/chess/v1/models/fake").json()["name"] == "fake"
-    refused(get("/chess/nothing"), 404, "not-found")
+    assert "; /chess/docs lists the paths" in refused(get("/chess/nothing"), 404, "not-found")["detail"]
+    assert "; did you mean '/chess/v1/models'?" in refused(get("/chess/v1/model"), 404, "not-found")["detail"]
     assert (
         'movemask_requests_total{method="GET",route="/v1/models/{name}",status="200"} 1.0' in get("/chess/metrics").text
     )
@@ -94,7 +95,7 @@ def test_a_forwarded_prefix_opens_no_other_path(serve: Serve) -> None:
 
 @pytest.mark.parametrize("prefix", ["chess", "/", "/chess/", "/a b", "/ä", '/"', "//a"])
 def test_a_prefix_that_is_none_is_refused_at_the_start(prefix: str) -> None:
-    with pytest.raises(SettingsError, match="MOVEMASK_ROOT_PATH"):
+    with pytest.raises(SettingsError, match="MOVEMASK_ROOT_PATH: must begin with a slash and not end with one"):
         Settings.read(root_path=prefix)
 
 

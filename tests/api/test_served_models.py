@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from movemask.api.served_models import ServedModels
-from movemask.errors import UnknownModel
+from movemask.errors import ModelUnavailable, UnknownModel
 from movemask.pipeline import Pipeline, Query
+from movemask.serving.tally import Tally, new_table
 from movemask.settings import Settings
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.processes import until
@@ -35,9 +36,11 @@ def opened() -> Iterator[list[ServedModels]]:
         one.close()
 
 
-def serving(folder: Path, opened: list[ServedModels], default: str | None = None) -> ServedModels:
+def serving(
+    folder: Path, opened: list[ServedModels], default: str | None = None, tally: Tally | None = None
+) -> ServedModels:
     settings = Settings.read(models_dir=folder, default_model=default, trial_seconds=0)
-    opened.append(ServedModels(settings, pipeline, poll_seconds=0))
+    opened.append(ServedModels(settings, pipeline, tally=tally, poll_seconds=0))
     opened[-1].refresh()
     return opened[-1]
 
@@ -109,6 +112,46 @@ def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: lis
     assert not settled(one)  # an empty folder changes nothing
     assert not one.refresh()
     asyncio.run(ask(one, "first"))
+
+
+def test_a_worker_that_cannot_serve_the_default_does_not_answer_with_another_model(
+    folder: Path, opened: list[ServedModels]
+) -> None:
+    write_fake(folder, "other")
+    with new_table(2) as table:
+        tallies = [Tally(table, 2, column) for column in range(2)]
+        old = serving(folder, opened, tally=tallies[0])
+        (folder / "first.toml").write_text(ONNX_TOML)  # names an output that the network does not have
+        assert settled(old)
+        assert old.registry.entry("first").rejected is not None
+        tallies[0].clear(1)  # the supervisor replaces the other worker
+        new = serving(folder, opened, tally=tallies[1])
+        assert old.registry.default == new.registry.default == "first"
+        with pytest.raises(ModelUnavailable, match="model 'first' failed its check and is not served"):
+            asyncio.run(ask(new))
+        asyncio.run(ask(old))
+        write_fake(folder, "first")
+        assert settled(new)
+        asyncio.run(ask(new))
+
+
+def test_a_default_that_one_worker_saw_go_is_soon_the_same_in_all(folder: Path, opened: list[ServedModels]) -> None:
+    write_fake(folder, "other")
+    with new_table(2) as table:
+        one, another = (serving(folder, opened, tally=Tally(table, 2, column)) for column in range(2))
+        away = (folder / "first.toml").rename(folder / "first.away")
+        assert settled(one)
+        assert one.registry.default == "other"
+        away.rename(folder / "first.toml")  # before the other worker looks
+        another.refresh()
+        assert another.registry.default == "other"
+        assert settled(one)
+        assert one.registry.default == "other"
+        (folder / "other.toml").unlink()
+        assert settled(one)
+        for _ in range(2):
+            another.refresh()
+        assert one.registry.default == another.registry.default == "first"
 
 
 def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[ServedModels]) -> None:

@@ -28,9 +28,18 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_the_same_audit_twice_differs_in_nothing(two: tuple[Path, Path]) -> None:
     told = audited("diff", two[0], two[0])
-    assert "net: the same at all " in told.output
+    assert "net: the same at all 40 positions that are in both\n" in told.output
     assert "raw mean" in told.output
     assert "best legal move differs at 0 of " in told.output
+
+
+def test_repeated_positions_are_said_to_count_once(tmp_path: Path) -> None:
+    positions = fens(5)
+    (tmp_path / "x.fen").write_text("\n".join(positions + positions[:3]))
+    write_fake(tmp_path / "m", "net")
+    audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", "--out", tmp_path / "out")
+    told = audited("diff", tmp_path / "out", tmp_path / "out")
+    assert told.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
 
 
 def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]) -> None:

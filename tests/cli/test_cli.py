@@ -35,6 +35,8 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     lines = result.output.splitlines()
     assert lines[0] == chess.STARTING_FEN
     assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
+    clamped = run("predict", "--models-dir", str(ROOT / "models"), "--elo", "4000").output.splitlines()
+    assert clamped[1].endswith("(clamped to the network's range)")
     assert sum(" %" in line for line in lines[3:6]) == 3
     assert lines[6].startswith("17 more")
     assert "leakage: raw" in result.output
@@ -115,7 +117,7 @@ def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path:
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
-    network = str(shipped_models() / "movemask-5.onnx")
+    network = str(shipped_models() / "movemask-6.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}

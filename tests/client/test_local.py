@@ -62,7 +62,7 @@ def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemas
     assert len(policy) == 20
     assert list(policy) == list(policy.probabilities)
     assert chess.Move.from_uci("e2e4") in policy
-    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-5>", repr(policy))
+    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-6>", repr(policy))
 
 
 def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(network: movemask.Network) -> None:

@@ -185,6 +185,7 @@ def test_what_is_no_uci_engine_is_told_in_one_line_and_costs_nothing(
     assert why in line
     assert out.read_text() == "of another day"
     assert file.read_text() == f"{MIXED}\n\n{BARE}\n"
+    assert sorted(found.name for found in file.parent.iterdir() if found.is_file()) == [file.name, "out.pgn"]
 
 
 def test_an_engine_that_dies_is_told_with_the_position_and_the_games_before_it_are_kept(file: Path) -> None:
@@ -196,9 +197,11 @@ def test_an_engine_that_dies_is_told_with_the_position_and_the_games_before_it_a
     result = run("annotate", file, "--out", out, "--engine", dying, "--nodes", "1")
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
-    found = re.search(r"at '(.*)': engine process died unexpectedly \(exit code: \d+\)$", line)
+    found = re.search(
+        r"at '(.*)': engine process died unexpectedly \(exit code: \d+\); the finished games are in (.*)$", line
+    )
     assert found, line
     assert found[1] in [node.board().fen() for node in read(BARE)[0].mainline()]
     assert out.read_text() == "of another day"
-    (kept,) = read((file.parent / "out.pgn.part").read_text())
+    (kept,) = read(Path(found[2]).read_text())
     assert all(node.eval() is not None for node in list(kept.mainline())[:-1])

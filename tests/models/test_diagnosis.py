@@ -144,7 +144,7 @@ def in_the_network(model: Model, **changes: Change) -> Model:
 
 @pytest.fixture(scope="module")
 def shipped() -> Model:
-    return open_model(HERE / "movemask-5.toml", threads=1)
+    return open_model(HERE / "movemask-6.toml", threads=1)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
     found = model["diagnosis"]
     assert found["read_wrongly"]
     assert found["no_better_than_chance"]
-    assert {kind["name"] for kind in found["kinds"]} == set(diagnosis.REPORTED_TAGS)
+    assert {figures["name"] for figures in found["by_tag"]} == set(diagnosis.REPORTED_TAGS)
     assert {one["verdict"] for one in found["alternatives"]} >= {"undecided"}
     plain = json.loads(run("models", "check", "noise", "--json", "--models-dir", tmp_path).stdout)["models"][0]
     assert "diagnosis" not in plain

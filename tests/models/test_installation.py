@@ -236,6 +236,25 @@ def test_a_model_that_is_added_is_never_the_default_unless_it_is_the_only_one(tm
     assert load_registry(folder, None, 1).default == "aaa"
 
 
+def test_the_removal_of_the_default_says_which_model_takes_its_place(folder: Path) -> None:
+    write_fake(folder, "second")
+    write_fake(folder, "third")
+    result = run("models", "remove", "third", "--yes", "--models-dir", folder)
+    assert "default" not in result.output
+    result = run("models", "remove", "first", "--yes", "--models-dir", folder)
+    assert result.output.endswith("\nthe default is now second; MOVEMASK_DEFAULT_MODEL=NAME changes it\n")
+    assert load_registry(folder, None, 1).default == "second"
+    result = run("models", "remove", "second", "--yes", "--models-dir", folder)
+    assert result.output.endswith("\nno model is left; a running service keeps this one until it stops\n")
+
+
+def test_a_model_that_is_not_served_is_not_said_to_be_the_default(folder: Path, tmp_path: Path) -> None:
+    (folder / "first.onnx").write_bytes(b"damaged")
+    result = run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    assert "requests that name no model are answered by net, the default" in result.output
+    assert load_registry(folder, None, 1).default == "net"
+
+
 def test_an_old_folder_without_the_file_keeps_its_default_when_a_model_is_added(folder: Path, tmp_path: Path) -> None:
     """A volume that an earlier release has filled."""
     assert load_registry(folder, None, 1).default == "first"

@@ -18,7 +18,7 @@ from movemask.settings import shipped_models
 from tests.ground_truth import DATA
 from tests.networks import fake_model
 
-SHIPPED = "movemask-5"
+SHIPPED = "movemask-6"
 #: Of a move's probability from one rating to the next, beyond the teacher's change there or beside it.
 JUMP = 0.045
 

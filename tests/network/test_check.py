@@ -9,7 +9,7 @@ import pytest
 
 from movemask.network.check import check
 from movemask.network.registry import Entry, load_entry
-from tests.networks import ONNX_TOML, fake_model, fixed_model, write_judge
+from tests.networks import ONNX_TOML, Tensor, fake_model, fixed_model, write_judge, write_named
 
 
 def judged(folder: Path, toml: str = ONNX_TOML, **arguments: object) -> Entry:
@@ -42,6 +42,19 @@ def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
     assert "with Black to move, won positions score 0.00 and lost ones 1.00" in entry.failure
     right = judged(tmp_path, toml + 'point_of_view = "white"\n', for_white=True)
     assert right.model is not None
+
+
+def test_probabilities_that_the_contract_calls_logits_are_caught(tmp_path: Path) -> None:
+    """A second softmax would make every forecast nearly even."""
+    outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
+    write_named(tmp_path / "net.onnx", [Tensor("planes", (18, 8, 8))], outputs, softmaxed="value")
+    (tmp_path / "net.toml").write_text(ONNX_TOML)
+    failure = load_entry(tmp_path / "net.toml", threads=1).failure
+    assert failure is not None
+    assert failure.endswith("'value' are probabilities already, not logits: write softmaxed = true")
+    (tmp_path / "net.toml").write_text(ONNX_TOML.replace("softmaxed = false", "softmaxed = true"))
+    failure = load_entry(tmp_path / "net.toml", threads=1).failure or ""
+    assert "softmaxed" not in failure
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,21 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         (
             "trained_with_mask",
             "trained_with_maks",
-            r"net.toml: contract.trained_with_mask: this key is missing \(and 1",
+            "net.toml: contract.trained_with_maks: no such key; did you mean 'trained_with_mask', which is missing\\?$",
         ),
+        (
+            'vocabulary = "movemask-1880"\ntrained',
+            'vocabluary = "movemask-1880"\nhistory = "x"\ntrained',
+            r"net.toml: contract.vocabluary: .* 'vocabulary', which is missing\? \(and 1 more\)$",
+        ),
+        ("mask = false", 'mask = "no"', "net.toml: contract.trained_with_mask: must be true or false, without quot"),
+        ("softmaxed = false", "softmaxed = 0", "net.toml: outputs.value.softmaxed: must be true or false, without"),
+        (
+            "[contract]",
+            "[elo]\nminimum = 2000\nmaximum = 1000\n[contract]",
+            "elo: minimum: 2000 is above maximum, 1000",
+        ),
+        ("[contract]", "[elo]\nminimum = 1600\n[contract]", "elo: default: 1500 is not within 1600 to 5000"),
         ('logits = "logits"', 'logits = "logits"\nlogit = "x"', "net.toml: outputs.logit: no such key"),
         (
             'maia2-18"',

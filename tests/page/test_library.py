@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.games.test_evaluations import LEGAL
-from tests.page.test_match import begin
+from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
 from tests.processes import call, free_port, served, stopped
 
@@ -54,7 +54,7 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     first, second, third = listed(page)
     assert first[:5] == ["Ann (1900) \N{EN DASH} Bob", "½-½", "2024.05.01", "Open", "C50 Italian Game: Giuoco Piano"]
     assert second[3:5] == ["Club", "Of their own"]
-    assert second[5].startswith("Cannot be read: illegal san: 'Ke3'")
+    assert second[5] == "Cannot be read: White's move 2, Ke3, is not legal"
     assert third[0] == "? \N{EN DASH} ?"
     expect(page.locator("#library-count")).to_contain_text("1 cannot be read")
     page.get_by_label("or text").fill(GAMES)
@@ -74,7 +74,7 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.go_back()
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?").click()
-    visit.is_told("illegal san: 'Ke3'")
+    visit.is_told("White's move 2, Ke3, is not legal.")
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
@@ -173,6 +173,26 @@ def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the
     all_read(page, 3)
 
 
+def test_the_list_follows_what_another_tab_does(own_visit: Visit) -> None:
+    page = own_visit.open("#games")
+    expect(page.locator("#library-empty")).to_be_visible()
+    other = own_visit.another_tab()
+    other.open()
+    begin(other, "White")
+    other.click("e2", "e4")
+    other.sees("Your turn.")
+    agree(other, "Resign", "Resign")
+    expect(other.page.locator("#result")).to_contain_text("Kept under Games")
+    row = page.locator("#library-list tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(re.compile(r"[A-E]\d\d "))  # its opening, once the other tab has read it
+    all_read(page, 1)
+    page.get_by_role("button", name="Remove all").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    other.page.get_by_role("link", name="Games", exact=True).click()
+    expect(other.page.locator("#library-empty")).to_be_visible()
+
+
 def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
     page = visit.open()
     visit.load(LEGAL)
@@ -188,6 +208,6 @@ def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
         expect(page).to_have_url(re.compile(rf"&at={at}&"))
         expect(shown.nth(index)).to_have_attribute("aria-current", "true")
     visit.load(re.sub(r"\{[^}]*\}", "", LEGAL))
-    expect(page.locator("#moments")).to_contain_text("No move of this game stands out.")
+    expect(page.locator("#moments")).to_contain_text("None of the moves that at most 5\N{NO-BREAK SPACE}% would play")
     begin(visit, "Black")
     expect(page.locator("#moments")).to_be_hidden()  # it would give the moves away

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.page.test_play import address
 from tests.page.visits import Visit
+from tests.processes import until
 
 #: Events as the page's reducer gets them, in any number of games; `key: true` stands for the position of the game.
 RUN = """async (games) => {
@@ -78,10 +79,33 @@ def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visi
         board.push_uci(uci)  # raises for a move that is not legal
     page.keyboard.press("u")
     expect(page.locator("#line button")).to_have_count(1)
+    expect(page.get_by_role("button", name="Take back")).to_be_disabled()  # that move is the network's
     page.get_by_role("button", name="Abort").click()
     visit.sees("Likeliest")
     visit.open(address("8/8/4k3/8/8/4K3/8/8 w - - 0 1"))
     visit.sees("Draw by insufficient material, ½-½.")
+
+
+def test_no_view_gives_hints_before_they_are_asked_for(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    visit.sees("Your turn.")
+    hints = page.locator(
+        "#board .arrow, #chart svg, #chart-table table, #surprise:not(:empty), #lenses article, #value span"
+    )
+    for view, shown in (("ratings", "#chart svg"), ("lens", "#lenses article")):
+        visit.turns_to(page.url.removeprefix(visit.url + "/").replace("play", view))
+        expect(page.locator(f"#panel-{view}")).to_contain_text("Hidden while you play.")
+        expect(hints).to_have_count(0)
+        visit.click("e2", "e4")  # the game goes on
+        visit.sees("Your turn.")
+        page.keyboard.press("u")
+        page.get_by_role("button", name="Show hints").click()
+        expect(page.locator(shown)).to_be_visible()
+        expect(page.locator("#board .arrow").first).to_be_visible()
+        page.get_by_role("button", name="Hide hints").click()
+        expect(hints).to_have_count(0)
+        visit.turns_to(page.url.removeprefix(visit.url + "/").replace(view, "play"))
 
 
 def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(visit: Visit) -> None:
@@ -286,6 +310,28 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
+def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
+    """Ten times a second, while the board shows another position or there is no board."""
+    asked: list[str] = []
+    page = own_visit.open()
+    page.clock.install()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.settles()
+    page.on("request", lambda request: asked.append(request.url))
+    going = page.get_by_role("region", name="Your game").get_by_role("timer")
+    for shown in ("#leakage", "#games", "#ratings?moves=d2d4", "#lens?moves=d2d4"):
+        own_visit.turns_to(shown)
+        page.wait_for_load_state("networkidle")
+        asked.clear()
+        before = going.inner_text()
+        page.clock.run_for(3000)
+        expect(going).not_to_have_text(before)
+        own_visit.settles()
+        assert asked == []
+
+
 def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
@@ -318,6 +364,90 @@ def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None
     page.reload()
     own_visit.settles()
     expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
+
+
+def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
+    first = own_visit.another_tab()
+    first.open()
+    begin(first, "White", clock="3+2")
+    first.click("e2", "e4")
+    first.sees("Your turn.")
+    first.settles()
+    expect(first.page.get_by_role("timer", name="White's clock")).to_have_text(re.compile(r"2:5[0-8]"))
+    played = first.page.locator("#line button").all_inner_texts()
+    first.page.close()
+
+    page = own_visit.open()
+    offer = page.get_by_role("region", name="Your game")
+    expect(offer).to_contain_text(re.compile(r"You have an unfinished game against movemask-\d+\."))
+    expect(page.locator("#line button")).to_have_count(0)
+    offer.get_by_role("button", name="Continue the game").click()
+    own_visit.line(*played)
+    own_visit.sees("Your turn.")
+    own_visit.settles()
+    expect(offer).to_be_hidden()
+    expect(page.get_by_role("timer", name="White's clock")).to_have_text(re.compile(r"2:[45]\d"))
+    own_visit.click("d2", "d4")
+    own_visit.sees("Your turn.")
+    page.reload()
+    own_visit.settles()
+    expect(page.locator("#line button")).to_have_count(4)
+    agree(own_visit, "Resign", "Resign")
+    expect(page.locator("#result")).to_contain_text("You lost")
+    later = own_visit.another_tab()
+    later.open()
+    expect(later.page.get_by_role("region", name="Your game")).to_be_hidden()
+
+
+def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
+    """The last that continued it, or a copy of the tab, which has its session."""
+    page = own_visit.open()
+    begin(own_visit, "White")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    second = own_visit.another_tab()
+    second.open()
+    second.page.get_by_role("button", name="Continue the game").click()
+    second.sees("Your turn.")
+    second.settles()
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    second.click("d2", "d4")
+    second.sees("Your turn.")
+    page.get_by_role("button", name="Continue the game").click()
+    expect(page.locator("#line button")).to_have_count(4)
+    expect(second.page.get_by_role("button", name="Resign")).to_be_hidden()
+
+    own_visit.settles()
+    read = "sessionStorage.getItem('movemask-session')"
+    until(lambda: page.evaluate(f"JSON.parse({read}).match?.moves.length") == 4, "the session is kept")
+    session = page.evaluate(read)
+    copied = own_visit.another_tab()
+    copied.page.goto(f"{own_visit.url}/livez")
+    copied.page.evaluate("kept => sessionStorage.setItem('movemask-session', kept)", session)
+    copied.open()
+    copied.page.get_by_role("button", name="Back to the game").click()
+    copied.sees("Your turn.")
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+
+
+def test_a_new_game_gives_up_the_unfinished_one(own_visit: Visit) -> None:
+    """Here one whose network is gone, as after an update of the service."""
+    first = own_visit.another_tab()
+    first.open()
+    begin(first, "Black")
+    first.sees("Your turn.")
+    first.page.close()
+    page = own_visit.open()
+    going = page.get_by_role("region", name="Your game")
+    page.evaluate("""() => Object.entries(localStorage).filter(([key]) => key.startsWith("movemask-game-"))
+        .forEach(([key, game]) => localStorage.setItem(key, game.replace(/movemask-\\d+/, "gone")))""")
+    going.get_by_role("button", name="Continue the game").click()
+    own_visit.is_told("There is no model gone here any more, so this game cannot be continued.")
+    begin(own_visit, "White")
+    expect(going).to_be_hidden()
+    page.get_by_role("button", name="Abort").click()
+    own_visit.sees("Likeliest")
+    expect(going).to_be_hidden()
 
 
 def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
@@ -396,8 +526,9 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
     agree(visit, "Resign", "Resign")
     visit.sees("Black won by resignation, 0-1.")
     moves = page.locator("#line button")
+    expect(page.get_by_role("button", name="Take back")).to_be_disabled()
     page.keyboard.press("u")
-    page.get_by_role("button", name="Take back").click()
+    page.keyboard.press("u")
     expect(page).to_have_url(re.compile("at=0"))
     expect(moves).to_have_count(2)
     page.keyboard.press("End")
@@ -413,7 +544,7 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
 
 def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
-    page = visit.open("#play?model=movemask-5")
+    page = visit.open("#play?model=movemask-6")
     begin(visit, "White", rating=1200)
     visit.sees("Your turn.")
     page.get_by_role("button", name="Show hints").click()
@@ -424,12 +555,12 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
-    assert (sent["model"], sent["elo"]) == ("movemask-5", {"self": 1200, "opponent": 1500})
+    assert (sent["model"], sent["elo"]) == ("movemask-6", {"self": 1200, "opponent": 1500})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
     expect(page.locator("#model")).to_be_disabled()
     page.get_by_role("button", name="Back to the game").click()
-    expect(page.locator("#above .player")).to_contain_text("movemask-5")
+    expect(page.locator("#above .player")).to_contain_text("movemask-6")
 
 
 def test_a_game_is_heard_and_typed(visit: Visit) -> None:

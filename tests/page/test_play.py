@@ -181,7 +181,7 @@ def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open()
     for view in ("play", "lens"):
-        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-5"))
+        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-6"))
         expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
 
 
@@ -212,7 +212,10 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
         ("8/8/8/8/8/8/8/8 w - - 0 1", "This position cannot be: the board is empty."),
         ("4k3/4R3/8/8/8/8/8/4K3 w - - 0 1", "the side that is not to move is in check"),
         ("rnbqkbnr/pppppppp/8/8", "This FEN cannot be read: 'rnbqkbnr/pppppppp/8/8' is cut short"),
-        ("1. e4 e5 2. Ke3 *", "This PGN cannot be read: game 1: illegal san: 'Ke3'"),
+        ("1. e4 e5 2. Ke3 *", "This PGN cannot be read: White's move 2, Ke3, is not legal."),
+        ("1. Nf3 a6 2. Nd4 a5 3. Nc3 a4 4. Nb5 *", "This PGN cannot be read: White's move 4, Nb5, is ambiguous."),
+        ("1. e4 e7e2 *", "This PGN cannot be read: Black's move 1, e7e2, is not legal."),
+        ("1. e4 e5 2. Nf9 *", "This PGN cannot be read: line 1: 'Nf9' is neither a tag nor a move in SAN."),
         ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
         ("<img src=x onerror=alert(1)>", "This is not a PGN: no moves found."),
         ("", "paste a FEN or a PGN first"),
@@ -224,6 +227,13 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
     visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
     visit.sees("White to move")
     assert "O-O" not in page.locator("#legal option").all_text_contents()
+    for line, words in (
+        ("moves=e2e5", "This line cannot be played: 1. e2e5 is not legal."),
+        ("moves=e2e4.e4e5", "This line cannot be played: 1… e4e5 is not legal."),
+        ("moves=e2e4.xx", "This line cannot be played: 1… xx is not a move in UCI or SAN."),
+    ):
+        visit.open(f"#play?{line}")
+        visit.is_told(words)
     visit.open("#play?model=zz-broken")
     visit.is_told("Model unavailable")
 
@@ -355,6 +365,30 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Leakage").click()
         expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
+        visit.leave()
+
+
+def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wrong(
+    browser: Browser, shipped_alone: Path
+) -> None:
+    key = "a-visitor-s-key-0123456789"
+    with served(shipped_alone, "--threads", "1", "--api-keys", f"{key}:policy") as (_, port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        page = visit.open()
+        for entered in (f"{key}0", key):
+            page.get_by_label("API key").fill(entered)
+            page.get_by_role("button", name="Use this key").click()
+            if entered != key:
+                visit.is_told("This API key is not valid. Enter another.")
+        visit.sees("White to move")
+        page.get_by_text("More", exact=True).click()
+        page.get_by_role("link", name="Leakage").click()
+        expect(page.get_by_role("heading", name="Leakage so far")).to_be_visible()
+        visit.settles()
+        assert "needs the scope audit" in page.get_by_role("alert").inner_text()  # not at the next look, in ten seconds
+        page.get_by_role("link", name="Play", exact=True).click()
+        expect(page.get_by_role("alert")).to_be_hidden()
         visit.leave()
 
 

@@ -18,7 +18,7 @@ from tests.processes import call
 
 #: A game that was played here: White's third move gives the queen for a pawn.
 OWN = (
-    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-5"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
+    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 e5 2. Qh5 Nc6 3. Qxh7 Rxh7 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
 )
@@ -118,6 +118,19 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     page.locator("h1").click()
     page.keyboard.press("Home")
     expect(page.locator("#verdict")).to_contain_text("Step through the game")
+
+
+def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) -> None:
+    """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
+    moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
+    page = visit.open(f"#play?moves={moves}&you=white&result=0-1&how=resignation")
+    verdicts = page.locator("#review-moves li")
+    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} ") for san in ("e4", "Nf3", "Bc4")])
+    first = verdicts.all_inner_texts()
+    assert not re.search("|".join(moves.split(".")), " ".join(first))
+    page.reload()
+    expect(verdicts).to_have_count(3)
+    assert verdicts.all_inner_texts() == first
 
 
 def test_a_player_is_known_by_the_side_that_was_chosen_once(visit: Visit) -> None:

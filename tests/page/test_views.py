@@ -155,6 +155,25 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
     visit.leave()
 
 
+@pytest.mark.parametrize(("width", "height"), [(844, 390), (667, 375), (390, 844), (360, 640)])
+def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
+    browser: Browser, port: int, width: int, height: int
+) -> None:
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height}, has_touch=True)
+    page = visit.open()
+    page.get_by_role("button", name="New game").scroll_into_view_if_needed()
+    begin(visit, "White", clock="3+2")
+    visit.sees("Your turn.")
+    for what in ("#above .clock", "#board", "#below .clock"):
+        expect(page.locator(what)).to_be_in_viewport(ratio=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width > height:
+        page.get_by_role("button", name="Show hints").click()
+        page.get_by_text("Share and export").scroll_into_view_if_needed()
+        expect(page.locator("#board")).to_be_in_viewport(ratio=1)
+    visit.leave()
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize("view", ["play", "ratings", "games"])
 def test_a_page_that_loads_slowly_does_not_jump(

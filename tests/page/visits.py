@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
 import chess
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route, expect
 
 #: Reports what the Content-Security-Policy stops, and how far the layout has jumped, to the tests.
 WATCH = """
@@ -30,10 +31,20 @@ class Visit:
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         context.set_default_timeout(10_000)
         context.add_init_script(WATCH)
-        self.page: Page = context.new_page()
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self._said.append(str(error)))
-        self.page.on("request", lambda request: self._asked.add(request.url))
+        self.page = self._tab(context)
+
+    def _tab(self, context: BrowserContext) -> Page:
+        page = context.new_page()
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self._said.append(str(error)))
+        page.on("request", lambda request: self._asked.add(request.url))
+        return page
+
+    def another_tab(self) -> Visit:
+        """The same visitor in a new tab."""
+        visit = copy.copy(self)
+        visit.page = self._tab(self.page.context)
+        return visit
 
     def forgets(self) -> None:
         """Makes the browser forget all that it has kept of the page."""
@@ -111,6 +122,7 @@ class Visit:
             if held:
                 break
             self.page.wait_for_timeout(20)
+        assert held, "the page has asked for no move in 20 s"
         route = held.pop()
         asked: Any = route.request.post_data_json
         board = chess.Board() if asked["fen"] == "startpos" else chess.Board(asked["fen"])

@@ -13,7 +13,8 @@ from movemask.serving import shared_metrics
 from movemask.serving.shared_metrics import FILES, SharedMetrics
 from movemask.serving.tally import CONNECTIONS, Tally, new_table
 from tests.disks import file_system
-from tests.processes import call, served, serving, stopped, workers
+from tests.networks import write_fake
+from tests.processes import call, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm is Linux's")
 
@@ -50,6 +51,17 @@ def test_a_full_dev_shm_ends_no_worker(models: Path, tmp_path: Path) -> None:
         (shm / "others").unlink()
         assert list(shm.iterdir()) == []
     assert "no room" not in (models / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_removed_model_leaves_the_metrics(models: Path, count: int) -> None:
+    write_fake(models, "second")
+    with served(models, "--workers", str(count)) as (process, port):
+        serving(models, count, process.pid)
+        assert 'movemask_model_served{model="second"} 1.0' in call(port, "/metrics")
+        (models / "second.toml").unlink()
+        until(lambda: 'movemask_model_served{model="second"}' not in call(port, "/metrics"), "it has left")
+        assert 'movemask_model_served{model="net"} 1.0' in call(port, "/metrics")
 
 
 def test_without_room_the_service_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

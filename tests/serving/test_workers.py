@@ -124,6 +124,7 @@ def test_the_metrics_of_processes_are_those_of_all_workers_and_cpu_time_never_fa
         used = metric(port, "process_cpu_seconds_total")
         os.kill(min(pids), signal.SIGKILL)
         serving(models, 3, process.pid)
+        assert " ended (SIGKILL); starting another\n" in (models / "log.txt").read_text()
         assert until(lambda: metric(port, "process_cpu_seconds_total"), "it is told") >= used
         assert stopped(process) == 0
 

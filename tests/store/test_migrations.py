@@ -175,6 +175,16 @@ def test_a_migration_that_fails_changes_nothing_and_says_where_the_copy_is(
     assert counted(audit) == BEFORE
 
 
+def test_a_copy_of_an_earlier_upgrade_is_not_overwritten(next_movemask: Next, tmp_path: Path) -> None:
+    audit, copy = current(f"sqlite:///{tmp_path}/audit.db"), tmp_path / f"audit.db.version-{VERSION}"
+    copy.write_bytes(b"of an earlier upgrade")
+    code, told = done(next_movemask("migrate", "--database-url", audit))
+    assert code == 0, told
+    assert copy.read_bytes() == b"of an earlier upgrade"
+    assert told.endswith(f"; a copy made before the migration is at {copy}.1\n")
+    assert counted(f"sqlite:///{copy}.1") == BEFORE
+
+
 def test_nothing_is_migrated_without_a_copy(next_movemask: Next, tmp_path: Path) -> None:
     audit = current(f"sqlite:///{tmp_path}/audit.db")
     (tmp_path / f"audit.db.version-{VERSION}.part").mkdir()  # as a disk that has no place for it

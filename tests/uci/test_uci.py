@@ -27,6 +27,7 @@ from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from movemask.uci.search import Search, Source
 from tests.ground_truth import perft
+from tests.networks import write_fake
 from tests.uci.test_strength import COMMAND, copied
 
 
@@ -98,12 +99,23 @@ def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, net
 
 def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
-    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-5.toml
+    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-6.toml
     sent = "setoption name SelfElo value 3200\nsetoption name Temperature value 0\ngo\n"
     spoken = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert spoken[0] == "info string movemask-5 does not know the rating 3200: asked as 2600"
+    assert spoken[0] == "info string movemask-6 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
+
+
+@pytest.mark.parametrize("option", ["SelfElo value 1200", "UCI_LimitStrength value true"])
+def test_a_network_that_takes_no_ratings_says_so(option: str, tmp_path: Path) -> None:
+    write_fake(tmp_path, "plain")
+    command = [*COMMAND, "--models-dir", str(tmp_path)]
+    sent = f"go\nsetoption name {option}\ngo\n"
+    spoken = subprocess.run(command, input=sent, capture_output=True, text=True, check=True).stdout
+    before, after = spoken.split("bestmove", 1)
+    assert "info string" not in before
+    assert "\ninfo string plain takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect\n" in after
 
 
 def test_the_opponents_rating_is_taken_from_the_gui(engine: chess.engine.SimpleEngine, network: Network) -> None:

@@ -202,9 +202,10 @@ def _next_step(http: Request, status: HTTPStatus, headers: Mapping[str, str], pa
         return f"; use {' or '.join(methods)}" if methods else ""
     if status != HTTPStatus.NOT_FOUND:
         return ""
-    path = http.scope["path"].removeprefix(http.scope.get("root_path", ""))
+    root_path = http.scope.get("root_path", "")
+    path = http.scope["path"].removeprefix(root_path)
     near = get_close_matches(path[:_LONGEST_INPUT].lower().rstrip("/"), paths, 1)
-    return f"; did you mean {near[0]!r}?" if near else "; /docs lists the paths"
+    return f"; did you mean {root_path + near[0]!r}?" if near else f"; {root_path}/docs lists the paths"
 
 
 def _field(location: Sequence[Any]) -> str:

@@ -5,13 +5,16 @@ model stays. Requests hold a lease and finish on the model they began with.
 
 A network that is not shipped is tried in a process of its own first (`network.trial`). If it crashes, hangs or takes
 all memory, its model has an error, and the other models are served.
+
+All processes of a service have the same default model, which they share in the tally. A process that cannot serve it
+says so, and does not answer with another model instead.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +25,7 @@ from movemask.network.onnx import provider_named
 from movemask.network.registry import Entry, Registry, load_entry, network_file
 from movemask.network.trial import Trial
 from movemask.pipeline import Pipeline
+from movemask.serving.tally import DEFAULT, Tally
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -50,7 +54,7 @@ class ServedModels:
     ----------
     start : makes the pipeline of a model
     on_change : called with the registry at the start and after each change
-    service : the id that all processes of the service share, for `Trial`; empty for one process
+    tally : shared by the processes of the service; None if there is only this process
     poll_seconds : time between two looks at the folders; 0 to look never
     """
 
@@ -59,12 +63,13 @@ class ServedModels:
         settings: Settings,
         start: Callable[[Model], Pipeline],
         on_change: Callable[[Registry], None] = lambda registry: None,
-        service: str = "",
+        tally: Tally | None = None,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._folders, self._default, self._start = settings.model_folders, settings.default_model, start
         self._threads, self._provider = settings.threads, provider_named(settings.provider)
-        self._trial = Trial(settings.trial_seconds, service) if settings.trial_seconds else None
+        self._tally = tally or Tally()
+        self._trial = Trial(settings.trial_seconds, self._tally.name) if settings.trial_seconds else None
         self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.RLock()
@@ -73,7 +78,7 @@ class ServedModels:
         self._current = {name: _fingerprint(file, None) for name, file in files.items()}  # of the entries' files
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {name: self._started(self._opened(file)) for name, file in files.items()}
-        self.registry = Registry(entries, self._default, self._folders.first)
+        self.registry = self._registry(entries, self._shared_default(entries, None))
         self.registry.log_failures()
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
@@ -120,15 +125,18 @@ class ServedModels:
             log.info("model %s was removed from the folder and is no longer served", name)
             self._current.pop(name)
             entries.pop(name, None)
-        if changed or gone:
-            with self._lock:
-                previous = self.registry.default
-                default = self._default or (previous if previous in entries else None)
-                self.registry = Registry(entries, default, self._folders.first)
-                for name in gone:
-                    self._retire(name)
-                self._on_change(self.registry)
-        return bool(changed or gone)
+        previous = self.registry.default
+        default = self._shared_default(entries, previous)
+        if not changed and not gone and default == previous:
+            return False
+        with self._lock:
+            self.registry = self._registry(entries, default)
+            for name in gone:
+                self._retire(name)
+            self._on_change(self.registry)
+        if self.registry.default != previous:
+            log.info("the default model is now %s, before it was %s", self.registry.default, previous)
+        return True
 
     def faults(self) -> list[str]:
         """Why models that passed their check cannot answer: a network hangs, or a thread has died."""
@@ -148,6 +156,19 @@ class ServedModels:
             self._models.clear()
         for loaded in models:
             loaded.pipeline.close()
+
+    def _shared_default(self, entries: Mapping[str, Entry], previous: str | None) -> str | None:
+        """The default model: the settings' one, or else the one that a process of the service chose last, although this
+        process may not be able to serve it. None if there is no such entry, and none for `previous`."""
+        shared = self._default or self._tally.latest_name(DEFAULT, entries)
+        return shared or (previous if previous in entries else None)
+
+    def _registry(self, entries: Mapping[str, Entry], default: str | None) -> Registry:
+        """The entries with their default. If `default` is None, one is chosen, for all processes."""
+        registry = Registry(entries, default, self._folders.first)
+        if default is None:
+            self._tally.put_name(DEFAULT, registry.default)
+        return registry
 
     def _opened(self, file: Path) -> Entry:
         """A model's entry. It holds the network only if the checks passed.

@@ -124,7 +124,7 @@ def running_services(
         )
 
     try:
-        models = ServedModels(settings, start, metrics.models, tally.name)
+        models = ServedModels(settings, start, metrics.models, tally)
         yield Services(
             settings,
             models,

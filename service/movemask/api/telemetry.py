@@ -11,7 +11,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter as Counts
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -22,11 +22,13 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     ProcessCollector,
     generate_latest,
     multiprocess,
     values,
 )
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask import __version__
@@ -147,7 +149,8 @@ class Metrics:
             request_seconds.observe(seconds)
 
     def models(self, registry: Registry) -> None:
-        """Sets which models are served. A model that is gone becomes NaN: several processes cannot drop a label."""
+        """Sets which models are served. A model that is gone becomes NaN, which `exposition` leaves out: processes that
+        share metrics cannot remove a label."""
         served = {entry.name: float(entry.served) for entry in registry}
         for name in self._models - served.keys():
             self.model_served.labels(name).set(math.nan)
@@ -213,11 +216,24 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format, of all worker processes."""
-        if MULTIPROCESS_DIR not in os.environ:
-            return generate_latest(self._registry)
+        collector: Collector = self._registry
+        if MULTIPROCESS_DIR in os.environ:
+            collector = multiprocess.MultiProcessCollector(None)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry.register(_WithoutRemoved(collector))
         return generate_latest(registry)
+
+
+class _WithoutRemoved(Collector):
+    """The metrics of a collector, without the removed models."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._collector.collect():
+            metric.samples = [sample for sample in metric.samples if not math.isnan(sample.value)]
+            yield metric
 
 
 class RequestLog:

@@ -76,11 +76,14 @@ class Comparison:
             return f"{name}: {change}; without both tables it is not known whether the positions are the same"
         if not self.paired.positions:
             return f"{name}: {change}; no position is in both, so the files may explain it"
+        both = f"{self.paired.positions:,} positions that are in both"
+        if self.paired.positions < min(self.positions):
+            both += " (repeated ones count once)"
         if self.paired.z is None or not self.paired.difference:
-            return f"{name}: the same at all {self.paired.positions:,} positions that are in both"
+            return f"{name}: the same at all {both}"
         sure = "clearly" if abs(self.paired.z) >= CLEAR else "not clearly"
         difference = f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
-        return f"{name}: {change}; at {self.paired.positions:,} positions that are in both, {sure}: {difference}"
+        return f"{name}: {change}; at {both}, {sure}: {difference}"
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""

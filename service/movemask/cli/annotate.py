@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.atomic_writes import atomic_write
 from movemask.board.pgn import Lines
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
-from movemask.errors import InvalidPgn, MovemaskError
+from movemask.errors import EngineFailed, InvalidPgn, MovemaskError
 from movemask.games.annotation import annotated, evaluator
 from movemask.normalisation import Temperature
 from movemask.pipeline import Pipeline
@@ -92,17 +96,25 @@ def annotate(
         if out is None:
             asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
         else:
-            partial = out.with_name(out.name + ".part")
-            try:
-                with open(partial, "w", encoding="utf-8") as stream:
-                    asyncio.run(write_all(source, stream.write))
-            except InvalidPgn:  # there is no game, so nothing was written
-                partial.unlink()
-                raise
-            os.replace(partial, out)
+            with atomic_write(out) as stream:
+                try:
+                    asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
+                except EngineFailed as error:  # the games so far may have taken hours
+                    raise EngineFailed(f"{error}{_kept(stream, out)}") from None
     if not players:
         raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)
+
+
+def _kept(stream: BinaryIO, out: Path) -> str:
+    """Copies the finished games to a new file beside `out`. Returns the end of an error message that names it."""
+    stream.flush()
+    if not os.path.isfile(stream.name) or not os.path.getsize(stream.name):
+        return ""
+    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as kept:
+        with open(stream.name, "rb") as finished:
+            shutil.copyfileobj(finished, kept)
+        return f"; the finished games are in {kept.name}"
 
 
 def _table(players: Totals) -> str:

@@ -9,7 +9,7 @@ import shlex
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -186,11 +186,20 @@ def _judge(name: str, *, force: bool) -> Judge:
 def _default_kept(place: tuple[Path, str], settings: Settings) -> Iterator[None]:
     """Keeps the folder's default while the block adds a model to it."""
     folders, (folder, name) = settings.model_folders, place
-    before = None
-    with suppress(SettingsError):  # the folder has no model yet
-        before = next(iter(folders.ranked(None)))
+    before = _first_served(folders)
     yield
-    folders.keep_default(folder, name, before)
+    folders.keep_default(folder, name, before.name if before else None)
+
+
+def _first_served(folders: ModelFolders) -> Entry | None:
+    """The default model if the settings name none: the first that is served, or else the first. None without models.
+    Loads no more models than it must."""
+    try:
+        entries = (load_entry(file, threads=1) for file in folders.ranked(None).values())
+    except SettingsError:
+        return None
+    first = next(entries)
+    return first if first.served else next((entry for entry in entries if entry.served), first)
 
 
 def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
@@ -229,7 +238,10 @@ def _show_installed(entry: Entry, settings: Settings) -> None:
     command = ["movemask", "predict", "--model", entry.name]
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
-    default = settings.default_model or next(iter(settings.model_folders.ranked(None)))
+    default = settings.default_model
+    if default is None:
+        first = _first_served(settings.model_folders)
+        default = entry.name if first is None else first.name
     if default == entry.name:
         click.echo(f"requests that name no model are answered by {default}, the default")
     else:
@@ -375,11 +387,31 @@ def remove_model(name: str, yes: bool, settings: Settings) -> None:
         raise ContractError(f"{name} is a shipped model and cannot be removed; only models in {folder} can")
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
+    first = _first_served(settings.model_folders)
+    before = settings.default_model or (first.name if first else None)
     network, others = _network(contract), ModelFolders((folder,)).found().values()
     shared = any(other != contract and _network(other) == network for other in others)
     for file in [contract] if shared or not network.exists() else [contract, network]:
         file.unlink()  # the contract first: a service that follows the folder never sees half a model
         click.echo(f"deleted: {file}")
+    if before == name:
+        _show_default_without(name, settings)
+
+
+def _show_default_without(removed: str, settings: Settings) -> None:
+    """Prints which model is the default now that the previous one is removed."""
+    found, default = settings.model_folders.found(), _first_served(settings.model_folders)
+    if removed in found:
+        click.echo(f"the default is the shipped {removed} again")
+    elif settings.default_model == removed:
+        click.echo(
+            f"MOVEMASK_DEFAULT_MODEL names {removed}: `movemask serve` does not start until it names another model"
+        )
+    elif default is None:
+        click.echo("no model is left; a running service keeps this one until it stops")
+    else:
+        fault = "" if default.served else f", but it fails its check: {default.failure}"
+        click.echo(f"the default is now {default.name}{fault}; MOVEMASK_DEFAULT_MODEL=NAME changes it")
 
 
 def _network(contract: Path) -> Path:

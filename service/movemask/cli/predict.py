@@ -84,7 +84,10 @@ def predict(
 
 
 def _table(out: PolicyOut, top: int) -> str:
-    rated = f", Elo {out.elo.own:g} against {out.elo.opponent:g}" if out.elo else ""
+    rated = ""
+    if out.elo:
+        clamped = " (clamped to the network's range)" if out.elo.clamped else ""
+        rated = f", Elo {out.elo.own:g} against {out.elo.opponent:g}{clamped}"
     lines = [out.fen, f"{out.turn} to move, {out.status}; {out.model.name}{rated}"]
     if out.draw:
         lines.append(f"a draw{' can be claimed' if out.draw.claimable else ''}: {out.draw.reason.replace('_', ' ')}")

@@ -13,6 +13,7 @@ import numpy as np
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from movemask.atomic_writes import atomic_write
 from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.contract import read_contract
@@ -109,7 +110,8 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
             section[name] = round(getattr(fit.calibration, name), _DIGITS)
         section |= {"positions": fit.positions, "source": source}
         table["calibration"] = section
-        _replace(contract, tomlkit.dumps(table))
+        with atomic_write(contract) as stream:  # a service that watches the folder never sees half a file
+            stream.write(tomlkit.dumps(table).encode())
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
 
@@ -126,14 +128,8 @@ def copied(contract: Path, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(network, folder / network.name)
-        _replace(target, contract.read_text(encoding="utf-8"))
+        with atomic_write(target) as stream:
+            stream.write(contract.read_bytes())
     except OSError as error:
         raise ContractError(f"{error.filename or folder}: {os.strerror(error.errno or 0)}") from None
     return target
-
-
-def _replace(file: Path, text: str) -> None:
-    """Writes a TOML beside the old one and renames it, so that no reader sees half a file."""
-    partial = file.with_suffix(".toml.part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, file)

@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
+from movemask.atomic_writes import atomic_write
 from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelError, MovemaskError
 from movemask.models.file_formats import described, unpacked
@@ -365,9 +366,8 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
     table.pop("network", None)
     known = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, {**known, CONTRACT: tomlkit.dumps(table)})
-    partial = target.with_name(target.name + ".part")
-    partial.write_bytes(model.SerializeToString())
-    os.replace(partial, target)
+    with atomic_write(target) as stream:
+        stream.write(model.SerializeToString())
 
 
 def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:

@@ -41,6 +41,8 @@ WON = (
 INVERTED = 0.1
 #: Largest difference, relative and absolute, between a position's logits in a batch and in a run of its own.
 TOLERANCE = 1e-2
+#: Numbers are probabilities if none is negative and their sum differs from 1 by at most this much.
+_SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,18 @@ def _legal(batch: Batch, row: int) -> Index:
 
 
 def check_value(model: Model) -> str:
-    """Scores of won and lost positions, in words. Raises ContractError if won positions score clearly below lost
-    ones."""
-    if model.contract.outputs.value is None:
+    """Scores of won and lost positions, in words. Raises ContractError if won positions score clearly below lost ones,
+    or if probabilities are declared as logits."""
+    value = model.contract.outputs.value
+    if value is None:
         return "no value"
+    if value.softmaxed is False:
+        (raw,) = model.session.run(model.feeds(_probes(model)), [value.name])
+        if (raw >= 0).all() and np.allclose(raw.sum(axis=1), 1, atol=_SUM_TOLERANCE):
+            raise ContractError(
+                f"outputs.value.softmaxed: the three numbers of {value.name!r} are probabilities already, not logits: "
+                "write softmaxed = true"
+            )
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
     if lost > won + INVERTED:
         raise ContractError(

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.lc0 import HistoryFill
@@ -70,7 +80,9 @@ class ValueHead(_Section):
     order: Literal["win_draw_loss", "loss_draw_win", "score"] = Field(
         "win_draw_loss", description="Three numbers, or one: the expected score from -1 (lost) to 1 (won)."
     )
-    softmaxed: bool | None = Field(None, description="With three numbers: true for probabilities, false for logits.")
+    softmaxed: StrictBool | None = Field(
+        None, description="With three numbers: true for probabilities, false for logits."
+    )
     point_of_view: Literal["side_to_move", "white"] = "side_to_move"
 
     @model_validator(mode="after")
@@ -99,7 +111,7 @@ class EloRange(_Section):
         description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
     )
 
-    whole: bool = Field(False, description="Whether the inputs are int64: the ratings themselves, rounded.")
+    whole: StrictBool = Field(False, description="Whether the inputs are int64: the ratings themselves, rounded.")
 
     @field_validator("edges")
     @classmethod
@@ -107,6 +119,14 @@ class EloRange(_Section):
         if any(low >= high for low, high in pairwise(edges)):
             raise ValueError("must be in increasing order")
         return edges
+
+    @model_validator(mode="after")
+    def _default_in_range(self) -> EloRange:
+        if not self.minimum <= self.maximum:
+            raise ValueError(f"minimum: {self.minimum:g} is above maximum, {self.maximum:g}")
+        if not self.minimum <= self.default <= self.maximum:
+            raise ValueError(f"default: {self.default:g} is not within {self.minimum:g} to {self.maximum:g}")
+        return self
 
 
 class Calibration(_Section):
@@ -148,7 +168,7 @@ class Terms(_Section):
     variations: tuple[Annotated[str, AfterValidator(_known("variation", variation_names()))], ...] = Field(
         (), description="How the network differs from the named planes and vocabulary."
     )
-    trained_with_mask: bool = Field(description="If true, the logits of illegal slots are arbitrary.")
+    trained_with_mask: StrictBool = Field(description="If true, the logits of illegal slots are arbitrary.")
 
     @model_validator(mode="after")
     def _variations_apply(self) -> Terms:
@@ -217,10 +237,22 @@ def read_contract(file: Path) -> Contract:
     try:
         return Contract.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"]) or "contract"
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ContractError(f"{file.name}: {key}: {_message(first['type'], first['msg'])}{more}") from None
+        raise ContractError(f"{file.name}: {_first_fault(error)}") from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    """An unknown key, with the missing key that it may stand for; otherwise the first error. Says how many more there
+    are."""
+    errors = error.errors(include_url=False)
+    first, more = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0]), len(errors) - 1
+    message = _message(first["type"], first["msg"])
+    if first["type"] == "extra_forbidden":
+        section = first["loc"][:-1]
+        missing = [str(each["loc"][-1]) for each in errors if each["type"] == "missing" and each["loc"][:-1] == section]
+        if near := get_close_matches(str(first["loc"][-1]), missing, 1):
+            message, more = f"{message}; did you mean {near[0]!r}, which is missing?", more - 1
+    key = ".".join(str(part) for part in first["loc"]) or "contract"
+    return f"{key}: {message}" + (f" (and {more} more)" if more else "")
 
 
 def _refuse_depth(file: Path, table: Any) -> None:
@@ -239,4 +271,6 @@ def _message(error_type: str, message: str) -> str:
         return "no such key"
     if error_type == "missing":
         return "this key is missing"
+    if error_type == "bool_type":
+        return "must be true or false, without quotation marks"
     return message.removeprefix("Value error, ")

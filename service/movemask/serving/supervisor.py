@@ -169,7 +169,7 @@ class Workers:
                 failures = failures + 1 if last_alive is None else 0
                 if failures and (not served or failures == _ATTEMPTS):
                     raise SettingsError(reason or f"a worker process {how} before it could serve")
-                log.error("worker process %d %s; starting another. %s", worker.process.pid, how, reason)
+                log.error("worker process %d %s; starting another%s", worker.process.pid, how, reason and f": {reason}")
                 self._start(worker.number)
 
     def _stop(self, stop: Connection) -> None:

@@ -13,13 +13,14 @@ import mmap
 import os
 import tempfile
 import threading
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import BinaryIO, cast
 
 #: Rows of the service: bytes in flight; positions waiting for a network; audit records to be written, and when the
-#: oldest of them was answered, in seconds since 1970, or 0; batches that networks are running; open connections; and
-#: when the process last reported that it serves, by time.monotonic.
-HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE = range(7)
+#: oldest of them was answered, in seconds since 1970, or 0; batches that networks are running; open connections; when
+#: the process last reported that it serves, by time.monotonic; and the name of the default model.
+HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE, DEFAULT = range(8)
 _FIRST_CLIENT = 8
 
 #: Rows of a client: when its bucket of positions is full again, by time.monotonic; bytes in flight; open connections.
@@ -31,6 +32,10 @@ _CLIENTS = 1 << 16
 
 _CELLS = _FIRST_CLIENT + _OF_A_CLIENT * _CLIENTS
 _KEY = 16  # bytes before the cells: the key of the hash
+
+#: Number of hashes of names. A cell with a name holds `change * _NAMES + hash`, exact in a float64 up to 2^53, so the
+#: largest number of the row is the last change.
+_NAMES = 1 << 32
 
 
 @lru_cache(maxsize=1024)
@@ -64,8 +69,7 @@ class Tally:
 
     def client(self, name: str) -> int:
         """The first row of a client."""
-        digest = hashlib.blake2b(name.encode(), key=self._key, digest_size=4).digest()
-        return _FIRST_CLIENT + _OF_A_CLIENT * (int.from_bytes(digest, "little") % _CLIENTS)
+        return _FIRST_CLIENT + _OF_A_CLIENT * (self._number(name) % _CLIENTS)
 
     def total(self, row: int) -> float:
         """The sum of a row over all processes."""
@@ -99,8 +103,27 @@ class Tally:
         """Sets this process's number."""
         self._cells[row * self.processes + self._column] = value
 
+    def put_name(self, row: int, name: str) -> None:
+        """Makes `name` the row's name for all processes, unless it is already."""
+        change, number = divmod(int(self.latest(row)), _NAMES)
+        if not change or number != self._number(name):
+            change, number = change + 1, self._number(name)
+        self.put(row, change * _NAMES + number)
+
+    def latest_name(self, row: int, names: Iterable[str]) -> str | None:
+        """The one of `names` that a process put into the row last; None if that was none of them."""
+        change, number = divmod(int(self.latest(row)), _NAMES)
+        return next((name for name in names if change and number == self._number(name)), None)
+
+    def _number(self, name: str) -> int:
+        return int.from_bytes(hashlib.blake2b(name.encode(), key=self._key, digest_size=4).digest(), "little")
+
     def clear(self, column: int) -> None:
-        """Clears the numbers of a process that died. What its clients have spent of their rate stays spent."""
+        """Clears the numbers of a process that died.
+
+        What its clients have spent of their rate stays spent, and the name of the default model stays, for the process
+        that takes its place.
+        """
         rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE]
         for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
             rows += (client + CLIENT_HELD, client + CLIENT_CONNECTIONS)

@@ -177,11 +177,10 @@ class Database:
             return None
         aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
         try:
-            sqlite.copy(self._file, aside)
+            return sqlite.copy(self._file, aside)
         except (OSError, sqlite3.Error) as error:
             reason = f"{error}; it takes as much space as the database, which is as it was"
             raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
-        return aside
 
     @contextmanager
     def _opening(self) -> Iterator[None]:

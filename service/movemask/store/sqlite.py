@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import sqlite3
 import time
 from contextlib import closing, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +49,21 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def copy(file: Path, target: Path) -> None:
-    """Copies a database to `target`, which is whole if it exists. Raises OSError or sqlite3.Error."""
+def copy(file: Path, target: Path) -> Path:
+    """Copies a database to `target`, or to `target.1` and so on if a different file is there. Returns the copy's place.
+
+    The copy is whole if it exists. Raises OSError or sqlite3.Error.
+    """
     part = target.with_name(f"{target.name}.part")
     try:
         with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(part)) as unfinished:
             source.backup(unfinished)
         shutil.copymode(file, part)
-        os.replace(part, target)
+        places = chain([target], (target.with_name(f"{target.name}.{number}") for number in count(1)))
+        # A copy like this one is replaced, so that starts that fail again and again do not fill the disk.
+        place = next(at for at in places if not at.exists() or filecmp.cmp(part, at, shallow=False))
+        os.replace(part, place)
+        return place
     except (OSError, sqlite3.Error):
         with suppress(OSError):
             part.unlink()

@@ -172,8 +172,10 @@ class Search:
         self._lines = [_Line.of(self._board, self.best)]
 
     def _note_ratings(self) -> None:
-        """Notes a rating or a strength that the network does not know."""
+        """Notes a rating or a strength that the network does not take or does not know."""
         policy, options = self._policy, self._options
+        if "elo" in policy.ignored:
+            self.notes.append(f"{policy.model} takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect")
         for asked, got in zip(self._elo or (), policy.elo or (), strict=False):
             if round(asked) != round(got):
                 note = f"{policy.model} does not know the rating {asked:g}: asked as {got:g}"

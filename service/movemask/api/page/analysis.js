@@ -77,7 +77,7 @@ export class Analysis {
     showReview({
       shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
       side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first,
-      at: isMain ? at : -1, review, goTo: goOnMain,
+      at: isMain ? at : -1, review, evaluated: Boolean(tree.evaluations), goTo: goOnMain,
       choose: (side) => {
         noteName(tree.headers[SIDES[side]]);
         this.#store.dispatch({ type: "set", name: "you", value: side });
@@ -136,16 +136,17 @@ export class Analysis {
 
   /** Asks what a stronger player would play, and judges the moves of the side that is reviewed. */
   async #judge(state, model, current) {
-    const { tree, you } = state, rating = takesRatings(model) ? state[you] : undefined;
+    const { you } = state, rating = takesRatings(model) ? state[you] : undefined;
     const strongerRating = rating && strongerThan(rating, model);
     const stronger = strongerRating ? await strongerMoves(state, you, strongerRating) : new Map();
     if (!current()) return;
-    const line = { ...state, moves: tree.main }, scores = this.#reports.scores(line), byPly = new Map();
+    const { tree } = this.#store.state; // the same moves, which may have got their names since they were asked for
+    const line = { ...state, tree, moves: tree.main }, scores = this.#reports.scores(line), byPly = new Map();
     const forMover = (score) => (score === undefined || you === "white" ? score : 1 - score);
     this.#reports.along(line).forEach((report, ply) => {
       if (turnAfter(tree.fen, ply) !== you || report.probability === undefined) return;
       const chances = { before: forMover(scores[ply]), after: forMover(scores[ply + 1]) };
-      byPly.set(ply, verdictOf({ san: report.san, report, ...chances, rating, stronger: stronger.get(ply), strongerRating }));
+      byPly.set(ply, verdictOf({ report, ...chances, rating, stronger: stronger.get(ply), strongerRating }));
     });
     this.#verdicts = { of: state, byPly };
     this.draw(this.#store.state);

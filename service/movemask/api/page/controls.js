@@ -2,8 +2,9 @@
 
 import { hashOf } from "./address.js";
 import { byId } from "./dom.js";
+import { takenBack } from "./match.js";
 import { takesRatings } from "./ratings.js";
-import { VIEWS, hasBoard, live } from "./state.js";
+import { VIEWS, hasBoard, live, played, playing } from "./state.js";
 
 const number = (control) => Number(control.value), checked = (control) => control.checked, text = (control) => control.value;
 const READ = { model: text, beside: text, white: number, black: number, arrows: checked };
@@ -47,6 +48,9 @@ export function ranged(slider, least, most, step) {
   Object.assign(slider, max > min ? { min, max, step } : { min: least, max: most, step: 1 });
 }
 
+/** Whether there is a move to take back: the player's in a game that goes on, elsewhere one that was added here. Others are only stepped over. */
+const takesBack = (state) => (playing(state) ? takenBack(state.match, 0) !== state.match : Boolean(state.tree.nodes[state.tree.at(played(state))]?.added));
+
 /** Sets every control to the state. */
 export function setControls(state, models) {
   const model = chosen(state, models);
@@ -69,7 +73,7 @@ export function setControls(state, models) {
   for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
   byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;
-  byId("undo").disabled = !state.at;
+  byId("undo").disabled = !takesBack(state);
   byId("save-annotated").disabled = state.moves.length === 0;
 }
 

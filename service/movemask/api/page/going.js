@@ -1,8 +1,9 @@
-// The reminder of a game against the network while the board shows something else; and what the window's title says of it.
+// The reminder of a game against the network while the board shows something else, or of one that another tab has left;
+// and what the window's title says of it.
 
 import { byId } from "./dom.js";
 import { isYours, outcomeOf, whyOf } from "./match.js";
-import { following, hasBoard } from "./state.js";
+import { following, hasBoard, live } from "./state.js";
 
 const OVER = { won: "You won", lost: "You lost", drawn: "Draw" };
 
@@ -10,9 +11,12 @@ const OVER = { won: "You won", lost: "You lost", drawn: "Draw" };
 export function showGoing(state) {
   const { match, view } = state, away = match && !match.seen && !(following(state) && hasBoard(view));
   const words = !match ? "" : match.ending ? `${OVER[outcomeOf(match)]}: ${whyOf(match.ending)}.` : isYours(match) ? "Your turn" : "";
-  byId("going").hidden = !away;
-  byId("going-words").textContent = match?.ending ? words : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;
+  const offered = !away && !live(state) ? state.offered : null;
+  byId("going").hidden = !away && !offered;
+  byId("return").hidden = !away;
+  byId("resume").hidden = !offered;
+  byId("going-words").textContent = offered ? `You have an unfinished game against ${offered.model}.` : match?.ending ? words : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;
   byId("going-clock").dataset.side = match?.you ?? "";
-  byId("going-clock").hidden = !match?.control;
+  byId("going-clock").hidden = Boolean(offered) || !match?.control;
   document.title = [match?.ending ? (match.seen ? "" : OVER[outcomeOf(match)]) : words, "movemask"].filter(Boolean).join(" · ");
 }

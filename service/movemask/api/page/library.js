@@ -4,9 +4,9 @@ import { Gone, call } from "./api.js";
 import { agrees } from "./ask.js";
 import { byId, element, table } from "./dom.js";
 import { save as download } from "./share.js";
-import { drop, forget, keep, kept } from "./shelf.js";
+import { drop, forget, keep, kept, watch } from "./shelf.js";
 import { headersOf, ratingOf, split } from "./split.js";
-import { wrong } from "./words.js";
+import { pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
@@ -26,6 +26,7 @@ let notice, named; // whom to tell of errors; what a request says of the model
 /** Starts the list: `open` is given the text of a game that was chosen, `notices` are told of errors, `model` gives what a request says of the model. */
 export function start({ open, notices, model }) {
   [notice, named] = [notices, model];
+  watch(follow);
   byId("library-go").onclick = () => (running && !stopping ? stop() : read());
   byId("library-more").onclick = () => { most += SHOWN; draw(); };
   for (const id of ["library-find", "library-which"]) byId(id).oninput = () => { most = SHOWN; draw(); };
@@ -145,15 +146,37 @@ async function ask(entry) {
     else return await held(error);
   }
   waiting = "";
-  entry.cells = cellsOf(game);
   if (!entries.includes(entry)) return; // all were removed meanwhile
   await save([game]);
-  const row = byId("library-list").querySelector("tbody")?.rows[found.indexOf(entry)];
-  if (row) entry.cells.forEach((text, index) => index && (row.cells[index].textContent = text));
+  redraw(entry);
   progress();
 }
 
-const reason = (detail) => detail?.replace(/^pgn: (game 1: )?/, "");
+/** Writes what has become known of a game into its row. */
+function redraw(entry) {
+  entry.cells = cellsOf(entry.game);
+  const row = byId("library-list").querySelector("tbody")?.rows[found.indexOf(entry)];
+  if (row) entry.cells.forEach((text, index) => index && (row.cells[index].textContent = text));
+}
+
+/** Takes over what another tab has changed in the list. */
+function follow({ games = [], ids = [], all }) {
+  if (!entries) return; // not read yet
+  const known = new Map(entries.map((entry) => [String(entry.game.id), entry])), before = entries.length;
+  for (const game of games) {
+    const entry = known.get(String(game.id));
+    if (entry) {
+      Object.assign(entry.game, game);
+      redraw(entry);
+    } else entries.push(entryOf(game));
+  }
+  const gone = new Set(ids.map(String));
+  entries = all ? [] : entries.filter(({ game }) => !gone.has(String(game.id)));
+  if (entries.length !== before) draw();
+  else progress();
+}
+
+const reason = (detail) => detail && pgnFault(detail);
 
 /** Waits, if the service is to be asked again; or else stops, and tells why. */
 async function held(error) {

@@ -29,6 +29,7 @@ import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
 import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
+import { keepsUnfinished, unfinished } from "./unfinished.js";
 import { wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
@@ -60,11 +61,12 @@ async function update() {
 
 async function shown(state, current) {
   dashboard.stop();
+  notice.clear("leakage");
   if (state.view === "games") await library.show();
   if (!models.length) await loadModels();
   if (!current() || state.view === "games") return;
   if (state.view === "leakage") {
-    await dashboard.follow((error) => (error ? notice.tell("board", error) : notice.clear("board")), (changes) => hashOf(store.state, changes));
+    await dashboard.follow((error) => (error ? notice.tell("leakage", error) : notice.clear("leakage")), (changes) => hashOf(store.state, changes));
   } else await table.show(store.state, models, current);
 }
 
@@ -86,6 +88,7 @@ store.subscribe((state, before, event) => {
   setControls(state, models);
   showGoing(state);
   table.prepare(state);
+  if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
   document.body.setAttribute("aria-busy", "true");
   clearTimeout(timer);
@@ -106,8 +109,23 @@ function challenged(from) {
 
 function begin(choice) {
   const now = new Date(), id = now.getTime().toString(36), date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
-  store.dispatch({ type: "begin", match: newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }) });
-  byId("said").focus();
+  enter(newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }));
+}
+
+/** Begins a game, or goes on with one that another tab has left. */
+function enter(match) {
+  store.dispatch({ type: "begin", match });
+  byId("said").focus({ preventScroll: true }); // on a small screen it is below the board
+  byId("above").scrollIntoView({ block: "nearest" });
+}
+
+/** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */
+function resume() {
+  const { match } = unfinished(store.state.offered.id);
+  if (models.length && !models.some(({ name, served }) => served && name === match.model)) {
+    throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. A new game gives it up.`);
+  }
+  enter(match);
 }
 
 /** Another game with the sides changed. */
@@ -195,6 +213,7 @@ listenToControls(store, {
   "cancel-challenge": () => byId("challenge").close(),
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
+  resume: attempt(resume),
   sound: () => setSound(!sounds()),
   clear: does("load", { tree: new Tree() }),
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
@@ -235,3 +254,4 @@ addEventListener("pageshow", (event) => event.persisted && askAgain());
 addEventListener("popstate", () => store.dispatch(readHash(location.hash)));
 setSound(sounds());
 store.dispatch(readHash(location.hash));
+keepsUnfinished(store); // once the address is read, as every event writes it

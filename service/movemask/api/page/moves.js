@@ -8,6 +8,9 @@ const ENDED = { // White's value of a game that is over
   "1-0": { win: 1, draw: 0, loss: 0, score: 1 }, "0-1": { win: 0, draw: 0, loss: 1, score: 0 }, "1/2-1/2": { win: 0, draw: 1, loss: 0, score: 0.5 },
 };
 
+/** What stands in place of hints in a game against the network. */
+export const HIDDEN = "Hidden while you play. \u201cShow hints\u201d shows it.";
+
 let all = false;
 
 /** A bar of a share, from 0 to 1. */
@@ -19,7 +22,7 @@ export function bar(share, kind = "") {
 
 /** The moves of an answer as buttons, most probable first; null for moves that are not to be seen. */
 export function showBars(root, moves, { onMove, onLight, next }) {
-  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, "Hidden while you play. \u201cShow hints\u201d below shows them."));
+  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, HIDDEN));
   if (!moves.length) return root.replaceChildren(element("p", { className: "quiet" }, "The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
     const button = element("button", { type: "button", className: "move", onclick: () => onMove(move.uci),

@@ -58,14 +58,20 @@ const EVENTS = {
     return { ...state, tree, moves: tree.onwards(before), at: before.length };
   },
 
-  /** A new game against the network; a game that went on is given up. */
+  /** A new game against the network, or one to continue; a game that went on is given up. */
   begin(state, { match: one }) {
     const sides = { [one.you]: one.rating, [match.other(one.you)]: one.level.strength || one.level.rating };
-    return withMatch({ ...state, ...sides, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
+    return withMatch({ ...state, ...sides, offered: null, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
   },
 
   /** Gives up a game that has hardly begun: its moves stay on the board. */
   abort: (state) => ({ ...state, match: null, game: "", you: "" }),
+
+  /** Another tab continues the game: its moves stay on the board. */
+  released: (state) => ({ ...state, match: null, ...(following(state) ? { game: "", you: "" } : {}) }),
+
+  /** What another tab has left unfinished, `{id, model}` or null. */
+  offered: (state, { offered }) => (offered?.id === state.offered?.id ? state : { ...state, offered }),
 
   /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
   load(state, { tree, moves = tree.main, at = 0, white = state.white, black = state.black, you = "" }) {
@@ -108,7 +114,7 @@ function inMatch(state, key, change) {
 
 /** The state with the game as it is now: a board that shows it goes to its last position when that is new. */
 function withMatch(state, one) {
-  if (one === state.match && following(state) && state.moves === one.moves) return state;
+  if (one === state.match && (!following(state) || state.moves === one.moves)) return state;
   const next = { ...state, match: one };
   if (!following(next)) return next;
   const same = state.moves === one.moves && one.ending === state.match?.ending;

@@ -13,9 +13,10 @@ function counted(verdicts) {
 /**
  * Shows the review. `verdicts` are those of `side`, by ply, `{kind, name, text}`, undefined while they are on their way;
  * `sans` the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the side is the
- * player's. `review` is undefined while the game is read. `goTo` gets a place on the line, `choose` a side.
+ * player's. `review` is undefined while the game is read; `evaluated` says that its PGN has evaluations. `goTo` gets a
+ * place on the line, `choose` a side.
  */
-export function showReview({ side, own, shown, verdicts, sans, first, at, review, goTo, choose }) {
+export function showReview({ side, own, shown, verdicts, sans, first, at, review, evaluated, goTo, choose }) {
   byId("review-panel").hidden = !shown;
   byId("panel-play").classList.toggle("reviewing", shown && Boolean(side));
   byId("verdict").hidden = !shown || !side;
@@ -35,6 +36,6 @@ export function showReview({ side, own, shown, verdicts, sans, first, at, review
     const list = byId("review-moves"), current = list.querySelector("[aria-current]");
     if (current) list.scrollTop = current.offsetTop - list.clientHeight / 2;
   });
-  if (review) showMoments(byId("moments"), { moments: review.moments, at, goTo });
+  if (review) showMoments(byId("moments"), { moments: review.moments, evaluated, at, goTo });
   else byId("moments").replaceChildren(element("p", { className: "quiet" }, "The game is being read."));
 }

@@ -2,20 +2,23 @@
 
 import { paused } from "./match.js";
 import { Tree } from "./tree.js";
+import { PAGE, isElsewhere } from "./unfinished.js";
 
 const KEPT = "movemask-session";
 
 /** The state as it was kept, over these defaults. */
 export function restored(state) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
-  return kept ? { ...state, ...kept, tree: new Tree(kept.tree) } : state;
+  if (!kept) return state;
+  const { page, ...all } = kept, gone = all.match && !all.match.ending && isElsewhere(all.match, page);
+  return { ...state, ...all, tree: new Tree(all.tree), ...(gone ? { match: null, game: "" } : {}) };
 }
 
 /** Keeps a state, its clocks stopped: the next page counts time from a start of its own. */
 export function keep(state) {
   const match = state.match && paused(state.match, performance.now());
   try {
-    sessionStorage.setItem(KEPT, JSON.stringify({ ...state, match }));
+    sessionStorage.setItem(KEPT, JSON.stringify({ ...state, match, page: PAGE }));
   } catch {
     // full: then a reload shows the line alone
   }

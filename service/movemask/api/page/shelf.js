@@ -2,18 +2,34 @@
 
 const STORE = "games";
 
+const tabs = new BroadcastChannel("movemask-games"); // the database tells no other tab what has changed
+
 let database; // the promise of it
 
 /** All kept games, in the order in which they were added. Throws what the browser says when it refuses. */
 export const kept = () => within("readonly", (store) => store.getAll());
 
 /** Keeps games, or their new state, by their `id`: all of them or, where it throws, none. */
-export const keep = (games) => within("readwrite", (store) => games.forEach((game) => store.put(game)));
+export async function keep(games) {
+  await within("readwrite", (store) => games.forEach((game) => store.put(game)));
+  tabs.postMessage({ games });
+}
 
 /** Takes games away, by their `id`. */
-export const drop = (ids) => within("readwrite", (store) => ids.forEach((id) => store.delete(id)));
+export async function drop(ids) {
+  await within("readwrite", (store) => ids.forEach((id) => store.delete(id)));
+  tabs.postMessage({ ids });
+}
 
-export const forget = () => within("readwrite", (store) => store.clear());
+export async function forget() {
+  await within("readwrite", (store) => store.clear());
+  tabs.postMessage({ all: true });
+}
+
+/** `listener` gets what another tab has changed: `{games}` it has kept, `{ids}` it has dropped, or `{all}` if it has dropped all. */
+export function watch(listener) {
+  tabs.onmessage = ({ data }) => listener(data);
+}
 
 /** What a request gives, once its transaction is written. */
 async function within(mode, work) {

@@ -9,6 +9,7 @@ export const START = {
   tree: new Tree(), moves: [], at: 0, // the game on the board, its line, and how many moves of it are played there
   game: "", // the id of the match that the board shows, or ""
   match: null, // the game against the network, whatever the board shows
+  offered: null, // `{id, model}`: a game against the network that another tab has left, or plays
   you: "", // whose moves are reviewed: "white", "black" or ""
   model: "", beside: "", white: 1500, black: 1500, vary: "both", flip: false, arrows: true, hints: false,
 };
@@ -26,7 +27,7 @@ export const live = ({ match }) => Boolean(match) && !match.ending;
 export const playing = (state) => live(state) && following(state);
 
 /** Whether the player is to find moves alone: until hints are asked for. */
-export const alone = (state) => state.view === "play" && playing(state) && !state.hints;
+export const alone = (state) => playing(state) && !state.hints;
 
 /** The moves that led to the position on the board. */
 export const played = ({ moves, at }) => moves.slice(0, at);

@@ -18,7 +18,7 @@ export function strongerThan(rating, model) {
   return inputs.elo_self && stronger >= rating + LEAST ? stronger : undefined;
 }
 
-/** For each ply of the main line where `side` moves: `{best, probability, ofPlayed}`, the likeliest move of a player of this rating and how likely the played one was. */
+/** For each ply of the main line where `side` moves: `{best, ofPlayed}`, the likeliest move of a player of this rating and how likely the played one was. */
 export function strongerMoves(state, side, rating) {
   const { tree } = state, line = tree.main, other = elo(state, side).opponent;
   const key = JSON.stringify([tree.fen, tree.chess960, line, side, rating, other, state.model]);
@@ -41,7 +41,7 @@ async function answers(state, { line, side, elo }) {
       const { error, moves } = results[index];
       if (error) throw Object.assign(new Error(error.detail), error);
       const [best] = moves;
-      found.set(ply, { best: best.san, probability: best.probability, ofPlayed: moves.find(({ uci }) => uci === line[ply])?.probability ?? 0 });
+      found.set(ply, { best, ofPlayed: moves.find(({ uci }) => uci === line[ply])?.probability ?? 0 });
     });
   }
   return found;

@@ -4,10 +4,10 @@ import { endingBy } from "./answer.js";
 import { remembered } from "./api.js";
 import { Board } from "./board.js";
 import { chosen } from "./controls.js";
-import { byId } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
-import { showBars, showValue } from "./moves.js";
+import { HIDDEN, showBars, showValue } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { clearRatings, showRatings } from "./ratings.js";
 import { alone, elo, following, live, named, played, playing, position, turn } from "./state.js";
@@ -53,7 +53,7 @@ export class Table {
   /** What can be shown of a state before the service has answered: the clocks, the buttons, and a move on the board. */
   prepare(state) {
     const going = playing(state), match = state.match;
-    document.body.classList.toggle("playing", alone(state));
+    document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
     byId("setup").hidden = live(state);
     showResult(match?.ending && following(state) ? match : null);
@@ -75,8 +75,8 @@ export class Table {
 
   /** Shows a state of a view with a board; `models` are all of them. `current` says whether it is still wanted. */
   async show(state, models, current) {
-    const line = played(state);
-    const answer = state.view === "lens" ? await lensAnswer(state, state.model)
+    const line = played(state), hidden = alone(state);
+    const answer = state.view === "lens" && !hidden ? await lensAnswer(state, state.model)
       : await remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, turn(state)), include: ["san", "forecast"] });
     if (!current()) return;
     performance.mark("answered");
@@ -84,8 +84,11 @@ export class Table {
     this.#analysis.note(state, line, answer);
     this.#draw(state, answer);
     performance.measure("shown", "answered");
-    if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#analysis.next(state), current });
-    if (state.view === "lens") await this.#lenses(state, answer, current);
+    if (hidden) {
+      clearRatings(HIDDEN);
+      byId("lenses").replaceChildren(element("p", { className: "quiet" }, HIDDEN));
+    } else if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#analysis.next(state), current });
+    else if (state.view === "lens") await this.#lenses(state, answer, current);
     if (current()) await this.#analysis.review(state, chosen(state, models), current);
   }
 

@@ -18,10 +18,10 @@ const POINTS = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
  * The verdict `{kind, name, text}` on a move. `report` is what is known of it, `before` and `after` the mover's expected
  * scores or undefined, `stronger` what a player of `strongerRating` would play, or undefined; `rating` is the mover's.
  */
-export function verdictOf({ san, report, before, after, rating, stronger, strongerRating }) {
-  const { probability, rank, lost: evaluated } = report;
+export function verdictOf({ report, before, after, rating, stronger, strongerRating }) {
+  const { uci, san, probability, rank, lost: evaluated } = report;
   const forecast = before === undefined || after === undefined ? undefined : before - after;
-  const same = stronger?.best === san, often = stronger && stronger.ofPlayed >= OFTEN;
+  const same = stronger?.best.uci === uci, often = stronger && stronger.ofPlayed >= OFTEN;
   const lost = evaluated ?? (same || often ? 0 : forecast ?? 0);
   const kind = lost >= MISTAKE ? "mistake" : lost >= DOUBTFUL || (stronger && evaluated === undefined && stronger.ofPlayed < HARDLY) ? "doubtful" : same || (!stronger && rank === 1) ? "good" : "fine";
   return { kind, name: NAMES[kind], text: [likely(probability, rating, rank), ...better(san, stronger, strongerRating, same), ...cost(evaluated, before, after)].join(" ") };
@@ -35,8 +35,8 @@ function likely(probability, rating, rank) {
 
 function better(san, stronger, rating, same) {
   if (!stronger) return [];
-  if (same) return [`So would players rated ${rating} (${percent(stronger.probability)}).`];
-  return [`Players rated ${rating} would rather play ${stronger.best} (${percent(stronger.probability)}; ${san} ${percent(stronger.ofPlayed)}).`];
+  if (same) return [`So would players rated ${rating} (${percent(stronger.best.probability)}).`];
+  return [`Players rated ${rating} would rather play ${stronger.best.san} (${percent(stronger.best.probability)}; ${san} ${percent(stronger.ofPlayed)}).`];
 }
 
 function cost(evaluated, before, after) {

@@ -3,7 +3,7 @@
 import { endingBy } from "./answer.js";
 import { percent } from "./dom.js";
 import { SIDES, isYours, other, whyOf } from "./match.js";
-import { numbered } from "./tree.js";
+import { firstPly, numbered } from "./tree.js";
 
 const half = (result) => result.replace("1/2-1/2", "½-½");
 
@@ -44,14 +44,26 @@ const IMPOSSIBLE = {
   IMPOSSIBLE_CHECK: "no last move can have given these checks",
 };
 
+/** What the service finds wrong in a PGN's first game, without the FEN and its parser's terms where a move cannot be played. */
+export function pgnFault(detail) {
+  const text = detail.replace(/^pgn: (game 1: )?/, "");
+  const found = /^(?:(illegal|ambiguous) san: '(.+?)'|no matching legal move for (\S+) .*?) in .+, at (\w+'s move \d+)$/.exec(text);
+  if (!found) return text;
+  const [, kind, san, uci, place] = found;
+  return `${place}, ${san ?? uci}, is ${kind === "ambiguous" ? "ambiguous" : "not legal"}`;
+}
+
 /** What went wrong, for whoever sees it. */
 export function wrong(error) {
   const { message, title, status, statuses } = error;
   if (error.name === "Error" && !title) return message; // ours
+  if (status === 401 && message.endsWith("not valid")) return "This API key is not valid. Enter another.";
   if (status === 401) return "This service is open to those who have a key. Enter yours.";
   if (status === 403) return `Your key does not allow this: ${message}`;
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
-  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${message.slice(5)}`;
+  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.`;
+  const [, move, fault, fen] = /^moves\[\d+\]: '(.+)' (is .+) in '(.+)'$/.exec(message) ?? [];
+  if (fen) return `This line cannot be played: ${numbered(firstPly(fen))} ${move} ${fault}.`;
   if (statuses) {
     const faults = statuses.includes("EMPTY") ? ["EMPTY"] : statuses;
     return `This position cannot be: ${faults.map((fault) => IMPOSSIBLE[fault] ?? fault).join(", and ")}.`;

@@ -8,6 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.context import RequestContext, context_of, while_connected
 from movemask.api.http.bodies import games_limits
+from movemask.api.http.media_types import preferred
 from movemask.api.http.routes import Router
 from movemask.api.problems import counted_problem, item_error
 from movemask.api.requests import GamesIn
@@ -50,7 +51,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     limit = services.settings.max_positions
     context = context_of(http.scope)
     with services.models.lease(request.model) as pipeline:
-        if PGN in http.headers.get("accept", ""):
+        if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
             coroutine = _annotated(pipeline, request, services, context)
             return Response(await while_connected(http.scope, coroutine), media_type=PGN)
         games = await while_connected(http.scope, _reported(pipeline, request, limit, context))

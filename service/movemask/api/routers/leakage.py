@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.context import context_of
+from movemask.api.http.media_types import preferred
 from movemask.api.http.routes import Router
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import fen_out, figures_out
@@ -50,6 +51,7 @@ _Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json
 _Freshness, _Group, _Kind = as_json(FreshnessOut), as_json(GroupOut), as_json(KindOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
+_FORMATS = {"application/json": "json", _NDJSON: "ndjson", _CSV: "csv"}
 
 #: Positions of a streamed export that are read together: some 100 kB of text.
 _PAGE = 100
@@ -180,11 +182,11 @@ async def positions(
     format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Overrides `Accept`.")] = None,
     accept: Annotated[str, Header(description="Media type of the answer.")] = "application/json",
 ) -> Response:
-    """Individual positions, newest first. JSON is paged, and the pages stay stable while new positions arrive. NDJSON
-    and CSV (set `format` or `Accept`) stream every position; `freshness` is then in the headers `Movemask-As-Of`,
-    `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
+    """Individual positions, those written last first. JSON is paged, and the pages stay stable while new positions
+    arrive. NDJSON and CSV (set `format` or `Accept`) stream every position; `freshness` is then in the headers
+    `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
     (model, span), before = which, None if cursor is None else int(cursor)
-    chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
+    chosen = format or _FORMATS[preferred(accept, tuple(_FORMATS))]
     if chosen == "json":
         if limit is not None and limit > 1000:
             raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")

@@ -17,6 +17,7 @@ from fastapi.responses import StreamingResponse
 from movemask.api.context import RequestContext, context_of, while_connected
 from movemask.api.http.bodies import MAX_PLIES, batch_limits, position_limits, sweep_limits
 from movemask.api.http.caching import cacheable
+from movemask.api.http.media_types import preferred
 from movemask.api.http.routes import Router
 from movemask.api.problems import documented, item_error
 from movemask.api.requests import BatchIn, BatchPositionIn, InvalidItem, MoveIn, PolicyIn, SweepIn, query_of
@@ -128,7 +129,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
         )
     context = context_of(http.scope)
     with services.models.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
-        if NDJSON in http.headers.get("accept", ""):
+        if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
             return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
         results = await while_connected(
             http.scope, _results(request, 0, len(request.positions), pipeline, services, context)

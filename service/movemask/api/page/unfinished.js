@@ -1,0 +1,63 @@
+// The game that goes on, kept by the browser: closing the tab does not lose it, and another tab can continue it.
+// It is played in one tab, the last that began or continued it. Without a tab its clocks stand still.
+
+import { paused } from "./match.js";
+import { live } from "./state.js";
+
+const KEPT = "movemask-game-"; // in the browser, with the game's id
+const EVERY = 1000; // ms; time that a tab gives back if another takes over its game, or if it crashes
+
+/** Tells this page from others, also from the one before a reload. */
+export const PAGE = Date.now().toString(36) + Math.random().toString(36).slice(2);
+
+/** The game with this id as it was last written, `{page, match}`; null if there is none. */
+export const unfinished = (id) => JSON.parse(localStorage.getItem(KEPT + id) ?? "null");
+
+/** Whether another page than this one plays the game now. */
+export function isElsewhere(match, page) {
+  const found = unfinished(match.id);
+  return Boolean(found) && found.page !== page;
+}
+
+/** Keeps the store's game while it goes on, lets go of it if another tab continues it, and offers games that other tabs have left. */
+export function keepsUnfinished(store) {
+  const write = () => {
+    const { match } = store.state;
+    if (live(store.state) && match.moves.length) keep(match);
+  };
+  const look = () => {
+    const { match } = store.state;
+    if (live(store.state) && isElsewhere(match, PAGE)) store.dispatch({ type: "released" });
+    store.dispatch({ type: "offered", offered: latest(store.state) });
+  };
+  store.subscribe((state, before, event) => {
+    if (state.match === before.match) return;
+    if (event.type === "begin") for (const id of ids()) forget(id); // given up; a tab that plays one of them writes it again
+    else if (before.match && event.type !== "released" && !(live(state) && state.match.moves.length)) forget(before.match.id);
+    write();
+  });
+  setInterval(() => store.state.match?.running && write(), EVERY);
+  addEventListener("storage", ({ key }) => (key ?? KEPT).startsWith(KEPT) && look());
+  addEventListener("pageshow", look); // a page that was frozen has missed what happened
+  document.addEventListener("visibilitychange", () => document.hidden || look());
+  write(); // so that a copy of this tab takes over its game
+  look();
+}
+
+const ids = () => Object.keys(localStorage).filter((key) => key.startsWith(KEPT)).map((key) => key.slice(KEPT.length));
+
+/** What is offered: `{id, model}` of the latest game that another page has written; null if there is none. */
+function latest({ match }) {
+  const id = ids().filter((one) => one !== match?.id).toSorted().at(-1);
+  return id ? { id, model: unfinished(id).match.model } : null;
+}
+
+const forget = (id) => localStorage.removeItem(KEPT + id);
+
+function keep(match) {
+  try {
+    localStorage.setItem(KEPT + match.id, JSON.stringify({ page: PAGE, match: paused(match, performance.now()) }));
+  } catch {
+    // full: then the game lasts as long as its tab
+  }
+}

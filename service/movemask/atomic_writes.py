@@ -1,0 +1,60 @@
+"""`atomic_write`: writes a file that readers see whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_write(target: Path) -> Iterator[BinaryIO]:
+    """A binary stream to a temporary file in the same folder, which takes the place of `target` at the end.
+
+    Symbolic links are followed. A file that was there before keeps its mode, and its owner where the system allows it.
+    On an error it stays as it was, and the temporary file is removed. A pipe or a device is written directly. Raises
+    OSError that names `target`, also for a full disk.
+    """
+    temporary: Path | None = None
+    try:
+        known = _stat(target)
+        if known is not None and not stat.S_ISREG(known.st_mode):
+            with open(target, "wb") as stream:
+                yield stream
+            return
+        file = Path(os.path.realpath(target))
+        temporary = file.with_name(f".{secrets.token_hex(8)}.part")
+        with open(temporary, "xb") as stream:
+            if known is not None:
+                with suppress(PermissionError):
+                    _keep_owner(temporary, known)
+                os.chmod(temporary, stat.S_IMODE(known.st_mode))
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, file)
+    except OSError as error:
+        # The reads and writes of a stream name no file.
+        if error.filename is None or str(error.filename) == str(temporary):
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        raise
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _keep_owner(file: Path, known: os.stat_result) -> None:
+    if hasattr(os, "chown") and (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
+        os.chown(file, known.st_uid, known.st_gid)
