@@ -85,7 +85,10 @@ def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_t
 
 @pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
 def test_a_terminal_that_is_closed_stops_the_service_in_order(models: Path, group: bool) -> None:
-    with served(models, "--workers", "2") as (process, _):
+    def heed() -> None:  # the tests may run under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    with served(models, "--workers", "2", preexec_fn=heed) as (process, _):
         serving(models, 2, process.pid)
         if group:
             os.killpg(process.pid, signal.SIGHUP)
