@@ -37,11 +37,11 @@ async def test_the_shipped_network_answers_a_lone_request_the_same_on_two_cores(
         await asyncio.to_thread(until, lambda: opened, "the session is opened after the first reply")
         await asyncio.sleep(0.1)
         used = _counted(opened[0])
-        for fen, answer in zip(FENS, expected, strict=True):
+        for fen, answer in zip(FENS * 3, expected * 3, strict=True):
             assert await quick.submit([Query(fen)], moves) == [answer]
-        assert used == [1, 1]
+        assert used == [1, 1, 1], "at first the sessions take turns"
         assert await quick.submit([Query(fen) for fen in FENS * 8], moves) == expected * 8
-        assert used == [1, 1], "many positions go to one core each"
+        assert used == [1, 1, 1], "many positions go to one core each"
         assert len(opened) == 1
 
 

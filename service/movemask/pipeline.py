@@ -30,6 +30,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.leakage.served import check_answer
 from movemask.network.model import Batch, Model, Session
+from movemask.network.pace import Quicker
 from movemask.network.queue import Queue, Submission
 from movemask.network.value import Value
 from movemask.normalisation import Normalisation, Policies, policies
@@ -338,8 +339,8 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : the kinds of leakage to measure
     on_done : after the replies, gets the model's name and the finished batches
-    lone_session : opens a session that runs a lone request on several cores. It is called once, after the first lone
-        request; None if it cannot be opened
+    lone_session : opens a session that runs on several cores. It is called once, after the first lone request; None if
+        it cannot be opened. Lone requests run on it if it is quicker than the model's own
     """
 
     def __init__(
@@ -360,6 +361,7 @@ class Pipeline:
         self._lone_session = lone_session
         self._lone_model: Model | None = None  # `model` with that session
         self._lone_came = False
+        self._quicker = Quicker()
         self._audit = audit
         self._max_moves = max_moves
         self._plan = plan or Plan()
@@ -413,8 +415,12 @@ class Pipeline:
     ) -> tuple[list[_Result[R]], DoneBatch]:
         """The result of each query, and the batch for the follow-up."""
         self._lone_came |= alone
-        model = self._lone_model if alone and self._lone_model is not None else self.model
+        choosing = alone and self._lone_model is not None
+        second = choosing and self._quicker.second()
+        model = self._lone_model if second and self._lone_model is not None else self.model
         outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
+        if choosing and evaluated is not None and evaluated.ran:
+            self._quicker.observe(second, evaluated.seconds / evaluated.ran)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)
         ticket = 0 if self._audit is None else self._audit.expect(expected)

@@ -1,8 +1,10 @@
-"""`Pace`: how long batches take, learnt from earlier batches."""
+"""`Pace`: how long batches take, learnt from earlier batches; and `Quicker`: which of two sessions is quicker."""
 
 from __future__ import annotations
 
+from collections import deque
 from math import inf
+from statistics import median
 
 #: Largest cost of large submissions in a batch while small ones are expected, and its longest time in seconds. A small
 #: submission waits for two such slices, so a slow network gets smaller slices.
@@ -10,6 +12,9 @@ _SLICE, _SLICE_SECONDS = 8, 0.006
 
 #: A batch hangs if it runs longer than this many seconds and longer than 10 times its usual time.
 _HANGS_SECONDS, _HANGS_TIMES = 4.0, 10
+
+#: Times of each session that are compared, and one in so many runs that tries the slower session again.
+_TIMES, _TRIED = 9, 100
 
 
 class Pace:
@@ -47,3 +52,27 @@ class Pace:
     def hangs(self, cost: float, seconds: float) -> bool:
         """Whether a batch that has run for `seconds` probably never returns."""
         return seconds > max(_HANGS_SECONDS, _HANGS_TIMES * self.seconds(cost))
+
+
+class Quicker:
+    """Which of two sessions of a network runs a lone position more quickly, learnt from their times.
+
+    Whether more threads help depends on the machine: where idle cores wake slowly, a run that waits for a second core
+    takes longer than a run on one. Not thread-safe; two threads at once only lose a time.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[bool, deque[float]] = {which: deque(maxlen=_TIMES) for which in (False, True)}
+        self._runs = 0
+
+    def second(self) -> bool:
+        """Whether the next run is the second session's: at first in turns, then the quicker one's but for a few."""
+        self._runs += 1
+        first, second = self._times[False], self._times[True]
+        if len(first) < _TIMES or len(second) < _TIMES:
+            return len(second) < len(first)
+        return (median(second) < median(first)) != (self._runs % _TRIED == 0)
+
+    def observe(self, second: bool, seconds: float) -> None:
+        """Learns from a run of one of the sessions."""
+        self._times[second].append(seconds)

@@ -105,7 +105,7 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
 
 
 def lone_session(model: Model, threads: int) -> OnnxSession | None:
-    """A second session of a model's network, whose runs take several threads: a lone request is answered sooner.
+    """A second session of a model's network, whose runs take several threads.
 
     None if the network is large, runs on a GPU, or its file has changed.
     """
