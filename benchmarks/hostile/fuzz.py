@@ -130,7 +130,7 @@ def _read(fen: str) -> tuple[chess.Board | None, str]:
     if fen == "startpos":
         return chess.Board(), ""
     try:
-        board = chess.Board(fen)
+        board = chess.Board(fen.strip("\"'"))  # the service reads a FEN in quotation marks
     except ValueError as error:
         return None, str(error)
     status = board.status()
