@@ -415,11 +415,11 @@ class Pipeline:
     ) -> tuple[list[_Result[R]], DoneBatch]:
         """The result of each query, and the batch for the follow-up."""
         self._lone_came |= alone
-        choosing = alone and self._lone_model is not None
-        second = choosing and self._quicker.second()
-        model = self._lone_model if second and self._lone_model is not None else self.model
+        lone = self._lone_model if alone else None
+        second = lone is not None and self._quicker.second()
+        model = lone if lone is not None and second else self.model
         outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
-        if choosing and evaluated is not None and evaluated.ran:
+        if lone is not None and evaluated is not None and evaluated.ran:
             self._quicker.observe(second, evaluated.seconds / evaluated.ran)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)

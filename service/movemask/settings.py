@@ -47,7 +47,7 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
-#: Most threads that the default of `lone_threads` takes: small networks gain nothing from more.
+#: Largest default of `lone_threads`, a guess: no machine with more than two cores was at hand.
 _LONE_THREADS = 8
 
 #: Defaults of `max_batch`.

@@ -134,8 +134,8 @@ def read_keys(file: Path) -> tuple[Key, ...]:
 
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
-    """Replaces a file of keys, or the one that a symbolic link points to. A new file is readable by its owner only; an
-    old one keeps owner and mode. Raises OSError."""
+    """Replaces a file of keys, or a symbolic link's target. A new file is readable by its owner only; an old one keeps
+    owner and mode. Raises OSError."""
     file = file.resolve()
     if not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(file.parent))

@@ -158,8 +158,8 @@ class ServedModels:
             loaded.pipeline.close()
 
     def _shared_default(self, entries: Mapping[str, Entry], previous: str | None) -> str | None:
-        """The default model: the settings' one, or else the one that a process of the service chose last, although this
-        process may not be able to serve it. None if there is no such entry, and none for `previous`."""
+        """The default model: by the settings, or else by the latest choice of any process, although this process may be
+        unable to serve it. Without either, `previous`; None if it has no entry."""
         shared = self._default or self._tally.latest_name(DEFAULT, entries)
         return shared or (previous if previous in entries else None)
 

@@ -13,8 +13,10 @@ _SLICE, _SLICE_SECONDS = 8, 0.006
 #: A batch hangs if it runs longer than this many seconds and longer than 10 times its usual time.
 _HANGS_SECONDS, _HANGS_TIMES = 4.0, 10
 
-#: Times of each session that are compared, and one in so many runs that tries the slower session again.
-_TIMES, _TRIED = 9, 100
+#: Number of times of each session that are compared.
+_TIMES = 9
+#: The slower session gets every hundredth run, in case the machine has changed.
+_TRIED = 100
 
 
 class Pace:
@@ -58,7 +60,7 @@ class Quicker:
     """Which of two sessions of a network runs a lone position more quickly, learnt from their times.
 
     Whether more threads help depends on the machine: where idle cores wake slowly, a run that waits for a second core
-    takes longer than a run on one. Not thread-safe; two threads at once only lose a time.
+    takes longer than a run on one core (docs/performance.md). Not thread-safe: lone runs do not overlap.
     """
 
     def __init__(self) -> None:
@@ -66,7 +68,7 @@ class Quicker:
         self._runs = 0
 
     def second(self) -> bool:
-        """Whether the next run is the second session's: at first in turns, then the quicker one's but for a few."""
+        """Whether the next run is the second session's: in turns at first, later if the second is quicker."""
         self._runs += 1
         first, second = self._times[False], self._times[True]
         if len(first) < _TIMES or len(second) < _TIMES:
@@ -74,5 +76,5 @@ class Quicker:
         return (median(second) < median(first)) != (self._runs % _TRIED == 0)
 
     def observe(self, second: bool, seconds: float) -> None:
-        """Learns from a run of one of the sessions."""
+        """Learns from a run of the second session or of the first, in seconds per position."""
         self._times[second].append(seconds)

@@ -105,7 +105,8 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
 
 
 def lone_session(model: Model, threads: int) -> OnnxSession | None:
-    """A second session of a model's network, whose runs take several threads.
+    """A second session of a model's network, with several threads for each run. Raises ContractError if onnxruntime
+    cannot load it.
 
     None if the network is large, runs on a GPU, or its file has changed.
     """

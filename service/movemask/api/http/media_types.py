@@ -8,8 +8,8 @@ from collections.abc import Sequence
 def preferred(accept: str, offered: Sequence[str]) -> str:
     """The offered media type with the highest quality in an Accept header (RFC 9110, section 12.5.1).
 
-    Among types of equal quality, the one that the header names first. A wildcard, and a header that names none of the
-    types, stand for the first type offered.
+    Of types with equal quality, the header's order decides. A wildcard, or a header with no offered type, stands for
+    the first type offered.
     """
     named: dict[str, float] = {}
     for part in accept.lower().split(","):
