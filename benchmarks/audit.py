@@ -65,8 +65,8 @@ def audited(games: str, out: str, options: Sequence[str]) -> tuple[int, float, f
 
 def figures(rows: int, folder: Path) -> None:
     """The summary of a table of random rows, which is made in the folder unless it is there."""
-    from movemask.bulk.files import Folder
-    from movemask.bulk.summary import summarised
+    from movemask.audit.files import Folder
+    from movemask.audit.summary import summarised
 
     file = folder / f"{rows}.parquet"
     if not file.exists():

@@ -21,9 +21,9 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
-from movemask.records import AuditTable
-from movemask.store.reader import AuditReader, Span
-from movemask.store.writer import Store
+from movemask.server.ledger.entries import AuditTable
+from movemask.server.ledger.reader import AuditReader, Span
+from movemask.server.ledger.writer import Store
 
 BATCH = 2000
 MONTH = 30 * 86_400.0

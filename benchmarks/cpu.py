@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.servers import ROOT, movemask
 from benchmarks.serving import A_CALL, Measured
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 
 #: Connections of single requests.
 CONNECTIONS = (64, 16, 1)

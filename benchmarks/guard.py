@@ -17,9 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from movemask.serving.guard import GuardedApp, Guards
-from movemask.serving.tally import Tally
-from movemask.settings import Settings
+from movemask.server.guard import GuardedApp, Guards
+from movemask.server.settings import Settings
+from movemask.server.tally import Tally
 
 _BODY = (
     b'{"fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1", "elo": {"self": 1500, "opponent": 1500}}'

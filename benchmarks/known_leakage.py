@@ -1,8 +1,8 @@
 """What networks that are read rightly leak on the diagnosis' probes: `python -m benchmarks.known_leakage FOLDER …`.
 
 Prints, as dictionaries, the highest mean `raw` leakage of the folders' networks: by tag, as `KNOWN_RAW` of
-`models/diagnosis.py` has it, and by phase, as `_PHASES` of `bulk/verdict.py` has it. The phases are those of each
-probe and of its history. The shipped network is always among the networks.
+`network_tools/diagnosis.py` has it, and by phase, as `_PHASES` of `audit/verdict.py` has it. The phases are those of
+each probe and of its history. The shipped network is always among the networks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from movemask.board.boards import PHASES, phases_of
 from movemask.board.position import Elo, Position
-from movemask.models.diagnosis import probes, quick_look
+from movemask.evaluate import evaluate_positions
+from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
-from movemask.pipeline import evaluate_positions
-from movemask.settings import shipped_models
+from movemask.network_tools.diagnosis import probes, quick_look
 
 _BATCH, _HISTORY = 64, 8
 

@@ -15,15 +15,15 @@ import numpy as np
 
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
+from movemask.evaluate import Evaluated, evaluate_positions
+from movemask.leakage.answer_check import check_answer
 from movemask.leakage.explain import Explained, explained
 from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
-from movemask.leakage.served import check_answer
+from movemask.network.files import shipped_models
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
-from movemask.numeric.ragged import Index
-from movemask.pipeline import Evaluated, evaluate_positions
-from movemask.settings import shipped_models
+from movemask.policy.ragged import Index
 from tests.ground_truth import perft
 
 SIZES = (256, 1)

@@ -21,9 +21,10 @@ from benchmarks.load import load, request
 from benchmarks.positions import random_games
 from benchmarks.servers import movemask
 from movemask.board.position import Position
+from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry, lone_session
-from movemask.settings import available_cores, shipped_models
+from movemask.server.settings import available_cores
 
 PAUSES = (0.0, 0.002, 0.005, 0.02)
 

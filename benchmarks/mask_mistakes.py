@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.planted_mistakes import BATCH, planted_contracts
 from movemask.errors import MovemaskError
-from movemask.models.diagnosis import Probe, probes
+from movemask.evaluate import Evaluated, evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.numeric.ragged import Float
-from movemask.pipeline import Evaluated, evaluate_positions
+from movemask.network_tools.diagnosis import Probe, probes
+from movemask.policy.ragged import Float
 
 #: The positions in which a mistake can show; all for the others.
 SHOWS: dict[str, Callable[[Probe], bool]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 from tests.page.conftest import CHROMIUM
 from tests.page.visits import Visit
 from tests.processes import served

@@ -20,13 +20,13 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import MovemaskError
-from movemask.models.alternatives import Altered, Change
-from movemask.models.diagnosis import Diagnosis, Finding, Probe, diagnose, probes
+from movemask.evaluate import evaluate_positions
 from movemask.network.check import check
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Model
 from movemask.network.registry import open_model
-from movemask.pipeline import evaluate_positions
+from movemask.network_tools.alternatives import Altered, Change
+from movemask.network_tools.diagnosis import Diagnosis, Finding, Probe, diagnose, probes
 
 BATCH = 64
 

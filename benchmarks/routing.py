@@ -19,13 +19,13 @@ import chess
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
-from movemask.api.app import create_app
-from movemask.api.http.bodies import parsed, position_limits
-from movemask.api.http.parameters import known_parameters
-from movemask.api.http.routes import Router
-from movemask.api.requests import PolicyIn
-from movemask.api.state import AppServices
-from movemask.settings import Settings
+from movemask.server.app import create_app
+from movemask.server.bodies import parsed, position_limits
+from movemask.server.parameters import known_parameters
+from movemask.server.post_routes import Router
+from movemask.server.requests import PolicyIn
+from movemask.server.settings import Settings
+from movemask.server.state import AppServices
 
 ROUNDS, REQUESTS = 15, 300
 BODY = json.dumps({"fen": chess.STARTING_FEN, "include": ["san"]}).encode()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy.special
 
-from movemask.numeric.softmax import softmax
+from movemask.policy.softmax import softmax
 from movemask.study.dense import gather_legal, masked_softmax
 
 DOCUMENT = Path(__file__).parent / "results" / "softmax.md"

@@ -21,9 +21,7 @@ _CONNECTIONS = (64, 16, 4)
 _ROUNDS = 20
 _UNTIL_ACCEPTED = 0.3  # seconds
 
-_SHARED = (
-    "from movemask.serving import listening; listening.SPREADS = False; from movemask.cli.main import main; main()"
-)
+_SHARED = "from movemask.server import listening; listening.SPREADS = False; from movemask.cli.main import main; main()"
 
 
 def _sockets(pid: int) -> int:

@@ -18,22 +18,23 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.api.telemetry import Metrics
-from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
+from movemask.evaluate import Answer, Query
+from movemask.leakage.answer_check import check_answer
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
-from movemask.leakage.served import check_answer
+from movemask.network.files import shipped_models
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
-from movemask.normalisation import Normalisation, Policies, policies
-from movemask.numeric.ragged import Float
-from movemask.pipeline import Answer, Pipeline, Query
-from movemask.records import AuditBatch
-from movemask.settings import shipped_models
-from movemask.store.recorder import Recorder
-from movemask.store.writer import Store
+from movemask.policy.normalisation import Normalisation, Policies, policies
+from movemask.policy.ragged import Float
+from movemask.server.ledger.entries import AuditBatch
+from movemask.server.ledger.recorder import Recorder
+from movemask.server.ledger.writer import Store
+from movemask.server.pipeline import Pipeline
+from movemask.server.responses import policy_out
+from movemask.server.telemetry import Metrics
 
 POSITIONS = 1024
 SIZES = (256, 1)

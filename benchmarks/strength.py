@@ -33,12 +33,12 @@ from chess.engine import Limit, SimpleEngine
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
+from movemask.evaluate import evaluate_positions
 from movemask.network.contract import read_contract
+from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.normalisation import Normalisation
-from movemask.pipeline import evaluate_positions
-from movemask.settings import shipped_models
+from movemask.policy.normalisation import Normalisation
 from training.strength import AT_ONCE, Policy, play
 
 RATINGS = (800, 1150, 1500, 2000, 2500)

@@ -20,9 +20,9 @@ import chess
 
 from movemask.board.position import Position
 from movemask.games.sweep import Vary, elos_of
+from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
-from movemask.settings import shipped_models
 from tests.processes import served
 
 ROUNDS, WARM_UP = 200, 20

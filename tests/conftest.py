@@ -14,14 +14,15 @@ import hypothesis
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.app import create_app
 from movemask.client.local import Network, load
+from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
-from movemask.serving.logs import QueuedHandler
-from movemask.settings import Settings, shipped_models, user_models
+from movemask.server.app import create_app
+from movemask.server.logs import QueuedHandler
+from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
-from tests.store.records import written
+from tests.server.ledger.records import written
 
 hypothesis.settings.register_profile("movemask", deadline=None, max_examples=50)  # no test fails for a busy machine
 hypothesis.settings.load_profile("movemask")

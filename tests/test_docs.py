@@ -15,10 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from movemask.api import problems
-from movemask.api.app import create_app
-from movemask.api.telemetry import Metrics
-from movemask.bulk.rows import schema
+from movemask.audit.rows import schema
 from movemask.cli.audit import audit
 from movemask.cli.models import quantize_model
 from movemask.encoding.encoders import plane_encoder_names
@@ -26,10 +23,13 @@ from movemask.encoding.variations import variation_names
 from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
-from movemask.models.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.network.contract import Contract, read_contract
-from movemask.normalisation import Normalizer
-from movemask.settings import PREFIX, Settings
+from movemask.network_tools.judging import CALIBRATION, FIGURES, JUDGED
+from movemask.policy.normalisation import Normalizer
+from movemask.server import problems
+from movemask.server.app import create_app
+from movemask.server.settings import PREFIX, Settings
+from movemask.server.telemetry import Metrics
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 

@@ -22,9 +22,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from movemask.api.app import create_app
 from movemask.cli.main import main
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
+from movemask.server.app import create_app
 from tests.conftest import ROOT
 from tests.processes import environment, served, started
 

@@ -19,14 +19,14 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.store import postgresql, sqlite
-from movemask.store.reader import AuditReader
-from tests.api.asking import refused
+from movemask.server.ledger import postgresql, sqlite
+from movemask.server.ledger.reader import AuditReader
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.postgres import Proxy, Server
 from tests.processes import call, served, stopped, until
-from tests.store.records import opened
+from tests.server.asking import refused
+from tests.server.ledger.records import opened
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
 

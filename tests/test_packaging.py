@@ -49,7 +49,7 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     (commands,) = installed.glob("*.dist-info/entry_points.txt")
     assert "movemask = movemask.__main__:main" in commands.read_text()
     assert {path.name for path in installed.iterdir()} == {"movemask", metadata.parent.name}
-    assert {"env.py", "versions"} <= {path.name for path in (installed / "movemask/store/migrations").iterdir()}
+    assert {"env.py", "versions"} <= {path.name for path in (installed / "movemask/server/ledger/migrations").iterdir()}
     assert (installed / "movemask" / "tricky_positions.txt").read_text()  # movemask.testing reads them
     assert (installed / "movemask/board/openings.tsv.gz").exists()
     page = Path("movemask", "api", "page")

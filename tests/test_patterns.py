@@ -18,14 +18,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.api import keys, prefix
-from movemask.api.http import bodies
-from movemask.api.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
-from movemask.serving import logs
+from movemask.server import bodies, keys, logs, prefix
+from movemask.server.requests import MAX_PGN
 from movemask.times import time_of
 
 SECONDS = 5.0
@@ -33,22 +31,22 @@ MILLION = 1_000_000
 
 #: Files whose patterns meet no client's text, but that of whoever runs the command, or our own.
 OWN = {
-    "api/problems.py",
+    "server/problems.py",
     "board/textfile.py",
-    "bulk/read.py",
-    "bulk/report.py",
-    "bulk/run.py",
-    "bulk/summary.py",
+    "audit/read.py",
+    "audit/report.py",
+    "audit/run.py",
+    "audit/summary.py",
     "cli/models.py",
     "cli/options.py",
     "cli/predict.py",
-    "models/file_formats.py",
-    "models/installation.py",
+    "network_tools/file_formats.py",
+    "network_tools/installation.py",
     "network/files.py",
-    "models/guess.py",
+    "network_tools/guess.py",
     "network/onnx.py",
-    "settings.py",
-    "store/database.py",
+    "server/settings.py",
+    "server/ledger/database.py",
 }
 
 PATTERN = re.compile(r"\bre\.(compile|sub|match|search|fullmatch|findall|finditer|split)\(")
@@ -82,7 +80,7 @@ def most(text: str) -> str:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "api/http/routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "server/post_routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
     "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
@@ -158,21 +156,21 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "board/split.py _PLAIN_TAG": (split_up, ['[A "' + most("b"), most('[A "b"]\n')]),
     "board/split.py _PLAIN_LINE": (split_up, [most("1\n")]),
     "board/split.py _PLAIN_MOVES": (split_up, ["1. e4 " + most("{}"), "1. e4 {" + most("{"), "1. e4 " + most("1")]),
-    "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
-    "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
-    "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
-    "api/http/bodies.py _TOKEN": (
+    "server/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
+    "server/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
+    "server/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
+    "server/bodies.py _TOKEN": (
         lambda text: sum(1 for _ in bodies._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
     ),
-    "api/prefix.py _FORWARDED": (
+    "server/prefix.py _FORWARDED": (
         lambda text: prefix._FORWARDED.fullmatch(text.encode()),
         [full("/"), full("/a"), "/" + full("a") + '"'],
     ),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),
     "times.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
-    "serving/logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
+    "server/logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
 }
 
 

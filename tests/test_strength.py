@@ -12,7 +12,7 @@ import pytest
 from benchmarks import strength
 from benchmarks.strength import ANCHOR, NODES, RATINGS, Player
 from movemask.network.contract import read_contract
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 
 
 def test_strengths_that_are_known_are_found_within_their_errors() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from movemask.serving.parent import end_with_parent
+from movemask.parent import end_with_parent
 from training.config import Data, load_run
 from training.games import Record, Unwanted, parse, records
 from training.shards import pack, write_shard

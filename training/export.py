@@ -22,15 +22,15 @@ import tomlkit
 import torch
 
 from movemask.board.position import Elo, Position
+from movemask.evaluate import evaluate_positions
 from movemask.games.sweep import RATINGS, curves
-from movemask.models.diagnosis import commonest
-from movemask.models.judging import apart
-from movemask.models.quantising import SWEPT
 from movemask.network.check import expected_score
 from movemask.network.model import Model, Outputs
-from movemask.numeric.softmax import logsumexp
-from movemask.numeric.temperature import fitted_temperature
-from movemask.pipeline import evaluate_positions
+from movemask.network_tools.diagnosis import commonest
+from movemask.network_tools.judging import apart
+from movemask.network_tools.quantising import SWEPT
+from movemask.policy.softmax import logsumexp
+from movemask.policy.temperature import fitted_temperature
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run

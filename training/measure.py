@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from movemask.board.position import Position
+from movemask.evaluate import evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
-from movemask.pipeline import evaluate_positions
 from training.samples import Sample
 
 EVALUATED = 256  # positions at once

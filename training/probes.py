@@ -1,6 +1,6 @@
 """Positions for the diagnosis that the service ships.
 
-`python -m training.probes RUN.toml service/movemask/models/probes.jsonl.gz` writes them.
+`python -m training.probes RUN.toml service/movemask/network_tools/probes.jsonl.gz` writes them.
 
 From lichess games (CC0) by many players. Each group is there for mistakes that show in it and hardly elsewhere: the
 rare kinds of move, high half-move clocks, ratings far apart, and openings, where thousands of games say how often each
@@ -103,7 +103,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="probes for the diagnosis")
     parser.add_argument("run", type=Path)
-    parser.add_argument("file", type=Path, help="such as service/movemask/models/probes.jsonl.gz")
+    parser.add_argument("file", type=Path, help="such as service/movemask/network_tools/probes.jsonl.gz")
     arguments = parser.parse_args()
     run = load_run(arguments.run)
     rows = [*sampled(run.data, run.seed), *openings(run.data)]

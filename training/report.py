@@ -17,10 +17,10 @@ import numpy as np
 import tomlkit
 
 from movemask.board.position import Elo, Position
+from movemask.evaluate import evaluate_positions
 from movemask.games.sweep import RATINGS, curves
-from movemask.models.diagnosis import commonest
 from movemask.network.model import Model
-from movemask.pipeline import evaluate_positions
+from movemask.network_tools.diagnosis import commonest
 from training.config import Run, load_run
 from training.measure import BATCH, Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples

@@ -108,7 +108,7 @@ class Shipping:
         readme.write_text(
             re.sub(r"[\d,]+ positions of held-out", f"{measured['positions']:,} positions of held-out", text)
         )
-        verdict = ROOT / "service/movemask/bulk/verdict.py"
+        verdict = ROOT / "service/movemask/audit/verdict.py"
         known = re.compile(rf'("{self.name}": )[\d.]+')
         verdict.write_text(known.sub(rf"\g<1>{measured['raw_leakage_mean']}", verdict.read_text()))
 

@@ -19,9 +19,9 @@ from tqdm import tqdm
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.encoding.vocabularies import vocabulary
+from movemask.evaluate import evaluate_positions
 from movemask.network.model import Model
-from movemask.numeric.softmax import softmax
-from movemask.pipeline import evaluate_positions
+from movemask.policy.softmax import softmax
 from training.config import Data
 from training.samples import HISTORY, held_out_games
 from training.shards import EN_PASSANT, VOCABULARY

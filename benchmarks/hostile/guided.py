@@ -23,7 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
-    *("movemask.network.contract", "movemask.api.http.bodies", "movemask.api.requests"),
+    *("movemask.network.contract", "movemask.server.bodies", "movemask.server.requests"),
 )
 
 
@@ -93,11 +93,11 @@ def _contract() -> Callable[[bytes], None]:
 
 
 def _body() -> Callable[[bytes], None]:
-    from movemask.api.http.bodies import parsed
-    from movemask.api.problems import ProblemError
-    from movemask.api.routers import games, judge, policy
     from movemask.errors import MovemaskError
-    from movemask.settings import Settings
+    from movemask.server.bodies import parsed
+    from movemask.server.problems import ProblemError
+    from movemask.server.routes import games, judge, policy
+    from movemask.server.settings import Settings
 
     settings = Settings.read()
     routes = (*policy.router.posts, *games.router.posts, *judge.router.posts)

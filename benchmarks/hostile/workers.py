@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
-from movemask.serving.service import STUCK_SECONDS
+from movemask.server.service import STUCK_SECONDS
 from tests import processes
 
 _CLIENTS = 16

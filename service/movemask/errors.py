@@ -1,4 +1,4 @@
-"""All errors that movemask raises on purpose, as a tree. `movemask.api.problems` has their HTTP status codes.
+"""All errors that movemask raises on purpose, as a tree. `movemask.server.problems` has their HTTP status codes.
 
 MovemaskError
 ├── RequestError                an invalid request; the message names the offending input

@@ -14,11 +14,11 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from movemask.audit.read import Choice, Skipped, read, samples
 from movemask.board.position import Position
-from movemask.bulk.read import Choice, Skipped, read, samples
 from movemask.errors import MovemaskError
-from tests.api.asking import asked
 from tests.ground_truth import DATA, perft
+from tests.server.asking import asked
 
 
 @cache

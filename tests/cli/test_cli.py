@@ -16,7 +16,8 @@ from typing import Any
 import chess
 import pytest
 
-from movemask.settings import Settings, shipped_models
+from movemask.network.files import shipped_models
+from movemask.server.settings import Settings
 from tests.conftest import ROOT
 from tests.disks import file_system
 from tests.networks import write_fake

@@ -14,9 +14,9 @@ import pytest
 from mcp import Client
 
 import movemask
-from movemask.api.mcp import mcp_server
 from movemask.cli.uci import RemoteSource
 from movemask.client.connections import Address, asynchronous_client, headers_of
+from movemask.mcp import mcp_server
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.client.hostile import FAULTS, LATE, Behaviour, answer, misbehaving

@@ -33,7 +33,7 @@ def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("service")
     write_net(folder / "models")
     path = folder / "x.sock"
-    command = [sys.executable, "-m", "uvicorn", "--factory", "movemask.api.app:create_app", "--uds", str(path)]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "movemask.server.app:create_app", "--uds", str(path)]
     settings = environment(MOVEMASK_MODELS_DIR=str(folder / "models"))
 
     def answered() -> bool:

@@ -20,7 +20,7 @@ from tests.client.hostile import Connection, answer, misbehaving
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import environment
-from tests.store.records import written
+from tests.server.ledger.records import written
 
 pytestmark = pytest.mark.anyio
 

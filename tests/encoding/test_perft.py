@@ -12,7 +12,7 @@ from movemask.board.boards import Boards
 from movemask.board.moves import legal_moves
 from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
-from movemask.numeric.ragged import row_of_each
+from movemask.policy.ragged import row_of_each
 from tests.ground_truth import Perft, perft
 
 START = Perft(chess.STARTING_FEN, False, {1: 20, 2: 400, 3: 8902, 4: 197281})

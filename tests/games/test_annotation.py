@@ -15,7 +15,6 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.api.writing import game_out, point_out, policy_out, sweep_out
 from movemask.board.pgn import Game, read_trees
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
@@ -23,13 +22,14 @@ from movemask.games import annotation, reports
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
-from movemask.normalisation import Normalisation
+from movemask.network.files import shipped_models
+from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
-from movemask.settings import shipped_models
-from tests.api.asking import asked
+from movemask.server.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
 from tests.networks import fake_model, pipeline
 from tests.processes import run
+from tests.server.asking import asked
 
 GAMES = """[Event "Rated"]
 [White "Ann"]

@@ -18,9 +18,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.games import annotation
-from tests.api.asking import asked
 from tests.conftest import ROOT
 from tests.processes import environment, run
+from tests.server.asking import asked
 
 SAMPLE = (ROOT / "tests" / "data" / "evaluated.pgn").read_text()
 

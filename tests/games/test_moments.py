@@ -18,10 +18,10 @@ from movemask.board.pgn import read_games
 from movemask.games.reports import GameReport, moments_of, reports_of
 from movemask.network.value import Value
 from movemask.schemas.answers import GamesOut
-from tests.api.asking import asked
 from tests.games.test_evaluations import LEGAL, SAMPLE
 from tests.networks import fake_model, pipeline
 from tests.processes import run
+from tests.server.asking import asked
 
 UNEVALUATED = re.sub(r"\[%eval [^]]*\]", "", SAMPLE)
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from movemask.board.position import Position
 from movemask.client.local import Network
 from movemask.games.think_time import Clock, think_time
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
-from tests.api.asking import asked
 from tests.conftest import Serve
+from tests.server.asking import asked
 
 MIDDLEGAME = "r1bq1rk1/2p1bppp/p1np1n2/1p2p3/4P3/1BP2N1P/PP1P1PP1/RNBQR1K1 b - - 0 9"
 

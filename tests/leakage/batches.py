@@ -15,7 +15,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, UnmaskedLogits, measure
 from movemask.network.model import Batch
-from movemask.records import AuditBatch
+from movemask.server.ledger.entries import AuditBatch
 from tests.networks import fake_model
 
 

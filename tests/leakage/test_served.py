@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from movemask.board.moves import code_of
 from movemask.board.position import Position
 from movemask.errors import ServedLeakage
-from movemask.leakage.served import check_answer
+from movemask.leakage.answer_check import check_answer
 
 START = chess.Board()
 MOVES = tuple(START.legal_moves)

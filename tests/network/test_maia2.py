@@ -13,11 +13,11 @@ import pytest
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
-from movemask.models.diagnosis import probes
-from movemask.models.installation import add_onnx
+from movemask.evaluate import evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.pipeline import evaluate_positions
+from movemask.network_tools.diagnosis import probes
+from movemask.network_tools.installation import add_onnx
 
 pytestmark = pytest.mark.peer
 

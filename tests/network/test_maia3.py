@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
+from movemask.evaluate import evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
-from movemask.pipeline import evaluate_positions
 from tests.conftest import ROOT
 from tests.ground_truth import random_game
 from tests.processes import run

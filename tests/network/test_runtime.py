@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from movemask.errors import SettingsError
+from movemask.network.files import shipped_models
 from movemask.network.onnx import OnnxSession, Provider, provider_named
 from movemask.network.registry import load_entry
-from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.ground_truth import DATA
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 from tests.networks import write_fake
 from tests.page.visits import Visit
 from tests.processes import free_port, served

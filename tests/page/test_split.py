@@ -22,7 +22,7 @@ from tests.field import CASES, FIELD
 from tests.page.visits import Visit
 
 NODE = shutil.which("node")
-SPLIT = Path(movemask.__file__).parent / "api/page/split.js"
+SPLIT = Path(movemask.__file__).parent / "page/split.js"
 
 #: Pieces that mutations put into games.
 PIECES = [

@@ -6,13 +6,13 @@ from typing import Any, get_args
 
 import pytest
 
-from movemask.api import requests
 from movemask.board.moves import Notation
 from movemask.board.position import Draw
 from movemask.client import options
 from movemask.encoding.vocabulary import Castling
 from movemask.games.sweep import Vary
 from movemask.schemas import answers, choices
+from movemask.server import requests
 
 #: Each request, the options of its method in the Python clients, and fields that are no options.
 SENT: list[tuple[type[requests.In], Any, set[str]]] = [

@@ -15,14 +15,14 @@ from typing import Any
 import click
 from click.testing import CliRunner
 
-from movemask.api import problems
-from movemask.api.app import create_app
-from movemask.api.telemetry import Metrics
-from movemask.bulk.rows import schema
+from movemask.audit.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
-from movemask.settings import PREFIX, Settings
-from tests.bulk.audits import audited
+from movemask.server import problems
+from movemask.server.app import create_app
+from movemask.server.settings import PREFIX, Settings
+from movemask.server.telemetry import Metrics
+from tests.audit.audits import audited
 from tests.networks import write_net
 from tests.snapshots.api_page import api_page
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from movemask.errors import InvalidLogits
-from movemask.numeric import distributions, softmax
-from movemask.numeric.temperature import cross_entropy
+from movemask.policy import distributions, softmax
+from movemask.policy.temperature import cross_entropy
 from movemask.study import dense, distances, gradients, losses
-from tests.numeric.batches import KERNELS, Ragged, ragged
+from tests.policy.batches import KERNELS, Ragged, ragged
 
 Array = NDArray[Any]
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import entmax, softmax
-from movemask.numeric.temperature import cross_entropy
+from movemask.policy import entmax, softmax
+from movemask.policy.temperature import cross_entropy
 from movemask.study import gradients, losses
-from tests.numeric.batches import Ragged, ragged
+from tests.policy.batches import Ragged, ragged
 
 Array = NDArray[Any]
 STEP = 1e-6

@@ -8,7 +8,7 @@ import scipy.special
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from movemask.numeric import distributions
+from movemask.policy import distributions
 from movemask.study import distances
 
 #: Half of the smallest number is 0, and scipy then finds a distance of infinity.

@@ -8,9 +8,9 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.numeric import softmax
+from movemask.policy import softmax
 from movemask.study import dense, masking
-from tests.numeric.batches import Ragged, ragged
+from tests.policy.batches import Ragged, ragged
 
 
 @given(batch=ragged(-300, 300), seed=st.integers(0, 99))

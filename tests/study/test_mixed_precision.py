@@ -8,9 +8,9 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.numeric import softmax
+from movemask.policy import softmax
 from movemask.study import dense, mixed_precision
-from tests.numeric.batches import Ragged, ragged
+from tests.policy.batches import Ragged, ragged
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

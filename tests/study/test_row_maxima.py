@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric.softmax import softmax
+from movemask.policy.softmax import softmax
 from movemask.study.row_maxima import (
     SOURCE_EPSILON,
     Exact,
@@ -23,7 +23,7 @@ from movemask.study.row_maxima import (
     coalesced,
     sparse_softmax,
 )
-from tests.numeric.batches import Ragged, ragged
+from tests.policy.batches import Ragged, ragged
 
 METHODS = [
     Exact(),

@@ -14,7 +14,7 @@ import chess.engine
 import pytest
 
 from benchmarks.strength import write_card
-from movemask.settings import shipped_models
+from movemask.network.files import shipped_models
 from tests.processes import served
 
 COMMAND = [sys.executable, "-m", "movemask", "uci"]

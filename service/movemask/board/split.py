@@ -1,6 +1,6 @@
 r"""Splits text into the games of a PGN: their tags, their movetext, and text outside games.
 
-`api/page/split.js` follows the same rules (`tests/page/test_split.py` compares them):
+`page/split.js` follows the same rules (`tests/page/test_split.py` compares them):
 
 - A tag is `[Name "value"]` anywhere outside a comment. White space may stand between its parts; tags need none between
   them. A game begins at a tag that follows movetext.
@@ -40,7 +40,7 @@ _MOVE = (
     rf"(?:{_LETTER}{{0,2}}[a-h]?[1-8]?(?:{_DASH}|[x:\u00d7])?[a-h][1-8]"  # up to two letters: pieces of any language
     rf"|[O0o]{_DASH}[O0o])"
 )
-_NULL_MOVE = r"(?:--|Z0|0000|@@@@)"
+_NULL_MOVE = r"(?:--|Z0|0000|)"
 _BESIDE = r"[0-9A-Za-z/*\u00bd\u2010-\u2013\u2212-]"  # beside an apparent result, it shows that it is not a result
 
 #: The start of movetext: a variation or glyph, a result, a move with or without its number, or a number alone. A word

@@ -22,9 +22,9 @@ from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import EngineFailed, InvalidPgn, MovemaskError
 from movemask.games.annotation import annotated, evaluator
-from movemask.normalisation import Temperature
-from movemask.pipeline import Pipeline
-from movemask.settings import Settings
+from movemask.policy.normalisation import Temperature
+from movemask.server.pipeline import Pipeline
+from movemask.server.settings import Settings
 
 _OWN_ROWS = 10  # players with a row of their own
 

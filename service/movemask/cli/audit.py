@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from movemask import __version__
 from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
 from movemask.errors import BulkError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
-from movemask.settings import Settings, available_cores
+from movemask.server.settings import Settings, available_cores
+from movemask.version import __version__
 
 if TYPE_CHECKING:
-    from movemask.bulk.read import Form
-    from movemask.bulk.run import Backend, PartDone
-    from movemask.bulk.summary import ModelSummary, Threshold
+    from movemask.audit.read import Form
+    from movemask.audit.run import Backend, PartDone
+    from movemask.audit.summary import ModelSummary, Threshold
 
 #: Exit status if a threshold is exceeded. 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
@@ -42,7 +42,7 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
     compared one by one, so that different files do not look like a different network.
     """
     require("audit", "movemask audit diff")
-    from movemask.bulk.diff import compared, lines
+    from movemask.audit.diff import compared, lines
 
     comparisons = compared(first, second)
     if as_json:
@@ -131,14 +131,14 @@ def audit(
     if ray is not None:
         require("ray", "--ray")
     # Imported here because pyarrow and matplotlib are slow to import.
+    from movemask.audit import run as running
+    from movemask.audit.files import Folder, is_uri
+    from movemask.audit.read import Choice, check, total_bytes
+    from movemask.audit.report import page
+    from movemask.audit.summary import Threshold, summarised
+    from movemask.audit.verdict import verdict
     from movemask.board.position import Elo
     from movemask.board.textfile import STDIN
-    from movemask.bulk import run as running
-    from movemask.bulk.files import Folder, is_uri
-    from movemask.bulk.read import Choice, check, total_bytes
-    from movemask.bulk.report import page
-    from movemask.bulk.summary import Threshold, summarised
-    from movemask.bulk.verdict import verdict
 
     chosen = _kinds(kinds)
     thresholds = [Threshold.read(text, chosen) for text in fail_above]
@@ -230,10 +230,10 @@ def _backend(
 ) -> AbstractContextManager[Backend]:
     """The processes of this machine, or a Ray cluster."""
     if ray is None:
-        from movemask.bulk.run import LocalBackend
+        from movemask.audit.run import LocalBackend
 
         return nullcontext(LocalBackend(contracts, jobs or available_cores()))
-    from movemask.bulk.ray import connected
+    from movemask.audit.ray import connected
 
     return connected(ray, contracts, jobs, available_cores(), gpus)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from movemask.api.keys import Key, KeyScope, new_key, read_keys, write_keys
 from movemask.errors import KeysError, SettingsError
-from movemask.settings import Settings
+from movemask.server.keys import Key, KeyScope, new_key, read_keys, write_keys
+from movemask.server.settings import Settings
 
 _SCOPES = tuple(scope.value for scope in KeyScope)
 

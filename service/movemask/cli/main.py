@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from movemask import __version__
 from movemask.errors import MovemaskError
+from movemask.version import __version__
 
 _COMMANDS = (
     "annotate",

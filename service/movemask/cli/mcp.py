@@ -12,7 +12,7 @@ import click
 
 from movemask.cli.options import models_dir_option
 from movemask.errors import require
-from movemask.settings import Settings
+from movemask.server.settings import Settings
 
 if TYPE_CHECKING:
     import httpx2
@@ -40,8 +40,8 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     import httpx2
     from mcp.server.stdio import stdio_server
 
-    from movemask.api.mcp import mcp_server
     from movemask.client.connections import Address, asynchronous_client, headers_of
+    from movemask.mcp import mcp_server
 
     async with AsyncExitStack() as stack:
         if url is None:
@@ -59,7 +59,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[httpx2.AsyncBaseTrans
     """The service without a port, open to this process alone. Its audit is deleted at the end."""
     import httpx2
 
-    from movemask.api.app import create_app
+    from movemask.server.app import create_app
 
     with tempfile.TemporaryDirectory() as folder:
         own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}

@@ -6,9 +6,9 @@ import click
 
 from movemask.cli.options import database_option
 from movemask.errors import StoreError
-from movemask.settings import Settings
-from movemask.store.database import Database
-from movemask.store.tables import VERSION
+from movemask.server.ledger.database import Database
+from movemask.server.ledger.tables import VERSION
+from movemask.server.settings import Settings
 
 
 @click.command()

@@ -23,19 +23,19 @@ from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
-from movemask.models import calibration, diagnosis
-from movemask.models.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
-from movemask.models.families import FAMILIES
 from movemask.network.contract import read_contract
 from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Entry, Registry, load_entry, network_file, open_model
-from movemask.settings import Settings
+from movemask.network_tools import calibration, diagnosis
+from movemask.network_tools.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
+from movemask.network_tools.families import FAMILIES
+from movemask.server.settings import Settings
 
 if TYPE_CHECKING:
-    from movemask.models.installation import Judge
-    from movemask.models.quantising import Quantised
+    from movemask.network_tools.installation import Judge
+    from movemask.network_tools.quantising import Quantised
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -116,7 +116,7 @@ def import_model(
     Refuses a network that is read no better than chance on real games, unless --force is given.
     """
     require("import", "movemask models import")
-    from movemask.models import installation  # imported here because onnx is slow to import
+    from movemask.network_tools import installation  # imported here because onnx is slow to import
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
     with _default_kept(place, settings):
@@ -152,7 +152,7 @@ def add_model(
     Refuses a network that is read no better than chance on real games, unless --force is given.
     """
     require("import", "movemask models add")
-    from movemask.models import installation
+    from movemask.network_tools import installation
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
     with _default_kept(place, settings):
@@ -281,7 +281,7 @@ def quantize_model(
     ratings.
     """
     require("import", "movemask models quantize")
-    from movemask.models import installation, judging, quantising
+    from movemask.network_tools import installation, judging, quantising
 
     folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
     contract = _contract(name, settings)
@@ -429,7 +429,7 @@ def _network(contract: Path) -> Path:
 def export_model(name: str, file: Path, replace: bool, settings: Settings) -> None:
     """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
     require("import", "movemask models export-onnx")
-    from movemask.models.installation import export_onnx
+    from movemask.network_tools.installation import export_onnx
 
     entry = registry_of(settings).entry(name)
     export_onnx(entry, _contract(entry.name, settings), file, replace=replace)
@@ -557,7 +557,11 @@ def _finding_row(finding: Finding) -> str:
 
 def quantisation_table(result: Quantised) -> str:
     """A quantised network's losses and gains, beside the limits."""
-    from movemask.models.judging import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here because onnx is slow to import
+    from movemask.network_tools.judging import (  # imported here because onnx is slow to import
+        FIGURES,
+        SEEN_LARGEST,
+        SEEN_MEAN,
+    )
 
     lines = [f"{len(result.integers)} layers in 8-bit integers, {len(result.floats)} large ones in float"]
     for way, judged in result.judgements.items():

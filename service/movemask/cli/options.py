@@ -13,10 +13,11 @@ import click
 
 from movemask.board.rating import MAX_RATING
 from movemask.errors import SettingsError
-from movemask.settings import Settings, user_models
+from movemask.network.files import user_models
+from movemask.server.settings import Settings
 
 if TYPE_CHECKING:
-    from movemask.bulk.read import Skipped
+    from movemask.audit.read import Skipped
     from movemask.network.registry import Registry
 
 

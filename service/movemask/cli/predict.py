@@ -9,17 +9,18 @@ from contextlib import closing
 
 import click
 
-from movemask.api.writing import point_out, policy_out, sweep_out
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
+from movemask.evaluate import Query
 from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
-from movemask.normalisation import Normalisation
-from movemask.pipeline import Pipeline, Query
+from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import PolicyOut, SweepOut
 from movemask.schemas.choices import Include
-from movemask.settings import Settings
+from movemask.server.pipeline import Pipeline
+from movemask.server.responses import point_out, policy_out, sweep_out
+from movemask.server.settings import Settings
 
 _BAR = 30  # characters for a probability of 1
 _MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from movemask.settings import PREFIX, Settings
+from movemask.server.settings import PREFIX, Settings
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,6 +26,6 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""
     settings = Settings.read(**flags)
-    from movemask.serving.service import run_service
+    from movemask.server.service import run_service
 
     run_service(settings)

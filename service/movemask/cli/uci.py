@@ -14,7 +14,7 @@ import click
 from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
 from movemask.errors import InvalidResponse, UnknownModel, require
-from movemask.settings import Settings
+from movemask.server.settings import Settings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_THREADS, Options, Strengths
 

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 import httpcore2
 import httpx2
 
-from movemask import __version__
 from movemask.client.deadline import Deadline
 from movemask.client.transport import CORE_ERRORS, DeadlineTransport
 from movemask.errors import InvalidParameter, ServiceUnreachable
+from movemask.version import __version__
 
 H = TypeVar("H", bound=httpx2.AsyncClient | httpx2.Client)
 

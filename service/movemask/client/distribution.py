@@ -14,7 +14,7 @@ from movemask.board.moves import read_move
 from movemask.client.rule import rule_of
 from movemask.errors import IllegalMove, InvalidParameter
 from movemask.network.value import Value as Value
-from movemask.normalisation import policies
+from movemask.policy.normalisation import policies
 
 
 @dataclass(frozen=True, slots=True, repr=False)

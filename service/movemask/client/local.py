@@ -21,11 +21,11 @@ from movemask.client.options import Ratings, RuleOptions
 from movemask.client.rule import rule_of
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
 from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
+from movemask.evaluate import Answer, Query, run_queries
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.pipeline import Answer, Query, run_queries
-from movemask.settings import Settings
+from movemask.server.settings import Settings
 
 #: Positions in one run of the network.
 _BATCH = 64

@@ -20,7 +20,7 @@ from movemask.schemas.choices import (
 )
 
 if TYPE_CHECKING:  # imports numpy, which a client of a service does without
-    from movemask.normalisation import Normalizer, Temperature
+    from movemask.policy.normalisation import Normalizer, Temperature
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from movemask.errors import InvalidRule
-from movemask.normalisation import Normalisation
+from movemask.policy.normalisation import Normalisation
 
 _RULE = TypeAdapter(Normalisation)
 

@@ -2,7 +2,7 @@
 
 Variations have two uses. A contract names a variation if its network was trained with it. And each variation is a
 mistake that a public project has made or could make: `movemask models check --diagnose` reads the network with and
-without it, and says which reading fits (`movemask.models.diagnosis`).
+without it, and says which reading fits (`movemask.network_tools.diagnosis`).
 """
 
 from __future__ import annotations

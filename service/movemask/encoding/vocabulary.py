@@ -22,7 +22,7 @@ from movemask.board.boards import BIT, Boards, Flags, Squares
 from movemask.board.moves import LegalMoves, from_mover, legal_moves, moves_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError, MoveOutsideVocabulary, UnsupportedVariant
-from movemask.numeric.ragged import Index, row_of_each
+from movemask.policy.ragged import Index, row_of_each
 
 
 class Castling(Enum):

@@ -37,8 +37,8 @@ from movemask.games.reports import (
     reports_of,
     unclear,
 )
-from movemask.normalisation import Temperature
-from movemask.pipeline import Caller, Pipeline
+from movemask.policy.normalisation import Temperature
+from movemask.server.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
 _GAMES_TOGETHER = 16

@@ -13,8 +13,9 @@ import chess
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
+from movemask.evaluate import Answer, Query
 from movemask.network.value import Value
-from movemask.pipeline import Answer, Caller, Pipeline, Query
+from movemask.server.pipeline import Caller, Pipeline
 
 #: Number of moves that are looked at. Each move is one more position for the network.
 LOOKED_AT = 3

@@ -20,12 +20,13 @@ from movemask.board.moves import code_of, moves_of
 from movemask.board.pgn import Game, Ply, read_games, read_trees
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
+from movemask.evaluate import Answer, Query
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
-from movemask.normalisation import Normalisation, Temperature
-from movemask.numeric.temperature import cross_entropy
-from movemask.pipeline import Answer, Caller, Pipeline, Query
+from movemask.policy.normalisation import Normalisation, Temperature
+from movemask.policy.temperature import cross_entropy
+from movemask.server.pipeline import Caller, Pipeline
 
 Mark = Literal["trap", "mistake", "gem"]
 

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
+from movemask.evaluate import Answer, Query, evaluate_positions
 from movemask.network.contract import Contract
 from movemask.network.model import Model
-from movemask.normalisation import Normalisation
-from movemask.numeric.ragged import Float
-from movemask.numeric.softmax import softmax
-from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_positions
+from movemask.policy.normalisation import Normalisation
+from movemask.policy.ragged import Float
+from movemask.policy.softmax import softmax
+from movemask.server.pipeline import Caller, Pipeline
 
 R = TypeVar("R")
 

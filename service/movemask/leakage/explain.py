@@ -12,7 +12,7 @@ from movemask.board.moves import uci_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.measure import HeavySlots
-from movemask.numeric.ragged import Float, Index, restricted, row_lengths
+from movemask.policy.ragged import Float, Index, restricted, row_lengths
 
 #: Number of illegal moves named per position.
 NAMED = 5

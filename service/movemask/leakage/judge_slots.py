@@ -19,7 +19,7 @@ from movemask.leakage.kinds import KINDS, RAW, SERVED
 from movemask.leakage.measure import Figure, HeavySlots, UnmaskedLogits, measure
 from movemask.leakage.patterns import flat, swapped
 from movemask.leakage.verdict import GIVEN, Verdict, checked_sum, given_figure, no_legal_move
-from movemask.numeric.ragged import Float
+from movemask.policy.ragged import Float
 
 
 def judge_slots(

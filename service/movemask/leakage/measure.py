@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
-from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
-from movemask.numeric.softmax import log_softmax, logsumexp
+from movemask.policy.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
+from movemask.policy.softmax import log_softmax, logsumexp
 
 #: Rows whose illegal logits are summed together. Their float64 copies fit a core's cache.
 _ROWS_PER_SUM = 32

@@ -11,7 +11,7 @@ import numpy as np
 from movemask.board.moves import legal_moves, moves_of
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.leakage.kinds import MULTIPLIED, UNMIRRORED
-from movemask.numeric.ragged import Float
+from movemask.policy.ragged import Float
 
 #: Patterns that are not kinds of leakage. `movemask models check --diagnose` uses the same names for the same mistakes.
 UNIFORM, CASTLING, PROMOTION = "uniform", "castling_slot", "bare_promotion"

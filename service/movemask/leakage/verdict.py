@@ -15,7 +15,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure
 from movemask.leakage.patterns import Pattern
-from movemask.numeric.ragged import Float
+from movemask.policy.ragged import Float
 
 #: The kind of leakage of numbers that are probabilities already.
 GIVEN = "given"

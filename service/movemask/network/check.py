@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from movemask.board.position import Position, board_of
 from movemask.errors import ContractError, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
-from movemask.numeric.ragged import Index
+from movemask.policy.ragged import Index
 
 #: Castling, promotions, en passant and checks for both sides. Only eight, since every start of the service runs them.
 CHECK_FENS = (

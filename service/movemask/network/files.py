@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from movemask.errors import ContractError, SettingsError
 
 #: Largest network in bytes: the limit of a protocol buffers message.
@@ -26,6 +28,18 @@ _LONGEST_KEY = 20
 
 #: Opening a pipe must not block. Windows lacks O_NONBLOCK and has no such pipes; only Windows has O_BINARY.
 _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def shipped_models() -> Path:
+    """The folder with the shipped network: in the installed package, or `models/` in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "shipped_models"
+    return installed if installed.is_dir() else package.parents[1] / "models"
+
+
+def user_models() -> Path:
+    """The user's own models folder, at the platform's usual place. It may not exist."""
+    return platformdirs.user_data_path("movemask", appauthor=False) / "models"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
 from movemask.network.contract import Contract
-from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, row_lengths
+from movemask.policy.ragged import Float, Index, indptr_of, joined_indptr, row_lengths
 
 Array = NDArray[Any]
 

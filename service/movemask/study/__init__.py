@@ -11,7 +11,7 @@
 | `distances` | total variation and Jensen-Shannon divergence |
 | `row_maxima`, `sparse_rows` | a softmax without a segmented maximum, and the study of how it fails |
 
-It needs numpy only. Shapes and dtypes are those of `movemask.numeric`.
+It needs numpy only. Shapes and dtypes are those of `movemask.policy`.
 """
 
 from movemask.study import (

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from movemask.errors import InvalidLogits
-from movemask.numeric import distributions, entmax, softmax
-from movemask.numeric.ragged import Float, Index, checked_floats, checked_indptr, row_max, row_of_each
-from movemask.numeric.temperature import cross_entropy
+from movemask.policy import distributions, entmax, softmax
+from movemask.policy.ragged import Float, Index, checked_floats, checked_indptr, row_max, row_of_each
+from movemask.policy.temperature import cross_entropy
 from movemask.study import gradients, losses, mixed_precision
 from movemask.study.masking import checked_mask, dense_indptr
 

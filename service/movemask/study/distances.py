@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from movemask.numeric.distributions import checked_pair, kl_divergence
-from movemask.numeric.ragged import Float, row_sum
+from movemask.policy.distributions import checked_pair, kl_divergence
+from movemask.policy.ragged import Float, row_sum
 
 
 def total_variation(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:

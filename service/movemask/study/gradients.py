@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from movemask.numeric.ragged import (
+from movemask.policy.ragged import (
     Float,
     Index,
     checked_alpha,

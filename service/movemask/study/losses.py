@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from movemask.numeric import entmax
-from movemask.numeric.ragged import (
+from movemask.policy import entmax
+from movemask.policy.ragged import (
     Float,
     Index,
     checked_alpha,
@@ -27,8 +27,8 @@ from movemask.numeric.ragged import (
     row_sum,
     spread,
 )
-from movemask.numeric.softmax import log_softmax, shifted, softmax
-from movemask.numeric.temperature import cross_entropy, target_places
+from movemask.policy.softmax import log_softmax, shifted, softmax
+from movemask.policy.temperature import cross_entropy, target_places
 
 
 def cross_entropy_gradient(

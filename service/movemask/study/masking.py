@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric.ragged import Float, Index, checked_floats, checked_values, row_max, row_sum, spread
+from movemask.policy.ragged import Float, Index, checked_floats, checked_values, row_max, row_sum, spread
 
 
 def checked_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:

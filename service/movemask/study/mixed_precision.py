@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import softmax as exact
-from movemask.numeric.ragged import Float
+from movemask.policy import softmax as exact
+from movemask.policy.ragged import Float
 
 
 def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> NDArray[Any]:

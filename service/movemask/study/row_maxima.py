@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from movemask.numeric.ragged import Index, checked_floats, checked_values, row_max, row_of_each, row_sum
+from movemask.policy.ragged import Index, checked_floats, checked_values, row_max, row_of_each, row_sum
 
 Floating = NDArray[np.floating]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import DTypeLike
 
-from movemask.numeric.ragged import Float, Index
-from movemask.numeric.softmax import softmax
+from movemask.policy.ragged import Float, Index
+from movemask.policy.softmax import softmax
 from movemask.study.row_maxima import (
     Exact,
     Iterative,

@@ -1,1 +1,0 @@
-"""How an HTTP request is read, and which route responds to it."""

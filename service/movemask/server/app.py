@@ -1,0 +1,158 @@
+"""`create_app`: routes, middleware, error handlers and lifespan, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi_offline import FastAPIOffline
+from opentelemetry.trace import TracerProvider, get_tracer
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from movemask.errors import require
+from movemask.network.model import Model
+from movemask.server import problems
+from movemask.server.admission import AdmissionControl
+from movemask.server.bodies import Bounded, mcp_limits
+from movemask.server.keys import Keys
+from movemask.server.openapi import DESCRIPTION, install_openapi
+from movemask.server.origins import OwnOrigin
+from movemask.server.parameters import known_parameters
+from movemask.server.post_routes import BEARER, COMPRESSED, Posts, operation_id
+from movemask.server.prefix import RootPath
+from movemask.server.routes import games, judge, leakage, operations, page, policy
+from movemask.server.settings import Settings
+from movemask.server.state import running_services
+from movemask.server.tally import Tally
+from movemask.server.telemetry import Metrics, RequestLog
+from movemask.version import __version__
+
+#: Headers of answers that pages of other origins may read.
+_EXPOSED = (
+    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag"),
+    *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
+)
+
+#: nginx's status for a request whose client closed the connection; only metrics and logs show it.
+_CLIENT_CLOSED = 499
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    tally: Tally | None = None,
+    tracer_provider: TracerProvider | None = None,
+    prepare: Callable[[Model], Model] | None = None,
+) -> FastAPI:
+    """The app. Models, store and threads are created in its lifespan.
+
+    Parameters
+    ----------
+    settings : those of the environment if None
+    tally : of the service; None for its only process
+    tracer_provider : where spans go; by default OpenTelemetry's variables decide
+    prepare : as in `running_services`
+    """
+    settings = Settings.read() if settings is None else settings
+    tally = Tally() if tally is None else tally
+    keys = Keys.of(settings)
+    metrics = Metrics(settings.max_wait_seconds)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with running_services(settings, metrics, tally, prepare) as app.state.services:
+            async with sessions():
+                yield
+
+    # FastAPIOffline serves the scripts and styles of /docs itself, without a CDN.
+    app: FastAPI = FastAPIOffline(
+        title="movemask",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,  # a POST that is redirected may lose its body
+        responses=problems.documented(422),
+        dependencies=[Depends(known_parameters)],
+        generate_unique_id_function=operation_id,
+        # Metrics go to Prometheus and logs to standard error; FastAPI's own spans are negligible beside the network's.
+        telemetry={
+            "tracer_provider": tracer_provider,
+            "auto_configure": True,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+        },
+    )
+    app.state.metrics = metrics
+    posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
+    app.state.posts = {route.path: route for route in posts}
+    app.router.routes[:0] = posts  # for the documents, and for other methods
+    keyed_routers = (policy.router, leakage.router, operations.models_router, operations.keyed_router)
+    for router in keyed_routers:
+        app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
+    app.include_router(operations.router)
+    sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
+    if settings.page:
+        app.include_router(page.router)
+    install_openapi(app, keyed=keys is not None)
+    gets = [route.path for router in (*keyed_routers, operations.router) for route in router.routes]  # type: ignore[attr-defined]
+    paths = [*app.state.posts, *gets, "/docs", *(["/mcp"] if settings.mcp else [])]
+    problems.install_handlers(app, metrics.problem, paths)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
+    tracer = get_tracer("movemask", __version__, tracer_provider)
+
+    def stack() -> ASGIApp:
+        """Replaces FastAPI's stack. From outside: CORS if set, RootPath, RequestLog, AdmissionControl, Posts.
+
+        Posts runs POST routes itself; all else goes through gzip to FastAPI.
+        """
+        others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
+        inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
+        outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
+        if not settings.cors_origins:
+            return outer
+        return CORSMiddleware(
+            outer,
+            allow_origins=settings.cors_origins.split(","),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-Request-ID"],
+            expose_headers=_EXPOSED,
+        )
+
+    app.build_middleware_stack = stack  # type: ignore[method-assign]
+    return app
+
+
+def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
+    this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
+    require("mcp", "MOVEMASK_MCP")
+    import httpx2
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from movemask.mcp import mcp_server
+
+    def client(context: Any) -> httpx2.AsyncClient:
+        caller = context.request.client
+        transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
+        return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
+
+    server = mcp_server(client)
+    # `OwnOrigin` and AdmissionControl check hosts and origins instead, and answer with problems.
+    trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
+    (found,) = (served_route for served_route in served.routes if isinstance(served_route, Route))
+    # No GET: its stream might stay open for ever.
+    endpoint = OwnOrigin(Bounded(found.endpoint, mcp_limits), settings, keyed=keyed)
+    app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
+    return server.session_manager.run
+
+
+async def _client_gone(http: Request, error: Exception) -> Response:
+    return Response(status_code=_CLIENT_CLOSED)

@@ -1,0 +1,214 @@
+"""API keys: who may use which routes. Memory and file hold only SHA-256 hashes.
+
+A key is 32 random bytes, which nobody can guess, so a plain hash is enough. The lines of the file are
+`NAME SCOPE[,SCOPE…] sha256:HEX`; `movemask keys new` writes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from movemask.errors import KeysError, SettingsError
+from movemask.network.files import read_regular
+from movemask.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks at the file.
+_LOOK_SECONDS = 1.0
+
+_MOST_BYTES = 1 << 20
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
+
+
+class KeyScope(Enum):
+    """What a key may do."""
+
+    POLICY = "policy"  # ask for policies, moves, games and audits of one's own numbers
+    AUDIT = "audit"  # read the figures of the audit
+    POSITIONS = "positions"  # read the positions that others have asked about
+    METRICS = "metrics"  # read /metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: its name, which logs may show, the SHA-256 of its text, and its scopes."""
+
+    name: str
+    digest: bytes
+    scopes: frozenset[KeyScope]
+
+    @property
+    def line(self) -> str:
+        """Its line of the file."""
+        scopes = ",".join(scope.value for scope in KeyScope if scope in self.scopes)
+        return f"{self.name} {scopes} sha256:{self.digest.hex()}"
+
+
+class Keys:
+    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises KeysError if the file cannot be read.
+
+    A file that changes is read again. While it is missing or has an error, the last keys stay valid, and the log says
+    so: to revoke a key, delete its line, not the file.
+    """
+
+    def __init__(self, given: Sequence[Key], file: Path | None) -> None:
+        self._given, self._file = tuple(given), file
+        self._keys, self._content, self._failure = self._given, b"", ""
+        self._looked = time.monotonic()
+        if file is not None:
+            self._read(file)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Keys | None:
+        """The keys of the settings; None without keys: everything is open."""
+        name = "MOVEMASK_API_KEYS"
+        try:
+            given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
+            if not given and settings.api_keys_file is None:
+                return None
+            name = "MOVEMASK_API_KEYS_FILE"
+            return cls(given, settings.api_keys_file)
+        except KeysError as error:
+            raise SettingsError(f"{name}: {error}") from None
+
+    def find(self, token: str) -> Key | None:
+        """The key with this text, or None. The time of the comparison does not show which key matched."""
+        self._look()
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        return found
+
+    def _look(self) -> None:
+        """Reads the file again if it has changed, at most once a second."""
+        now = time.monotonic()
+        if self._file is None or now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            if self._read(self._file):
+                log.info("%d API keys are valid", len(self._keys))
+        except KeysError as error:
+            if str(error) != self._failure:
+                log.error("%s; the API keys read last stay valid", error)
+            self._failure = str(error)
+
+    def _read(self, file: Path) -> bool:
+        """Reads the file if it has changed; returns whether it has. Raises KeysError."""
+        content = _content(file)
+        changed = content != self._content
+        if changed:
+            self._keys = _distinct((*self._given, *_keys_of(content, file)))
+        self._content, self._failure = content, ""
+        return changed
+
+
+def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
+    """A new random key, and its text, which is kept nowhere. Raises KeysError for an invalid name."""
+    if not _NAME.fullmatch(name):
+        raise KeysError(f"name: {name!r} must be up to 64 letters, digits and . _ @ -")
+    text = f"mm_{secrets.token_urlsafe(32)}"
+    return Key(name, hashlib.sha256(text.encode()).digest(), frozenset(scopes)), text
+
+
+def read_keys(file: Path) -> tuple[Key, ...]:
+    """The keys of a file; raises KeysError that names the line."""
+    return _keys_of(_content(file), file)
+
+
+def write_keys(file: Path, keys: Sequence[Key]) -> None:
+    """Replaces a file of keys, or a symbolic link's target. A new file is readable by its owner only; an old one keeps
+    owner and mode. Raises OSError."""
+    file = file.resolve()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(file.parent))
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.writelines(f"{key.line}\n" for key in keys)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if file.exists():  # the service's user may depend on its owner and mode
+            known = file.stat()
+            os.chmod(written, stat.S_IMODE(known.st_mode))
+            if hasattr(os, "chown") and (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(written, known.st_uid, known.st_gid)
+        os.replace(written, file)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        content = read_regular(file, _MOST_BYTES)
+    except OSError as error:
+        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_BYTES:
+        raise KeysError(f"{file}: more than {_MOST_BYTES} bytes")
+    return content
+
+
+def _keys_of(content: bytes, file: Path) -> tuple[Key, ...]:
+    keys = []
+    for number, raw in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if line := raw.partition("#")[0].strip():
+            keys.append(_key_of(line, f"{file}: line {number}"))
+    return _distinct(keys)
+
+
+def _key_of(line: str, place: str) -> Key:
+    match = _LINE.fullmatch(line)
+    if match is None or not _NAME.fullmatch(match[1]):
+        # The line is not shown: it may be a key in clear text.
+        raise KeysError(f"{place}: is not `NAME SCOPE,SCOPE sha256:HEX`; `movemask keys new` writes such lines")
+    return Key(match[1], bytes.fromhex(match[3]), _scopes(match[2].split(","), place))
+
+
+def _given_keys(text: str) -> tuple[Key, ...]:
+    """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas; raises KeysError."""
+    keys = []
+    for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
+        token, colon, names = entry.partition(":")
+        if not _TOKEN.fullmatch(token):
+            raise KeysError(f"key {number}: must be 20 to 512 letters, digits and . _ ~ + / = -")
+        scopes = _scopes(names.split("+"), f"key {number}") if colon else frozenset(KeyScope)
+        keys.append(Key(f"env-{number}", hashlib.sha256(token.encode()).digest(), scopes))
+    return _distinct(keys)
+
+
+def _scopes(names: Sequence[str], place: str) -> frozenset[KeyScope]:
+    known = {scope.value: scope for scope in KeyScope}
+    if unknown := [name for name in names if name not in known]:
+        raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; available: {', '.join(known)}")
+    return frozenset(known[name] for name in names)
+
+
+def _distinct(keys: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys; raises KeysError if two have one name or are the same."""
+    names: set[str] = set()
+    digests: set[bytes] = set()
+    for key in keys:
+        if key.name in names:
+            raise KeysError(f"two keys are named {key.name}")
+        if key.digest in digests:
+            raise KeysError(f"{key.name} is the same key as another")
+        names.add(key.name)
+        digests.add(key.digest)
+    return tuple(keys)

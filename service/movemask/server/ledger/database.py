@@ -1,0 +1,265 @@
+"""The store's database: transactions, opening and migrating, and recovery after a failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
+
+from movemask.errors import StoreError, StoreUnreachable
+from movemask.server.ledger import sqlite
+from movemask.server.ledger.tables import bring_up_to_date, is_current, version_of
+
+log = logging.getLogger(__name__)
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+_VARIABLE = "MOVEMASK_DATABASE_URL"
+
+#: After a server did not answer, reads fail at once for this many seconds, so that waiting readers do not each try.
+_REFUSED_SECONDS = 2.0
+
+#: Longest silence of a server, in seconds, once the service stops.
+_HURRIED_SECONDS = 2.0
+
+
+class Database:
+    """A database by its URL, opened on first use. Raises StoreError for an unusable URL.
+
+    shown : the URL without its password
+    dialect : SQLITE or POSTGRESQL
+    migrated : what was migrated when the database was opened, in words; None if nothing was
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.engine.make_url(url)
+        except (ArgumentError, ValueError):  # ValueError: the port is no number
+            shown = re.sub(r":[^:@/]*@", ":***@", url)
+            example = "sqlite:///FILE or postgresql://…" if re.match(r"\w{2,}:", shown) else f"sqlite:///{shown}"
+            raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL; write {example}") from None
+        self.shown = parsed.render_as_string(hide_password=True)
+        self.dialect = parsed.get_backend_name()
+        self.migrated: str | None = None
+        self._file: Path | None = None
+        if self.dialect == SQLITE:
+            if parsed.database in (None, "", ":memory:"):
+                raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+            self._file = Path(str(parsed.database))
+            self._engine = sqlite.engine(parsed)
+        elif self.dialect == POSTGRESQL:
+            from movemask.server.ledger import postgresql  # imports psycopg, which takes 0.3 s
+
+            self._engine, self._patience = postgresql.engine(parsed)
+        else:
+            raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
+        self._name = f"{_VARIABLE}: {self.shown!r}"
+        self._lock = threading.Lock()
+        self._ready = False  # whether the tables are up to date, as far as is known
+        self._inode: int | None = None  # of SQLite's file when it was last checked
+        self._refused: tuple[float, str] = (0.0, "")  # until when reads fail (time.monotonic), and why
+
+    @contextmanager
+    def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that writes. With `without_limits`, PostgreSQL may take any time for its statements.
+
+        Raises StoreError for a failure that may pass, StoreUnreachable if the connection failed. A statement that can
+        never succeed raises SQLAlchemy's own error.
+        """
+        with self._store_errors("written"), self._prepared().begin() as connection:
+            if without_limits:
+                self._lift_limits(connection)
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads. Raises StoreError; StoreUnreachable if the connection failed."""
+        with self._store_errors("read"):
+            engine = self._prepared(reading=True)
+            with engine.connect().execution_options(**{sqlite.READING: True}) as connection:
+                yield connection
+
+    def hurry(self) -> None:
+        """From now on, a wait for PostgreSQL ends after two silent seconds; this holds for present waits too."""
+        if self.dialect == POSTGRESQL:
+            self._patience.answer_seconds = _HURRIED_SECONDS
+
+    def open(self) -> None:
+        """Opens the database, and creates or migrates its tables.
+
+        Raises StoreUnreachable if a server does not answer, StoreError for any other failure.
+        """
+        with self._opening():
+            self._prepared()
+
+    def version(self) -> int | None:
+        """The version of the existing tables, None if there are none. Changes nothing.
+
+        Raises StoreError as `open`, and for tables that cannot be migrated.
+        """
+        if self._file is not None and not self._file.exists():
+            return None
+        with self._opening(), self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
+            return version_of(connection, self._name)
+
+    def checkpointed(self) -> bool:
+        """Moves SQLite's write-ahead log into the database and empties it; False if another process is reading."""
+        with self._store_errors("written"), self._prepared().raw_connection() as connection:
+            busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        self._engine.dispose()
+
+    def _prepared(self, *, reading: bool = False) -> sa.Engine:
+        """The engine, once the tables are up to date.
+
+        Raises StoreError for tables that cannot be migrated, and for `reading` if a server has just not answered.
+        """
+        if self._ready and self._inode == self._inode_now():
+            return self._engine
+        with self._lock:
+            refused_until, reason = self._refused
+            if reading and time.monotonic() < refused_until:
+                raise StoreUnreachable(f"the audit store cannot be read: {reason}")
+            if self._inode is not None and self._inode != self._inode_now():
+                self._engine.dispose()  # open connections still write to the deleted file
+            with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
+                current = is_current(connection, self._name)
+            if not current:
+                with self._engine.begin() as connection:
+                    self._lift_limits(connection)
+                    self.migrated = bring_up_to_date(connection, self._name, self._copied_aside)
+                if self.migrated:
+                    log.info("%s: %s", self.shown, self.migrated)
+            self._inode = self._inode_now()
+            self._ready = True
+        return self._engine
+
+    def _inode_now(self) -> int | None:
+        """The inode of SQLite's file, by which a deleted or replaced file is noticed; None for a missing file."""
+        try:
+            return None if self._file is None else os.stat(self._file).st_ino
+        except OSError:
+            return None
+
+    def _lift_limits(self, connection: sa.Connection) -> None:
+        if self.dialect == POSTGRESQL:
+            from movemask.server.ledger import postgresql  # imported already, by `__init__`
+
+            postgresql.lift_limits(connection)
+
+    def _copied_aside(self, version: int) -> Path | None:
+        """The copy of SQLite's file before a migration, None for PostgreSQL. Raises StoreError.
+
+        The caller's transaction keeps others from writing meanwhile.
+        """
+        if self._file is None:
+            return None
+        aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
+        try:
+            return sqlite.copy(self._file, aside)
+        except (OSError, sqlite3.Error) as error:
+            reason = f"{error}; it takes as much space as the database, which is as it was"
+            raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Turns the driver's errors into StoreError."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            message = f"{self._name} cannot be opened: {self._reason(error)}"
+            if self.dialect == POSTGRESQL and isinstance(error, OperationalError):
+                raise StoreUnreachable(message) from None
+            raise StoreError(message) from None
+
+    @contextmanager
+    def _store_errors(self, done: str) -> Iterator[None]:
+        """Turns the driver's errors into StoreError, and has tables and file checked before the next use."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            self._ready = False
+            if sqlite.is_damage(error):
+                self._set_aside(error)
+            if _is_permanent(error):
+                raise
+            reason = self._reason(error)
+            message = f"the audit store cannot be {done}: {reason}"
+            if not self._is_unreachable(error):
+                raise StoreError(message) from error
+            self._refused = time.monotonic() + _REFUSED_SECONDS, reason
+            raise StoreUnreachable(message) from error
+
+    def _is_unreachable(self, error: SQLAlchemyError) -> bool:
+        """Whether a connection to a server could not be made, or broke."""
+        not_made = isinstance(error, OperationalError) and error.statement is None and _state(error) is None
+        broken = isinstance(error, DBAPIError) and error.connection_invalidated
+        return self.dialect == POSTGRESQL and (not_made or broken)
+
+    def _set_aside(self, error: SQLAlchemyError) -> None:
+        """Renames a damaged file of SQLite, so that the next use makes a new one.
+
+        Only if this process has used the file: at the start, a file that is no database may be a wrong name.
+        """
+        with self._lock:
+            if self._file is None or self._inode is None or self._inode != self._inode_now():
+                return  # not used yet, or another process has renamed the file
+            self._engine.dispose()
+            try:
+                aside = sqlite.set_aside(self._file)
+            except OSError as failure:
+                log.error("%s is damaged, and cannot be renamed: %s", self.shown, failure.strerror)
+            else:
+                message = "%s was damaged: %s; it was renamed to %s, and a new one was created"
+                log.error(message, self.shown, error.__cause__, aside)
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """The driver's message without SQLAlchemy's additions, and what is wrong with SQLite's file."""
+        message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        obstacle = None
+        if self._file is not None and isinstance(error, OperationalError):
+            obstacle = sqlite.obstacle(self._file.absolute())
+        return f"{message}: {obstacle}" if obstacle else message
+
+
+#: PostgreSQL's classes of errors that lie in the data: a bad value, a constraint, a limit such as the size of an index
+#: row. psycopg reports the last as an operational error.
+_DATA_ERRORS = ("22", "23", "54")
+
+
+def _state(error: SQLAlchemyError) -> str | None:
+    """PostgreSQL's code of an error; None if the server did not report it."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None)
+
+
+def _is_permanent(error: SQLAlchemyError) -> bool:
+    """Whether a statement can never succeed because of its data. A missing table or permission may come back."""
+    state = _state(error)
+    if isinstance(error, ProgrammingError):
+        return not (state and state.startswith("42"))
+    if state and state.startswith(_DATA_ERRORS):
+        return True
+    return isinstance(error, StatementError) and (
+        isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
+    )

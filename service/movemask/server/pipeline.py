@@ -1,0 +1,251 @@
+"""The path of a request on one page: queries → batch → network → policies and leakage → answers → audit.
+
+    queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
+                                            └─► after the reply: kinds, heavy slots ─► the recorder
+
+Read it in this order. `Pipeline.submit` puts queries into the queue, on the event loop. A thread of the queue takes
+queries and calls `run_queries`; a small lone request runs on the event loop, and `movemask.load` needs no queue.
+`run_queries` calls `evaluate`, as do the bulk audit, calibration, diagnosis, quantisation and training's measuring.
+After the replies, a thread of the queue calls `_follow_up` for many batches at once.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from movemask.errors import MovemaskError
+from movemask.evaluate import Answer, Evaluated, Query, run_queries
+from movemask.leakage.kinds import Plan
+from movemask.leakage.measure import UnmaskedLogits, measure
+from movemask.network.model import Batch, Model, Session
+from movemask.server.ledger.entries import AuditBatch
+from movemask.server.pace import Quicker
+from movemask.server.queue import Queue, Submission
+from movemask.server.tally import Tally
+
+R = TypeVar("R")
+
+#: Playing this many moves costs the same as evaluating a position.
+_PLIES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The outcome of a call of `Pipeline.submit`.
+
+    model : the model's name
+    answers : queries with an answer, not an error
+    evaluated : answers from batches for which the network ran; the others came from a cache or have no legal move
+    submission : its times say how long it waited and ran
+    """
+
+    model: str
+    answers: int
+    evaluated: int
+    submission: Submission
+
+
+@dataclass(slots=True, kw_only=True)
+class Caller:
+    """The sender of queries. Clients take turns. The base class ignores every event."""
+
+    client: str = ""
+
+    def done(self, run: Run) -> None:
+        """Called on the event loop when a submission of this caller is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoneBatch:
+    """Queries that ran together, as metrics and the audit see them.
+
+    answers : without the queries that failed
+    evaluated : None if no position has a legal move
+    waiting : queries that waited for the next batch
+    time : in seconds since 1970
+    ticket : number from `Audit.expect`
+    """
+
+    answers: Sequence[Answer]
+    evaluated: Evaluated | None
+    waiting: int
+    time: float
+    ticket: int
+
+
+class Audit(Protocol):
+    """Records answers. Implemented by `store.recorder.Recorder`."""
+
+    def expect(self, positions: int) -> int:
+        """Announces a number of evaluated answers before they are sent. Returns a ticket for `audit`."""
+
+    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
+        """Takes batches and their tickets, and returns at once. `audited` is empty if the batches could not be made."""
+
+
+#: The result of a query: the value that `write` returned, or an error; and whether the network ran for it.
+_Result = tuple[R | Exception, bool]
+
+
+class Pipeline:
+    """Answers queries with one model, in batches from its `queue`. Clients take turns; small requests go first.
+
+    Parameters
+    ----------
+    audit : records the answers; None for no audit
+    max_batch, max_waiting, max_seconds, tally : as for `Queue`. A query costs 1, and 1/32 more for each of its moves
+    max_moves : limit of `Query.moves`
+    plan : the kinds of leakage to measure
+    on_done : after the replies, gets the model's name and the finished batches
+    lone_session : opens a session that runs on several cores. It is called once, after the first lone request; None if
+        it cannot be opened. Lone requests run on it if it is quicker than the model's own
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        audit: Audit | None = None,
+        *,
+        max_batch: int,
+        max_waiting: int,
+        tally: Tally | None = None,
+        max_seconds: float | None = None,
+        max_moves: int | None = None,
+        plan: Plan | None = None,
+        on_done: Callable[[str, Sequence[DoneBatch]], None] = lambda model, batches: None,
+        lone_session: Callable[[], Session | None] | None = None,
+    ) -> None:
+        self.model = model
+        self._lone_session = lone_session
+        self._lone_model: Model | None = None  # `model` with that session
+        self._lone_came = False
+        self._quicker = Quicker()
+        self._audit = audit
+        self._max_moves = max_moves
+        self._plan = plan or Plan()
+        self._on_done = on_done
+        self.queue = Queue(
+            model.name,
+            self._run_batch,
+            self._follow_up,
+            threads=model.session.at_once,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
+            tally=tally,
+            max_seconds=max_seconds,
+        )
+
+    async def submit(
+        self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
+    ) -> list[R | MovemaskError]:
+        """For each query, in order: the result of `write(answer)`, or the query's error.
+
+        `write` is called on the thread that ran the batch. Raises errors that concern all queries: Overloaded,
+        ShuttingDown, InferenceFailed. If the caller is cancelled, queries not yet in a batch are dropped.
+        """
+        return await self.submit_each([(query, write) for query in queries], caller)
+
+    async def submit_each(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
+    ) -> list[R | MovemaskError]:
+        """Like `submit`, with a separate `write` for each query."""
+        caller = caller or Caller()
+        costs = [1 + len(query.moves) / _PLIES for query, _ in items]
+        submission = await self.queue.submit(items, caller.client, costs)
+        results: list[R | MovemaskError] = []
+        answers = evaluated = 0
+        for result, ran in submission.results:
+            if not isinstance(result, Exception):
+                answers += 1
+                evaluated += ran
+            elif not isinstance(result, MovemaskError):  # a bug in `write`
+                raise result
+            results.append(result)
+        caller.done(Run(self.model.name, answers, evaluated, submission))
+        return results
+
+    def close(self) -> None:
+        """Answers the waiting queries and accepts no more."""
+        self.queue.close()
+
+    def _run_batch(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float], alone: bool
+    ) -> tuple[list[_Result[R]], DoneBatch]:
+        """The result of each query, and the batch for the follow-up."""
+        self._lone_came |= alone
+        lone = self._lone_model if alone else None
+        second = lone is not None and self._quicker.second()
+        model = lone if lone is not None and second else self.model
+        outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
+        if lone is not None and evaluated is not None and evaluated.ran:
+            self._quicker.observe(second, evaluated.seconds / evaluated.ran)
+        answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
+        expected = sum(answer.evaluated is not None for answer in answers)
+        ticket = 0 if self._audit is None else self._audit.expect(expected)
+        results = [_written(outcome, write) for outcome, (_, write) in zip(outcomes, items, strict=True)]
+        return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
+
+    def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
+        """Feeds metrics and the audit, for many batches at once, after their replies."""
+        audited: list[AuditBatch] = []
+        try:
+            self._on_done(self.model.name, batches)
+            if self._audit is None:
+                return
+            by_kinds: dict[tuple[str, ...], list[DoneBatch]] = defaultdict(list)
+            for batch in batches:
+                if batch.evaluated is not None:
+                    by_kinds[self._plan.drawn(random.random())].append(batch)
+            audited = [self._audit_batch(kinds, of_kinds) for kinds, of_kinds in by_kinds.items()]
+        finally:
+            if self._audit is not None:
+                self._audit.audit(audited, [batch.ticket for batch in batches])
+            self._open_lone_session()
+
+    def _open_lone_session(self) -> None:
+        """Opens the session for lone requests, if one has come. Two threads may do it at once, which harms nothing."""
+        opens = self._lone_session
+        if self._lone_came and opens is not None:
+            self._lone_session = None
+            session = opens()
+            self._lone_model = None if session is None else replace(self.model, session=session)
+
+    def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
+        """The batches joined for the audit. The logits are read here; the recorder computes the rest."""
+        model = self.model
+        results = [batch.evaluated for batch in batches if batch.evaluated is not None]
+        joined = Batch.joined([evaluated.batch for evaluated in results])
+        unmasked = UnmaskedLogits.joined([evaluated.unmasked for evaluated in results])
+        rows: list[Answer | None] = []  # None where the answer failed
+        for batch in batches:
+            if batch.evaluated is not None:
+                by_row = {answer.row: answer for answer in batch.answers if answer.evaluated is not None}
+                rows += [by_row.get(row) for row in range(len(batch.evaluated.batch))]
+        elos = [None if answer is None else answer.query.elo for answer in rows]
+        audited = AuditBatch(
+            model=model,
+            times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
+            elos=[None if elo is None else elo.self for elo in elos],
+            batch=joined,
+            measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
+            heavy=unmasked.heavy(self._plan.least),
+        )
+        return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))
+
+
+def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> _Result[R]:
+    """The result of a query. An error of `write` concerns no other query."""
+    if isinstance(outcome, MovemaskError):
+        return outcome, False
+    ran = outcome.evaluated is not None and outcome.evaluated.ran > 0
+    try:
+        return write(outcome), ran
+    except Exception as error:
+        return error, ran

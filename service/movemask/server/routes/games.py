@@ -1,0 +1,95 @@
+"""`POST /v1/games`: reports on whole games, or the games with the reports as comments."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from movemask.errors import MovemaskError
+from movemask.games.annotation import annotated
+from movemask.games.forecast import LOOKED_AT
+from movemask.games.reports import GameReport, foreseen, report_games, unclear
+from movemask.schemas.answers import GamesOut
+from movemask.server.bodies import games_limits
+from movemask.server.context import RequestContext, context_of, while_connected
+from movemask.server.media_types import preferred
+from movemask.server.pipeline import Pipeline
+from movemask.server.post_routes import Router
+from movemask.server.problems import counted_problem, item_error
+from movemask.server.requests import GamesIn
+from movemask.server.responses import game_out, games_out
+from movemask.server.state import AppServices, Services
+
+JSON, PGN = "application/json", "application/x-chess-pgn"
+
+#: Characters of a PGN that count as one position against a client's rate: a move, its number and a space.
+_CHARACTERS = 8
+
+router = Router(tags=["games"])
+
+
+@router.post(
+    "/v1/games",
+    summary="Analyse whole games",
+    response_model=GamesOut,
+    limits=games_limits,
+    statuses=(404, 502, 503),
+    positions=lambda request: (1 + len(request.pgn) // _CHARACTERS) * (1 + LOOKED_AT * ("forecast" in request.include)),
+    responses={
+        200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
+    },
+)
+async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
+    """Reports how human each move was: its probability, rank, surprise and leakage. Each side gets its cross-entropy,
+    perplexity and share of most probable moves; each game gets its opening and its key moments. A game that cannot be
+    read gets an `error` in its place.
+
+    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?!` after
+    unlikely moves that cost something. Add `tree` to `include` to keep the comments and variations of the original.
+    """
+    limit = services.settings.max_positions
+    context = context_of(http.scope)
+    with services.models.lease(request.model) as pipeline:
+        if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
+            coroutine = _annotated(pipeline, request, services, context)
+            return Response(await while_connected(http.scope, coroutine), media_type=PGN)
+        games = await while_connected(http.scope, _reported(pipeline, request, limit, context))
+    return await run_in_threadpool(_reports, games, pipeline, services, "forecast" in request.include)
+
+
+async def _reported(
+    pipeline: Pipeline, request: GamesIn, limit: int, context: RequestContext
+) -> list[GameReport | MovemaskError]:
+    """The reports on the games, with the trees and forecasts that `include` names."""
+    trees = "tree" in request.include
+    reports = await report_games(
+        pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees, caller=context
+    )
+    every = "forecast" in request.include
+    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place), context)
+
+
+async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
+    """The games with comments. The error of a game is counted, as in JSON."""
+    limit, texts = services.settings.max_positions, []
+    async for game in annotated(pipeline, request.pgn, request.temperature, max_positions=limit, caller=context):
+        if isinstance(game.report, MovemaskError):
+            counted_problem(game.report, services.metrics.problem)
+        texts.append(f"{game}\n\n")
+    return "".join(texts)
+
+
+def _reports(
+    reports: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, forecasts: bool
+) -> Response:
+    """The response with the reports, and the error of a game in its place."""
+    model = pipeline.model
+    temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
+    games = [
+        item_error(game, services.metrics.problem)
+        if isinstance(game, MovemaskError)
+        else game_out(game, model, forecasts)
+        for game in reports
+    ]
+    return Response(orjson.dumps(games_out(games, model, temperature)), media_type=JSON)

@@ -1,0 +1,218 @@
+"""`Settings`: the service's settings, from MOVEMASK_* environment variables and the flags of `movemask serve`.
+
+Only this module reads the variables. docs/settings.md lists them; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from movemask.errors import SettingsError
+from movemask.network.files import ModelFolders, shipped_models, user_models
+
+PREFIX = "MOVEMASK_"
+
+
+#: A container's CPU limit in cgroup v2: microseconds of running time (or `max`), and the microseconds of a period.
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cores(cpu_max: Path = _CPU_MAX) -> int:
+    """Number of cores that this process may use, by its CPU affinity and the container's CPU limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = cpu_max.read_text().split()
+        return cores if allowed == "max" else max(1, min(cores, -(-int(allowed) // int(period))))
+    except (OSError, ValueError):  # no cgroup v2
+        return cores
+
+
+#: Largest default of `lone_threads`, a guess: no machine with more than two cores was at hand.
+_LONE_THREADS = 8
+
+#: Defaults of `max_batch`.
+_BATCH_CPU, _BATCH_GPU = 32, 512
+
+LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+
+#: A web page's origin as browsers send it: scheme, host and port, without a path.
+_ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
+
+
+#: Of a path prefix; nothing that HTML or a header would have to escape.
+ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
+
+
+class Settings(BaseSettings):
+    """The service's settings. A field `name` is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address to listen on, or unix:FILE.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    workers: int | Literal["auto"] = Field(
+        "auto", description="Worker processes, 1 to 64; auto: one per core, at most 4."
+    )
+    log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
+    log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
+
+    api_keys: SecretStr | None = Field(
+        None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, everything is open."
+    )
+    api_keys_file: Path | None = Field(None, description="File with hashes of API keys (movemask keys new).")
+
+    trusted_hosts: str = Field("*", description="Host names served, comma-separated; *.NAME for subdomains, * for any.")
+    proxies: int = Field(0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For).")
+    root_path: Annotated[str, Field(pattern=rf"^({ROOT_PATH})?$")] = Field(
+        "", description="Path prefix under which a proxy serves the service, such as /chess."
+    )
+    tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
+    tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
+
+    models_dir: Path | None = Field(
+        None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
+    )
+    default_model: str | None = Field(None, description="Model for requests that name none.")
+    trial_seconds: float = Field(60, ge=0, description="Time limit of a new network's trial; 0: no trial.")
+    provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
+    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
+
+    lone_threads: int = Field(
+        default_factory=lambda: min(_LONE_THREADS, available_cores()),
+        ge=1,
+        le=256,
+        description="Threads for a request that is alone; 1: like any other.",
+    )
+
+    mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
+    page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
+    cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
+        None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."
+    )
+
+    database_url: str = Field(
+        "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
+    )
+    audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
+    audit_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
+    audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
+    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
+    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
+
+    max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
+    cache_mb: int = Field(0, ge=0, description="Size in megabytes of a cache of network outputs; 0: none.")
+    max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
+    max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer get a 503.")
+    max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
+    max_moves: int = Field(1024, ge=0, description="Most moves in the `moves` of one position.")
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
+    client_rate: float = Field(0, ge=0, description="Positions per second for each key or address; 0: no limit.")
+    client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
+    max_connections: int = Field(2048, ge=1, description="Most open connections, for all workers together.")
+    max_connections_per_address: int = Field(256, ge=1, description="Most open connections from one address.")
+    head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")
+    body_seconds: float = Field(60, gt=0, description="Seconds in which a request's body must arrive.")
+    read_seconds: float = Field(30, gt=0, description="Seconds that a client may read slower than 1 kB/s.")
+    keep_alive_seconds: float = Field(5, ge=0, description="Seconds that an idle connection stays open.")
+    drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests have to finish at shutdown.")
+
+    @field_validator("workers")
+    @classmethod
+    def _few_workers(cls, workers: int | str) -> int | str:
+        if isinstance(workers, int) and not 1 <= workers <= 64:
+            raise ValueError("1 to 64, or auto")
+        return workers
+
+    @property
+    def worker_processes(self) -> int:
+        """Number of worker processes. `auto`: one per core, at most 4; with a GPU, or without fork (Windows), one."""
+        if self.workers != "auto":
+            return self.workers
+        return 1 if self.provider != "cpu" or not hasattr(os, "fork") else min(4, available_cores())
+
+    @property
+    def positions_a_run(self) -> int:
+        """Most positions in one run of a network: `max_batch`, or 32 on a CPU and 512 on a GPU.
+
+        docs/performance.md has the measurements.
+        """
+        return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
+
+    @property
+    def model_folders(self) -> ModelFolders:
+        """The folders with models: `models_dir`, or the user's own folder and the shipped one."""
+        shipped = shipped_models()
+        folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
+        names = frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ())
+        return ModelFolders(folders, names, shipped)
+
+    @classmethod
+    def default_shown(cls, name: str) -> str:
+        """The default of a setting as text; in words if it depends on the machine."""
+        field = cls.model_fields[name]
+        return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
+
+    @classmethod
+    def read(cls, **flags: object) -> Settings:
+        """The settings from flags and, where a flag is None, from the environment.
+
+        Raises SettingsError, which names the variable, for an invalid value or an unknown MOVEMASK_* variable.
+        """
+        for name, value in os.environ.items():
+            if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
+                _refuse_unknown(name)
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            expected = first["msg"] if first["type"] != "string_pattern_mismatch" else _EXPECTED[str(first["loc"][0])]
+            raise SettingsError(f"{name}: {expected}, got {first['input']!r}") from None
+
+
+#: What is expected of a text with a pattern, in words.
+_EXPECTED = {
+    "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - only",
+    "cors_origins": "must be * or origins such as https://example.org,http://localhost:3000: in lower case, without "
+    "blanks, paths or a slash at the end",
+}
+
+#: Defaults that depend on the machine or the models.
+_DEFAULTS_IN_WORDS = {
+    "api_keys": "none: everything is open",
+    "api_keys_file": "no file",
+    "root_path": "none",
+    "tls_cert": "none: plain HTTP",
+    "tls_key": "in the certificate's file",
+    "models_dir": "your own models folder and the shipped one",
+    "cors_origins": "none",
+    "default_model": "the shipped model, if it is served, else the first by name",
+    "threads": "the cores the process may use",
+    "lone_threads": "the cores the process may use, at most 8",
+    "max_batch": "32, or 512 on a GPU",
+}
+
+_LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes or Docker set a variable because a service is named `movemask…`."""
+    return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
+
+
+def _refuse_unknown(variable: str) -> None:
+    """Raises SettingsError for a variable that is no setting, with the most similar setting."""
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    if variable.upper() not in known:
+        nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0)[0]
+        raise SettingsError(
+            f"{variable}: there is no such setting; did you mean {nearest}? (movemask serve --help lists all)"
+        )

@@ -1,0 +1,168 @@
+"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request
+
+from movemask.errors import Overloaded, SettingsError, UnknownModel
+from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
+from movemask.network.model import Model
+from movemask.network.registry import lone_session
+from movemask.server.cache import Cache, CachedModel
+from movemask.server.ledger.reader import AuditReader
+from movemask.server.ledger.recorder import Recorder
+from movemask.server.ledger.writer import Store
+from movemask.server.pipeline import Pipeline
+from movemask.server.served_models import ServedModels
+from movemask.server.settings import Settings
+from movemask.server.tally import Tally
+from movemask.server.telemetry import Metrics
+
+T = TypeVar("T")
+
+_PARSED_AT_ONCE = 2
+
+#: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
+_READING_THREADS = 2
+
+#: Reads of the audit that run or wait at once, in all processes together; more are refused.
+_READERS = 16
+
+
+@dataclass(frozen=True)
+class Services:
+    """The long-lived objects of one app.
+
+    reading : limits the threads that read the audit
+    parsing : limits the large bodies that are parsed at once; each may take many times its size in memory
+    """
+
+    settings: Settings
+    models: ServedModels
+    store: Store
+    reader: AuditReader
+    recorder: Recorder
+    metrics: Metrics
+    reading: CapacityLimiter
+    parsing: CapacityLimiter
+    tally: Tally
+
+    def unready(self) -> list[str]:
+        """Reasons why requests cannot be answered now; empty if they can."""
+        reasons = []
+        try:
+            default = self.models.registry.entry(None)
+        except UnknownModel as error:
+            reasons.append(f"the default model is gone: {error}")
+        else:
+            if not default.served:
+                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        return reasons + self.models.faults()
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
+        under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
+        if under_way >= max(1, _READERS // self.tally.processes):
+            raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
+        return await to_thread.run_sync(read, limiter=self.reading)
+
+    async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
+        first = await self.read(lambda: next(parts, None))
+
+        async def all_parts() -> AsyncIterator[bytes]:
+            part = first
+            while part is not None:
+                yield part
+                part = await to_thread.run_sync(next, parts, None, limiter=self.reading)
+
+        return all_parts()
+
+
+@contextmanager
+def running_services(
+    settings: Settings, metrics: Metrics, tally: Tally, prepare: Callable[[Model], Model] | None = None
+) -> Iterator[Services]:
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+
+    `prepare` gets each model that passed its check, and returns the model to serve.
+    """
+    plan = audit_plan(settings)
+    store = Store(
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        positions=settings.audit_positions == "on",
+    )
+    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage, tally=tally)
+    cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
+    models: ServedModels | None = None
+
+    def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
+        if cache is not None:
+            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.count_cache)
+        return Pipeline(
+            model,
+            recorder,
+            max_batch=settings.positions_a_run,
+            max_waiting=settings.max_queue,
+            tally=tally,
+            max_seconds=settings.max_wait_seconds,
+            max_moves=settings.max_moves,
+            plan=plan,
+            on_done=metrics.count_batches,
+            lone_session=partial(lone_session, model, settings.lone_threads) if settings.lone_threads > 1 else None,
+        )
+
+    try:
+        models = ServedModels(settings, start, metrics.models, tally)
+        yield Services(
+            settings,
+            models,
+            store,
+            AuditReader(store.database),
+            recorder,
+            metrics,
+            reading=CapacityLimiter(_READING_THREADS),
+            parsing=CapacityLimiter(_PARSED_AT_ONCE),
+            tally=tally,
+        )
+    finally:
+        if models is not None:
+            models.close()
+        recorder.close()
+        store.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """The kinds of leakage to measure by these settings. Raises SettingsError for an unknown kind."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
+    sources = {DERIVED.get(kind, kind) for kind in chosen}
+    always = tuple(kind for kind in MEASURED if kind in sources)
+    return Plan(always, settings.audit_share)
+
+
+async def services(http: Request) -> Services:
+    """The app's services, as a dependency of routes.
+
+    It is `async`, because FastAPI runs plain functions on the shared threads, and a probe must not wait for these.
+    """
+    app_services: Services = http.app.state.services
+    return app_services
+
+
+AppServices = Annotated[Services, Depends(services)]

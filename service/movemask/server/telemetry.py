@@ -1,0 +1,304 @@
+"""Telemetry of requests: Prometheus metrics, a log line each and OpenTelemetry spans.
+
+docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
+(`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from bisect import bisect_left
+from collections import Counter as Counts
+from collections.abc import Iterator, Sequence
+from functools import partial
+from http import HTTPStatus
+
+import numpy as np
+from opentelemetry import trace
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+    multiprocess,
+    values,
+)
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from movemask.leakage.causes import CAUSES
+from movemask.network.registry import Registry
+from movemask.schemas.answers import Problem
+from movemask.server import logs, problems
+from movemask.server.context import CONTEXT, POLLED, RequestContext
+from movemask.server.ledger.entries import AuditTable
+from movemask.server.pipeline import DoneBatch, Run
+from movemask.version import __version__
+
+#: Set if several workers share their metrics through files in this folder.
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+
+#: Upper bounds of times in seconds; those above the longest wait are left out.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
+
+#: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
+_TIMED = ("/v1", "/mcp")
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+def share_metrics(worker: int) -> None:
+    """Puts the metrics that this process creates from now on into the files of the worker's number."""
+    values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    """The metrics of one app, in their own registry.
+
+    `longest_wait` is the longest wait of a request in seconds; the buckets of times reach it.
+    """
+
+    def __init__(self, longest_wait: float = 10) -> None:
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._models: set[str] = set()
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        seconds = partial(histogram, buckets=_SECONDS[: bisect_left(_SECONDS, longest_wait) + 1])
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
+        by_kind = ["model", "kind", "trained_with_mask"]
+        self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
+        self.request_seconds = seconds("movemask_request_seconds", "Time to answer, of /v1 and /mcp.", ["route"])
+        self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
+        self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
+        self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
+        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited.", ["model"])
+        self.inference_seconds = seconds("movemask_inference_seconds", "Time of one run.", ["model"])
+        self.leakage = histogram(
+            "movemask_leakage",
+            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
+            by_kind,
+            buckets=_LEAKAGE,
+        )
+        self.top_move_changed = counter(
+            "movemask_top_move_changed", "Answered positions whose best move this mistake would have changed.", by_kind
+        )
+        self.illegal_mass = counter(
+            "movemask_illegal_mass",
+            "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
+            ["model", "cause", "trained_with_mask"],
+        )
+        self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
+        self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
+        self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
+        self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
+        self.rejected = counter(
+            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
+        )
+        self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
+        self.log_dropped = counter("movemask_log_dropped", "Log lines dropped: stderr is read too slowly.")
+        self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
+        self.connections = gauge("movemask_connections", "Open connections.")
+        self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
+        self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
+        self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
+        self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
+        self.build_info.labels(__version__).set(1)
+        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of the workers, in seconds.")
+        self.process_resident_memory_bytes = gauge("process_resident_memory_bytes", "Resident memory of the workers.")
+        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of the workers.")
+        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of the workers.")
+        self.process_max_fds = least("process_max_fds", "Most file descriptors that a worker may open.")
+        self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
+        self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
+
+    def looked(self, connections: int) -> None:
+        """Keeps the number of open connections, and what this process uses; called now and then."""
+        self.connections.set(connections)
+        for family in self._process.collect():  # nothing where the system is not Linux
+            for name, _, value, *_ in family.samples:
+                if name == "process_cpu_seconds_total":
+                    self.process_cpu_seconds.inc(value - self._cpu_seconds)
+                    self._cpu_seconds = value
+                else:
+                    getattr(self, name).set(value)
+
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request by its route's template, and observes the duration if the route is timed."""
+        metrics = self._of_requests.get((route, method, status))
+        if metrics is None:  # cached: looking up the labels costs more than observing
+            timed = route.startswith(_TIMED)
+            metrics = (
+                self.requests.labels(route, method, str(status)),
+                self.request_seconds.labels(route) if timed else None,
+            )
+            self._of_requests[route, method, status] = metrics
+        requests, request_seconds = metrics
+        requests.inc()
+        if request_seconds is not None:
+            request_seconds.observe(seconds)
+
+    def models(self, registry: Registry) -> None:
+        """Sets which models are served. A model that is gone becomes NaN, which `exposition` leaves out: processes that
+        share metrics cannot remove a label."""
+        served = {entry.name: float(entry.served) for entry in registry}
+        for name in self._models - served.keys():
+            self.model_served.labels(name).set(math.nan)
+        self._models |= served.keys()
+        for name, value in served.items():
+            self.model_served.labels(name).set(value)
+
+    def count_batches(self, model: str, batches: Sequence[DoneBatch]) -> None:
+        """Counts positions by the status of their answer, and the runs of the network."""
+        for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
+            self.positions.labels(model, status).inc(count)
+        runs = [batch for batch in batches if batch.evaluated is not None and batch.evaluated.ran]
+        if not runs:
+            return
+        evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
+        self.batches.labels(model).inc(len(runs))
+        batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
+        for run in evaluated:
+            batch_size.observe(run.ran)
+            inference_seconds.observe(run.seconds)
+        queue_seconds = self.queue_seconds.labels(model)
+        for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
+            queue_seconds.observe(answer.waited)
+        self.waiting.labels(model).set(runs[-1].waiting)
+
+    def count_leakage(self, table: AuditTable) -> None:
+        """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a
+        counter NaN for good."""
+        mask = "true" if table.trained_with_mask else "false"
+        for kind, measured in table.measured.items():
+            known = (measured.leaked >= 0) & (measured.leaked < np.inf)
+            leakage = self.leakage.labels(table.model, kind, mask)
+            for leaked in measured.leaked[known].tolist():
+                leakage.observe(leaked)
+            if changed := int((measured.flipped & known).sum()):
+                self.top_move_changed.labels(table.model, kind, mask).inc(changed)
+        by_cause = table.explained.by_cause
+        masses = np.where(np.isfinite(by_cause), by_cause, 0.0).sum(axis=0)
+        for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
+            if mass > 0:
+                self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
+
+    def count_cache(self, model: str, hits: int, misses: int, size: int) -> None:
+        """Counts cache hits and misses, and sets the size in bytes."""
+        self.cache_hits.labels(model).inc(hits)
+        self.cache_misses.labels(model).inc(misses)
+        self.cache_bytes.set(size)
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """Sets the number of waiting audit records, and counts dropped records."""
+        self.audit_waiting.set(waiting)
+        if dropped:
+            self.audit_dropped.inc(dropped)
+
+    def problem(self, problem: Problem) -> None:
+        """Counts a problem sent to a client, as a response or in a batch."""
+        if problem.name == problems.SERVED_LEAKAGE:
+            self.served_leakage.inc()
+        elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+            self.rejected.labels(problem.name).inc()
+        elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.invalid.labels(problem.name).inc()
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus's text format, of all worker processes."""
+        collector: Collector = self._registry
+        if MULTIPROCESS_DIR in os.environ:
+            collector = multiprocess.MultiProcessCollector(None)  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        registry.register(_WithoutRemoved(collector))
+        return generate_latest(registry)
+
+
+class _WithoutRemoved(Collector):
+    """The metrics of a collector, without the removed models."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._collector.collect():
+            metric.samples = [sample for sample in metric.samples if not math.isnan(sample.value)]
+            yield metric
+
+
+class RequestLog:
+    """ASGI middleware that makes each request's context, and counts, logs and traces the request.
+
+    The request's id is returned in X-Request-ID. HEAD is passed on as GET; the server leaves out the body.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._tracer = tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, started = 500, time.perf_counter()
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients cannot invent labels
+        span = trace.get_current_span()
+        traced = span.is_recording()
+        request_id = logs.id_of(scope["headers"])
+        context = RequestContext(id=request_id, head=method == "HEAD", runs=[] if traced else None)
+        scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
+        logs.request_id.set(request_id)  # for log lines of other modules
+
+        async def send_observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
+                if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
+                    message["headers"].append((b"connection", b"close"))
+                if traced:  # FastAPI names the span by its route only if its router is reached
+                    span.update_name(f"{method} {_route(scope)}")
+                    span.set_attributes({"http.route": _route(scope), "movemask.request_id": request_id})
+            elif context.runs and not message.get("more_body"):
+                self._record(context.runs)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        finally:
+            route, seconds = _route(scope), time.perf_counter() - started
+            self._metrics.count_request(route, method, status, seconds)
+            probe = route in POLLED and status < 400
+            logs.access(method, route, status, seconds, context.answers, request_id, context.key, debug=probe)
+
+    def _record(self, runs: Sequence[Run]) -> None:
+        """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
+        epoch = time.time_ns() - time.perf_counter_ns()
+
+        def nanoseconds(seconds: float) -> int:
+            return epoch + int(seconds * 1e9)
+
+        for run in runs:
+            attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
+            submission = run.submission
+            submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
+            self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
+            self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
+        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()
+
+
+def _route(scope: Scope) -> str:
+    """The template of the path, such as `/v1/models/{name}`; `other` if no route has set one."""
+    path: str = getattr(scope.get("route"), "path", "/mcp" if scope["path"] == "/mcp" else "other")
+    return path

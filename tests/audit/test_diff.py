@@ -1,0 +1,88 @@
+"""What a reader would lose: whether two audits differ by more than chance, and where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.audit.audits import audited, fens, run
+from tests.networks import write_fake
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Audits of one network, read rightly and with a mistake in its contract."""
+    (tmp_path / "x.fen").write_text("\n".join(fens(40)))
+    for name in ("a", "b"):
+        file = write_fake(tmp_path / name, "net")
+        if name == "b":
+            text = file.read_text().replace("[contract]", '[contract]\nvariations = ["slots_rotated"]')
+            file.write_text(text)
+        options = ("--models-dir", tmp_path / name, "--kinds", "raw,multiplied", "--out", tmp_path / f"out-{name}")
+        audited(tmp_path / "x.fen", *options)
+    return tmp_path / "out-a", tmp_path / "out-b"
+
+
+def test_the_same_audit_twice_differs_in_nothing(two: tuple[Path, Path]) -> None:
+    told = audited("diff", two[0], two[0])
+    assert "net: the same at all 40 positions that are in both\n" in told.output
+    assert "raw mean" in told.output
+    assert "best legal move differs at 0 of " in told.output
+
+
+def test_repeated_positions_are_said_to_count_once(tmp_path: Path) -> None:
+    positions = fens(5)
+    (tmp_path / "x.fen").write_text("\n".join(positions + positions[:3]))
+    write_fake(tmp_path / "m", "net")
+    audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", "--out", tmp_path / "out")
+    told = audited("diff", tmp_path / "out", tmp_path / "out")
+    assert told.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
+
+
+def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]) -> None:
+    told = audited("diff", *two)
+    assert " positions that are in both, " in told.output
+    assert "cause " in told.output
+    (found,) = json.loads(audited("diff", *two, "--json").output)["networks"]
+    assert found["first"] == found["second"] == "net"
+    paired, figures = found["paired"], {(kind, name): (a, b) for kind, name, a, b in found["figures"]}
+    before, after = figures["raw", "mean"]
+    assert paired["positions"] == 40
+    assert paired["difference"] == pytest.approx(after - before)
+    assert 0 < paired["flipped"] < 40
+    assert found["z"] == pytest.approx(paired["difference"] / paired["error"])
+    changes = [abs(b - a) for _, a, b in paired["most"]]
+    assert changes == sorted(changes, reverse=True)
+    assert len(changes) == 5
+
+
+def test_without_a_table_the_figures_are_compared_and_the_doubt_is_said(two: tuple[Path, Path]) -> None:
+    (two[1] / "positions.parquet").unlink()
+    told = audited("diff", two[0] / "summary.json", two[1])
+    assert "it is not known whether the positions are the same" in told.output
+
+
+def test_what_is_no_audit_is_named(two: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.json").write_text("[]")
+    for where, words in (
+        ("nowhere", "nowhere: no such file or folder; give the folder that `movemask audit --out` wrote"),
+        ("empty", "empty: no finished audit in it"),
+        ("x.json", "x.json: not the summary of an audit"),
+    ):
+        told = run("diff", two[0], tmp_path / where)
+        assert told.exit_code == 1
+        assert words in told.output
+
+
+def test_a_file_named_diff_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_fake(tmp_path / "m", "net")
+    Path("diff").write_text(fens(1)[0])
+    told = audited("diff", "--format", "fen", "--models-dir", "m", "--out", "out")
+    assert "net: 1 positions" in told.output
+    shutil.rmtree("out")
+    assert run("--help").output.count("movemask audit diff A B") == 1

@@ -1,0 +1,108 @@
+"""What people who audit files of other programs would lose: positions, and the reason where there is none."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import chess
+import pytest
+
+from movemask.audit.read import Choice, Sample, Skipped, check, read, samples
+from movemask.board.textfile import TextSource
+from movemask.errors import SourceError
+from tests.field import CASES, FIELD, NAMES, Case
+
+FILES = tomllib.loads((FIELD / "file-cases.toml").read_text(encoding="utf-8"))["case"]
+
+
+def audited(path: Path) -> tuple[set[str], list[Sample], list[str]]:
+    """What a file holds, its positions, and what is said of the others."""
+    check([str(path)], None)
+    skipped = Skipped()
+    chunks = list(read(0, str(path), None))
+    found = [sample for chunk in chunks for sample in samples(chunk, Choice(), skipped)]
+    assert sum(skipped.reasons.values()) == len(skipped.examples)
+    return {chunk.form for chunk in chunks}, found, [example for _, example in skipped.examples]
+
+
+@pytest.mark.parametrize("case", FILES, ids=[case["file"] for case in FILES])
+def test_files_of_other_programs_are_read_or_the_reason_is_said(case: dict[str, Any]) -> None:
+    form, found, skipped = audited(FIELD / case["file"])
+    assert form == {case["form"]}
+    assert [sample.position.board.fen() for sample in found] == [chess.Board(fen).fen() for fen in case["positions"]]
+    expected = case.get("skipped", [])
+    assert len(skipped) == len(expected)
+    assert [part for part, said in zip(expected, skipped, strict=True) if part not in said] == [], skipped
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_an_audit_reads_the_games_that_the_service_reads(case: Case) -> None:
+    _, found, skipped = audited(case.path)
+    games: dict[int, list[Sample]] = {}
+    for sample in found:
+        games.setdefault(sample.item, []).append(sample)
+    moves = [" ".join(sample.played.uci() for sample in game if sample.played) for game in games.values()]
+    assert moves == [game["moves"] for game in case.good]
+    for game, expected in zip(games.values(), case.good, strict=True):
+        if "elo" in expected:
+            ratings = {sample.position.board.turn: sample.elo.self for sample in game if sample.elo}
+            assert [ratings[chess.WHITE], ratings[chess.BLACK]] == expected["elo"]
+    errors = [game["error"] for game in case.games if "error" in game]
+    assert [error for error, said in zip(errors, skipped, strict=True) if error not in said] == [], skipped
+
+
+def packed() -> dict[str, tuple[bytes, str]]:
+    """Files that are neither games nor positions, and what has to be said of them."""
+    games = b'[White "Ann"]\n\n1. e4 *\n' * 50
+    archive, tar = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("twic1500.pgn", games)
+    with tarfile.open(fileobj=tar, mode="w") as bundle:
+        member = tarfile.TarInfo("games.pgn")
+        member.size = len(games)
+        bundle.addfile(member, io.BytesIO(games))
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    return {
+        "twic.zip": (archive.getvalue(), "a zip archive: unpack it first (gzip and zstandard are read as they are)"),
+        "old.pgn.bz2": (bz2.compress(games), "compressed by bzip2: unpack it first"),
+        "x.pgn.xz": (lzma.compress(games), "compressed by xz: unpack it first"),
+        "x.7z": (b"7z\xbc\xaf\x27\x1c\0\4" + bytes(40), "a 7z archive: unpack it first"),
+        "x.rar": (b"Rar!\x1a\x07\1\0" + bytes(40), "a rar archive: unpack it first"),
+        "x.tar": (tar.getvalue(), "a tar archive: unpack it first"),
+        "page.pgn": (b"\n <!DOCTYPE html>\n<html><head>", "a web page: download the file that it links to"),
+        "pointer.pgn": (pointer, "a Git LFS pointer in place of the file: run `git lfs pull`"),
+        "paper.pgn": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF"),
+        "notes.pgn": (b"{\\rtf1\\ansi 1. e4}", "an RTF document"),
+        "base.si4": (b"Scid.si\0\x01\x90" + bytes(40), "a Scid database"),
+        "maia-1500.pb": (b"\x0d\xc0\x01\0\0\x1a\x05abcde", "`movemask models import`"),
+        "maia.onnx": (b"\x08\x08\x12\x07pytorch\x1a\x05", "`movemask models add`"),
+    }
+
+
+@pytest.mark.parametrize("name", packed())
+def test_a_file_of_another_kind_is_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+    data, advice = packed()[name]
+    (tmp_path / name).write_bytes(data)
+    for refuse in (TextSource, lambda file: check([file], None), lambda file: check([file], "pgn")):
+        with pytest.raises(SourceError) as raised:
+            refuse(str(tmp_path / name))
+        assert str(raised.value).startswith(f"{tmp_path / name}: ")
+        assert advice in str(raised.value)
+
+
+def test_utf_16_is_read_without_its_mark_and_named_where_it_is_damaged(tmp_path: Path) -> None:
+    text = '[White "Müller"]\n\n1. e4 *\n'
+    for encoding in ("utf-16-le", "utf-16-be", "utf-16"):
+        (tmp_path / "x.pgn").write_bytes(text.encode(encoding))
+        with TextSource(str(tmp_path / "x.pgn")) as source:
+            assert "".join(source) == text
+    (tmp_path / "x.pgn").write_bytes(text.encode("utf-16") + b"\x00")
+    with TextSource(str(tmp_path / "x.pgn")) as source, pytest.raises(SourceError, match="no utf-16"):
+        list(source)

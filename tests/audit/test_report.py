@@ -1,0 +1,84 @@
+"""What a reader would lose: a report that opens offline and shows what it says."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from markupsafe import escape
+
+from movemask.audit.verdict import KNOWN
+from movemask.leakage.kinds import KINDS, MEANINGS
+from tests.audit.audits import GAMES, audited, fens
+from tests.conftest import ROOT
+from tests.networks import write_fake
+
+
+class Page(HTMLParser):
+    """Tags that are open, and what the page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and value and not value.startswith("#"):
+                self.fetched.append(value)
+
+
+def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "<b>.pgn").write_text(GAMES)
+    audited(
+        tmp_path / "<b>.pgn", "--models-dir", models, "--model", "net", "--model", "masked", "--out", tmp_path / "out"
+    )
+    text = (tmp_path / "out" / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.fetched == []
+    assert "@import" not in text
+    assert "url(http" not in text
+    assert "<b>.pgn" not in text  # a file's name is not markup
+    assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
+    assert text.count("trained with the mask: raw means nothing") == 1
+    assert "raw leakage" in text
+    first, second = text.split("<h1>Leakage</h1>")[1].split("</p>")[:2]
+    assert re.search(
+        r"net: READ WRONGLY, or untrained: \d+ % of the probability is on illegal moves, \d+ times ", first
+    )
+    assert "<code>movemask models check net --diagnose</code> names mistakes" in first
+    assert "masked: trained with the mask, so leakage does not say how it is read" in second
+    assert "Maia-1 (read rightly, lichess games)" in text
+    for kind in KINDS:
+        assert f"<dt><code>{kind}</code></dt><dd>{escape(MEANINGS[kind])}</dd>" in text
+    zeros = re.findall(
+        r"Exactly 0 at every position, with no best move changed and a mean divergence of at most (.*?)\.</p>", text
+    )
+    assert len(zeros) == 2
+    assert all("<code>filled_1e9_float32</code>, " in one and "<code>served</code>" in one for one in zeros)
+    assert "<td>filled_1e9_float32</td>" not in text
+    assert text.count("<td>raw</td>") == 2
+    assert "leaves_king_in_check" in text or "wrong_geometry" in text
+
+
+def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
+    for name in ("_hidden", "cost $a^$"):
+        write_fake(tmp_path / "m", name)
+    (tmp_path / "x.fen").write_text("\n".join(fens(20)))
+    names = ("--model", "_hidden", "--model", "cost $a^$")
+    audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", *names, "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text()
+    plots = "".join(text.split("<svg")[1:4])
+    assert "_hidden" in plots
+    assert "cost $a^$" in plots
+
+
+def test_what_the_report_says_of_known_networks_is_what_readme_says() -> None:
+    """The known networks, beside which a verdict is given."""
+    readme = (ROOT / "README.md").read_text()
+    for name, row in (("Maia-1", "maia-1 nearest"), ("movemask-6", r"`movemask-6` \(shipped\)")):
+        (mean,) = re.findall(rf"^[|] {row} [|](?:[^|]*[|]){{3}} ([\d.]+) [|]", readme, re.M)
+        assert float(mean) == KNOWN[name]

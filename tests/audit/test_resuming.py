@@ -1,0 +1,129 @@
+"""What an operator would lose: an audit that can be stopped, killed and resumed, and that says what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import chess
+import pytest
+
+from movemask.audit.files import Folder
+from tests.audit.audits import GAMES, audited, run
+from tests.audit.conftest import write_models
+from tests.ground_truth import random_game
+from tests.processes import running, started, until, workers
+
+
+def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    options = ("--models-dir", str(models), "--model", "net", "--out", str(out), "--jobs", "2", "--kinds", "raw")
+    command = [sys.executable, "-m", "movemask", "audit", str(models.parent / "all.pgn"), *options]
+    return started(command, stderr=subprocess.PIPE)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with games beside it, in parts of 40: a run can be stopped four times."""
+    folder = tmp_path_factory.mktemp("all")
+    games = (chess.Board().variation_san(random_game(seed, plies=10)) for seed in range(1000))
+    (folder / "all.pgn").write_text("".join(f'[Event "x"]\n\n{game} *\n\n' for game in games))
+    return write_models(folder)
+
+
+def comparable(out: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return {name: summary[name] for name in ("models", "left_out")}
+
+
+def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_the_same(
+    tmp_path: Path, models: Path
+) -> None:
+    out, kept = tmp_path / "out", dict[str, int]()
+
+    def made() -> dict[str, int]:
+        return {file.name: file.stat().st_mtime_ns for file in (out / "parts").glob("*.parquet")}
+
+    for by, code in (
+        (None, 1),
+        (signal.SIGINT, 130),
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGTERM, -signal.SIGTERM),
+    ):
+        with auditing(out, models) as process:
+            until(lambda: len(made()) > len(kept) or process.poll() is not None, "another part")  # noqa: B023
+            assert process.poll() is None, "the run was over before it could be stopped"
+            begun = workers(process.pid)
+            assert len(begun) == 2
+            if by is None:
+                os.kill(min(begun), signal.SIGKILL)
+                _, said = process.communicate(timeout=60)
+                told = said.decode().strip().splitlines()[-1]
+                assert told.startswith("Error: a worker process died, perhaps because memory ran out")
+                assert b"Traceback" not in said
+            else:
+                process.send_signal(by)
+            assert process.wait(60) == code
+            until(lambda: not any(map(running, begun)), "the workers have ended")  # noqa: B023
+        assert {name: made()[name] for name in kept} == kept  # what was done was not done again
+        kept = made()
+    with auditing(out, models) as process:
+        assert process.wait(120) == 0
+    whole = tmp_path / "whole"
+    audited(models.parent / "all.pgn", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", whole)
+    assert comparable(out) == comparable(whole)
+
+
+def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    (tmp_path / "empty.fen").write_text("# nothing\n")
+    common = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    games, elsewhere = (tmp_path / "x.pgn", *common), (tmp_path / "x.pgn", *common[:4])
+    for arguments, words in [
+        ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
+        ((tmp_path, *common), "Is a directory"),
+        ((*games, "--fail-above", "raw.p98=1"), "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE"),
+        ((*games, "--fail-above", "rounded.max=1", "--kinds", "raw"), "rounded is not among --kinds"),
+        ((*games, "--kinds", "loud"), "--kinds: no 'loud'; available: raw"),
+        ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
+        ((*elsewhere, "--out", other), "contains something else (thesis.tex)"),
+        ((tmp_path / "empty.fen", *common), "no position to audit"),
+        ((*elsewhere, "--out", tmp_path / "file"), "cannot be written: "),
+        ((*elsewhere, "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
+        ((*elsewhere, "--out", "/proc/movemask"), "--out /proc/movemask: cannot be written: "),
+        ((tmp_path / "x.pgn", sys.executable, *common), "binary data, neither a PGN nor a list of FENs"),
+    ]:
+        result = run(*arguments)
+        assert result.exit_code == 1, words
+        assert words in result.output
+        assert all(len(line) < 400 for line in result.output.splitlines())
+        assert isinstance(result.exception, SystemExit)
+        assert "Traceback" not in result.output
+    assert (other / "thesis.tex").read_text() == "mine"
+
+
+def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    arguments = (tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    audited(*arguments)
+    again = run(*arguments)
+    assert again.exit_code == 1
+    assert "contains a finished audit" in again.output
+    audited(*arguments, "--restart", "--limit", 1)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
+
+
+def test_a_file_is_read_as_it_was_written_whatever_its_name(tmp_path: Path) -> None:
+    """pyarrow would unpack what is called .zst."""
+    file = Folder(f"file://{tmp_path}/network.zst")
+    file.write_bytes(b"as it is")
+    assert file.read_text() == (tmp_path / "network.zst").read_text() == "as it is"

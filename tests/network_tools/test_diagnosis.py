@@ -1,0 +1,298 @@
+"""What a user would lose: a network read wrongly, told in words before anyone trusts its numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from movemask.cli import models as cli_models
+from movemask.cli.models import diagnosis_table, quick_table
+from movemask.cli.options import Progress
+from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.vocabularies import vocabulary
+from movemask.network.contract import Contract
+from movemask.network.model import Array, Model
+from movemask.network.registry import open_model
+from movemask.network_tools import diagnosis
+from movemask.network_tools.alternatives import Altered, Change, alternatives
+from movemask.network_tools.diagnosis import CLEAR, diagnose, probes, quick_look
+from movemask.network_tools.installation import import_lc0
+from tests.conftest import ROOT
+from tests.networks import contract, write_fake
+from tests.processes import run
+
+MAIA = ROOT.parent / "shared" / "maia1"
+HERE = ROOT / "models"
+SHIPPED = sorted(file.stem for file in HERE.glob("*.toml"))
+#: The one mistake that a thousand positions do not decide: it comes first, but is not called clear.
+UNDECIDED = ("maia-1100", "clock_scale")
+needs_maia = pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("maia")
+    for file in sorted(MAIA.glob("*.pb.gz")):
+        import_lc0(file, made, file.name.removesuffix(".pb.gz"))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _fewer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ninth position, but for deep tests: enough for mistakes that are not faint."""
+    if request.node.get_closest_marker("deep") is None:
+        some = probes()[::9]
+        monkeypatch.setattr(diagnosis, "probes", lambda: some)
+
+
+def planted(model: Model, *names: str) -> Model:
+    """The same network under a contract with these mistakes in it."""
+    terms = model.contract.terms.model_copy(update={"variations": names})
+    return Model(model.name, model.digest, model.contract.model_copy(update={"terms": terms}), model.session)
+
+
+def applicable(planes: str, words: str) -> list[str]:
+    return [name for name in variation_names() if variation(name).applies(planes, vocabulary(words))]
+
+
+def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
+    value = {"name": "v", "softmaxed": True}
+    outputs = {"outputs": {"logits": "logits", "value": value}}
+    inputs = {"inputs": {"planes": "planes", "elo_self": "a", "elo_opponent": "b"}}
+    declared = contract("lc0-112", "lc0-1858", **outputs, **inputs)
+    found = {alternative.name: alternative for alternative in alternatives(declared)}
+    assert set(applicable("lc0-112", "lc0-1858")) < set(found)
+    assert found["castling_slot"].contract.terms.variations == ("castling_slot",)
+    assert found["castling_slot"].advice.endswith('add "castling_slot" to contract.variations')
+    assert found["ratings swapped"].contract.inputs.elo_self == "b"
+    assert found["value order loss_draw_win"].contract.outputs.value is not None
+    assert sum(name.startswith("value order ") for name in found) == 5
+    for alternative in found.values():
+        read = Contract.model_validate(alternative.contract.model_dump(mode="json", by_alias=True))
+        assert (read == declared) == bool(alternative.changes)
+    wrong = contract("lc0-112", "lc0-1858")
+    wrong = wrong.model_copy(update={"terms": wrong.terms.model_copy(update={"variations": ("clock_scale",)})})
+    back = {alternative.name: alternative for alternative in alternatives(wrong)}["without clock_scale"]
+    assert back.contract.terms.variations == ()
+    assert back.advice.endswith('take "clock_scale" out of contract.variations')
+
+
+@pytest.mark.parametrize("name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.deep) for name in SHIPPED)])
+def test_it_is_quiet_on_the_networks_that_are_shipped(name: str) -> None:
+    found = diagnose(open_model(HERE / f"{name}.toml", threads=1))
+    assert not found.better, [finding.name for finding in found.better]
+    assert found.unreadable is None
+    assert {figures.name for figures in found.by_tag} >= {"castling", "promotion", "en_passant", "capture", "black"}
+
+
+def test_moves_that_have_no_slot_are_said_and_what_reads_them_comes_first(
+    shipped: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])  # here each change takes a run of its own
+    found = diagnose(planted(shipped, "slots_unmirrored"))
+    assert found.unreadable is not None
+    assert "has no slot in the vocabulary movemask-1880" in found.unreadable
+    assert found.better[0].name == "without slots_unmirrored"
+
+
+@needs_maia
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
+@pytest.mark.parametrize("mistake", [None, *applicable("lc0-112", "lc0-1858")])
+def test_every_mistake_planted_in_every_maia_is_named_first_and_none_is_seen_where_none_is(
+    name: str, mistake: str | None, folder: Path
+) -> None:
+    model = open_model(folder / f"{name}.toml", threads=1)
+    if mistake is None:
+        assert not diagnose(model).better
+    else:
+        found = diagnose(planted(model, mistake))
+        assert found.findings[0].name == f"without {mistake}"
+        if (name, mistake) == UNDECIDED:
+            assert 3 < found.findings[0].z < CLEAR
+        else:
+            assert found.better
+
+
+def pieces(*order: int) -> Change:
+    """Takes each of the twelve pieces, P to K of the mover, then of the opponent, from another, in all eight positions
+    of `movemask-tokens-99`."""
+
+    def change(tokens: Array) -> Array:
+        shown, rest = tokens[..., :96], tokens[..., 96:]
+        taken = shown.reshape(*shown.shape[:2], 8, 12)[..., list(order)]
+        return np.concatenate([taken.reshape(shown.shape), rest], axis=2)
+
+    return change
+
+
+def transposed(tokens: Array) -> Array:
+    """Ranks for files."""
+    return tokens.reshape(len(tokens), 8, 8, -1).swapaxes(1, 2).reshape(tokens.shape)
+
+
+def in_the_network(model: Model, **changes: Change) -> Model:
+    """The same contract for a network with these mistakes in it, by the names of its inputs and outputs."""
+    return Model(model.name, model.digest, model.contract, Altered(model.session, changes))
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Model:
+    return open_model(HERE / "movemask-6.toml", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"planes": pieces(0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11)}, "piece planes N and B exchanged"),
+        *(
+            pytest.param(changes, name, marks=pytest.mark.deep)
+            for changes, name in (
+                ({"logits": lambda z: z * 2}, "logits multiplied by "),
+                ({"logits": lambda z: np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)}, "logits probabilities"),
+                ({"value": lambda v: v[:, [1, 0, 2]]}, "value order draw_win_loss"),
+                ({"planes": transposed}, "planes transposed"),
+                ({"elo_self": lambda r: 3000 - r, "elo_opponent": lambda r: 3000 - r}, "ratings inverted"),
+            )
+        ),
+    ],
+)
+def test_a_mistake_planted_in_our_own_network_is_named_first(
+    shipped: Model, changes: dict[str, Change], name: str
+) -> None:
+    found = diagnose(in_the_network(shipped, **changes))
+    assert found.better[0].name.startswith(name)
+    assert found.misread
+
+
+def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_advice(shipped: Model) -> None:
+    """Three pieces moved round: every known change leaves it as bad as chance."""
+    found = diagnose(in_the_network(shipped, planes=pieces(0, 1, 3, 4, 2, 5, 6, 7, 9, 10, 8, 11)))
+    assert found.misread
+    assert found.chance
+    assert not found.better, [finding.name for finding in found.better]
+    table = diagnosis_table(found)
+    assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in table
+    assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
+
+
+@pytest.mark.parametrize(
+    ("variation_", "verdict", "words"),
+    [
+        ("", "right", ""),
+        ("castling_slot", "wrong", "castling: the moves played have a perplexity of "),
+        ("promotion_order", "wrong", "promotion: the moves played have a perplexity of "),
+    ],
+)
+def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
+    shipped: Model, monkeypatch: pytest.MonkeyPatch, variation_: str, verdict: str, words: str
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    look = quick_look(planted(shipped, variation_) if variation_ else shipped, seconds=math.inf)
+    assert (look.verdict, look.positions) == (verdict, 518)
+    assert words in "".join(look.chance)
+    if verdict == "right":
+        assert all(tagged.raw_mean <= 1.05 * diagnosis.KNOWN_RAW[tagged.name] for tagged in look.by_tag)
+        assert quick_table(look).endswith(": nothing is wrong, as far as this shows")
+
+
+def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
+    shipped: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    hundreds = {"elo_self": lambda r: r / 100, "elo_opponent": lambda r: r / 100}
+    look = quick_look(in_the_network(shipped, **hundreds), seconds=math.inf)
+    assert look.verdict == "suspicious"
+    assert "times that of networks that are read rightly" in quick_table(look)
+    assert "models check NAME --diagnose" in quick_table(look)
+
+
+def test_a_slow_network_is_looked_at_for_a_bounded_time(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "probes", probes)
+    look = quick_look(shipped, seconds=0)
+    assert (look.verdict, look.positions) == ("right", 192)
+
+
+def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
+    write_fake(tmp_path, "noise")
+    result = run("models", "check", "noise", "--diagnose", "--json", "--models-dir", tmp_path)
+    assert result.exit_code == 1
+    (model,) = json.loads(result.stdout)["models"]
+    assert (model["name"], model["keeps_contract"], model["steps"][0]["name"]) == ("noise", True, "tensors")
+    found = model["diagnosis"]
+    assert found["read_wrongly"]
+    assert found["no_better_than_chance"]
+    assert {figures["name"] for figures in found["by_tag"]} == set(diagnosis.REPORTED_TAGS)
+    assert {one["verdict"] for one in found["alternatives"]} >= {"undecided"}
+    plain = json.loads(run("models", "check", "noise", "--json", "--models-dir", tmp_path).stdout)["models"][0]
+    assert "diagnosis" not in plain
+
+
+def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
+    for ending in ("toml", "onnx"):
+        shutil.copy(HERE / f"{SHIPPED[0]}.{ending}", tmp_path / f"wrong.{ending}")
+    text = (tmp_path / "wrong.toml").read_text().replace(SHIPPED[0], "wrong")
+    (tmp_path / "wrong.toml").write_text(text.replace("[contract]\n", '[contract]\nvariations = ["castling_slot"]\n'))
+    result = run("models", "check", "wrong", "--diagnose", "--models-dir", tmp_path)
+    assert result.exit_code == 1
+    last = result.output.strip().splitlines()[-1]
+    assert "CLEARLY BETTER: not trained with castling in the other form" in result.output, last
+    assert 'take "castling_slot" out of contract.variations' in result.output
+
+
+def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
+    for name in ("first", "masked"):
+        write_fake(tmp_path, name, trained_with_mask=name == "masked")
+    for ending in ("toml", "onnx"):
+        shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"copy.{ending}")
+    result = run("models", "check", "--diagnose", "--models-dir", tmp_path)
+    said = [line for line in result.stderr.splitlines() if line.startswith("diagnosing ")]
+    assert said[0].startswith("diagnosing 3 networks (give a NAME to diagnose one): one to two minutes of CPU time")
+    assert said[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
+    assert "first: keeps its contract" in result.stdout
+    assert result.stdout.count("the same network and contract as copy") == 1
+    assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
+
+
+def test_a_log_shows_how_far_a_diagnosis_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
+    monkeypatch.setattr(cli_models, "Progress", lambda: Progress(seconds=0))
+    write_fake(tmp_path, "noise")
+    said = run("models", "check", "noise", "--diagnose", "--models-dir", tmp_path).stderr.splitlines()
+    assert said[0].startswith("diagnosing noise: one to two minutes of CPU time")
+    assert said[1] == "reading it as declared"
+    places = [re.fullmatch(r"(\d+) of (\d+) other ways to read it: .+", line) for line in said[2:]]
+    assert [(int(place[1]), int(place[2])) for place in places if place] == [
+        (number, len(places)) for number in range(1, len(places) + 1)
+    ]
+    assert len(places) > 20
+
+
+def test_progress_in_a_log_is_a_line_each_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("movemask.cli.options.time.monotonic", lambda: now[0])
+    progress = Progress()
+    for now[0] in (1.0, 9.9, 10.5, 12.0, 20.4, 20.5, 99.0):
+        progress(f"at {now[0]}")
+    progress.clear()
+    assert capsys.readouterr().err.splitlines() == ["at 10.5", "at 20.5", "at 99.0"]
+
+
+def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path) -> None:
+    model = open_model(write_fake(tmp_path, trained_with_mask=True), threads=1)
+    found = diagnose(model)
+    assert not found.uses_leakage
+    assert all(finding.leakage is None for finding in found.findings)
+    assert not found.better  # noise has no better way to be read
+    assert found.misread

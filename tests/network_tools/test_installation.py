@@ -1,0 +1,349 @@
+"""What a user would lose: a network of their own by one command, and a models folder that no bad file can spoil."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from movemask.network.registry import load_registry
+from movemask.server.settings import Settings
+from tests.conftest import ROOT
+from tests.networks import Tensor, write_fake, write_judge, write_loop, write_named
+from tests.processes import contents, run
+from tests.weight_files import Made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_fake(tmp_path / "m", "first")
+    return tmp_path / "m"
+
+
+def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_path: Path) -> None:
+    result = run("models", "import", "--force", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
+    assert result.exit_code == 0, result.output
+    assert "2 blocks of 8 filters, policy convolution" in result.output
+    assert "small is added (sha256:" in result.output
+    answer = json.loads(run("predict", "--model", "small", "--models-dir", folder, "--json").output)
+    assert len(answer["moves"]) == 20
+    assert answer["value"]["score"] == pytest.approx(answer["value"]["win"] + answer["value"]["draw"] / 2)
+    checked = run("models", "check", "small", "--models-dir", folder)
+    assert checked.exit_code == 0
+    assert "small: keeps its contract" in checked.output
+
+
+def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", "--force", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
+    answer = json.loads(run("predict", "--model", "scalar", "--models-dir", folder, "--json").output)
+    assert answer["value"]["win"] is None
+    assert 0 <= answer["value"]["score"] <= 1
+    assert "expected score 0." in run("predict", "--model", "scalar", "--models-dir", folder).output
+
+
+def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_path: Path) -> None:
+    inputs = [Tensor("boards", (18, 8, 8)), Tensor("elo_self", (), "int64"), Tensor("elo_oppo", (), "int64")]
+    write_named(tmp_path / "mine.onnx", inputs, [Tensor("logits_maia", (1880,))])
+    result = run("models", "add", "--force", tmp_path / "mine.onnx", "--models-dir", folder)
+    assert result.exit_code == 0, result.output
+    assert "a network of the family maia2, by its shapes" in result.output
+    ask = ("predict", "--model", "mine", "--models-dir", folder, "--json", "--elo")
+    low, high, higher = (json.loads(run(*ask, elo, "1500").output) for elo in ("1000", "2000", "2400"))
+    assert low["moves"] != high["moves"]
+    assert high["moves"] == higher["moves"]  # one bucket
+
+
+def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_path: Path) -> None:
+    file = Made().write(tmp_path, "net.pb.gz")
+    assert run("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
+    before = contents(folder)
+    result = run("models", "import", "--force", file, "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "already exists: use --replace, or choose another --name" in result.output
+    assert contents(folder) == before
+    other = Made(seed=5).write(tmp_path, "net.pb.gz")
+    assert run("models", "import", "--force", other, "--models-dir", folder, "--replace").exit_code == 0
+    assert contents(folder) != before
+    assert run("models", "import", "--force", file, "--models-dir", folder, "--name", "../x").exit_code == 1
+
+
+def with_external_data(file: Path, location: str = "/etc/passwd", **more: str) -> None:
+    weights = numpy_helper.from_array(np.zeros((8, 8), dtype=np.float32), "w")
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **more}.items():
+        entry = weights.external_data.add()
+        entry.key, entry.value = key, value
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", 8]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
+
+
+def with_a_link(file: Path) -> None:
+    file.with_name("link").symlink_to("/etc/passwd")
+    with_external_data(file, "link")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (with_external_data, "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "../passwd"), "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "nowhere"), "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "net.onnx", length=str(1 << 40)), "1099511627776 bytes; at most"),
+        (with_a_link, "net.onnx: weights in another file: "),
+        (lambda file: file.write_bytes(b"\x08\x07hello"), "net.onnx: not an ONNX file"),
+        (lambda file: file.write_bytes(b""), "net.onnx: not an ONNX file"),
+        (lambda file: write_named(file, [Tensor("x", (3,))], [Tensor("y", (4,))]), "no known network family"),
+    ],
+    ids=["outside", "above", "missing", "too large", "linked", "damaged", "empty", "another network"],
+)
+def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was(
+    make: object, words: str, folder: Path, tmp_path: Path
+) -> None:
+    assert callable(make)
+    make(tmp_path / "net.onnx")
+    before = contents(folder)
+    result = run("models", "add", "--force", tmp_path / "net.onnx", "--models-dir", folder)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert contents(folder) == before
+
+
+def fixed(file: Path, batch: int, *, mixes: bool = False) -> Path:
+    """A network like Maia-3 whose batch is fixed, in its tensors and in a Reshape; or one whose answers to a position
+    depend on the others of its batch."""
+    write_named(file, [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))])
+    model = onnx.load(file)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    (shape,) = [one for one in model.graph.initializer if one.name == "flat"]
+    shape.CopyFrom(numpy_helper.from_array(np.array([batch, 64 * 12], dtype=np.int64), "flat"))
+    if mixes:
+        (last,) = [node for node in model.graph.node if node.output[0] == "logits_move"]
+        last.output[0] = "unmixed"
+        model.graph.node.append(helper.make_node("CumSum", ["unmixed", "along"], ["logits_move"]))
+        model.graph.initializer.append(numpy_helper.from_array(np.array(0), "along"))
+    onnx.save(model, file)
+    return file
+
+
+def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_added(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = contents(folder)
+    write_loop(tmp_path / "endless.onnx")
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "2")
+    refused = run("models", "add", "--force", tmp_path / "endless.onnx", "--contract", "maia2", "--models-dir", folder)
+    assert (refused.exit_code, contents(folder)) == (1, before)
+    assert refused.output == "Error: endless is not added: its check did not finish within 2 s\n"
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
+    write_judge(tmp_path / "good.onnx")
+    good = (
+        "models",
+        "add",
+        "--force",
+        tmp_path / "good.onnx",
+        "--contract",
+        "maia2",
+        "--licence",
+        "MIT",
+        "--models-dir",
+        folder,
+    )
+    added = run(*good)
+    assert added.exit_code == 0, added.output
+    assert "good is added" in added.output
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "0")
+    assert run(*good, "--replace").output == added.output
+    (tmp_path / "text.onnx").write_text("text")
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
+    refused = run("models", "add", "--force", tmp_path / "text.onnx", "--models-dir", folder)
+    assert refused.output.startswith("Error: text.onnx: text, not a network: ")
+
+
+def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    for name, mixes, words, free in (
+        ("free", False, "its batch of 1 is freed: 8 positions together get the numbers of each", "B"),
+        ("mixes", True, "its batch stays 1, so positions are run one by one: 8 positions together get other", ""),
+    ):
+        result = run(
+            "models", "add", "--force", fixed(tmp_path / f"{name}.onnx", 1, mixes=mixes), "--models-dir", folder
+        )
+        assert result.exit_code == 0, result.output
+        assert words in result.output
+        graph = onnx.load(folder / f"{name}.onnx").graph
+        assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == free
+    result = run("models", "add", "--force", fixed(tmp_path / "pair.onnx", 2), "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "input 'tokens' has a fixed batch of 2; export it with a variable batch" in result.output
+
+
+def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(folder: Path, tmp_path: Path) -> None:
+    inputs, outputs = [Tensor("tokens", (64, 12)), Tensor("self_elo", (), "int64")], [Tensor("logits", (4352,))]
+    write_named(tmp_path / "one.onnx", inputs, outputs)
+    onnx.save(onnx.load(tmp_path / "one.onnx"), tmp_path / "two.onnx", save_as_external_data=True, location="two.data")
+    card = ("--licence", "AGPL-3.0", "--source", "https://example.org/two")
+    for name in ("one", "two"):
+        result = run("models", "add", "--force", tmp_path / f"{name}.onnx", "--models-dir", folder, *card)
+        assert result.exit_code == 0, result.output
+    assert "MiB from the file next to two.onnx" in result.output
+    assert "the ratings themselves, not buckets" in result.output
+    listed = run("models", "list", "--models-dir", folder).output
+    assert listed.count("licence AGPL-3.0; source https://example.org/two") == 2
+    answers = [
+        json.loads(run("predict", "--model", name, "--models-dir", folder, "--json", "--elo", elo).output)["moves"]
+        for name, elo in (("one", "1500"), ("two", "1500.3"), ("two", "600"), ("two", "500"))
+    ]
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3] != answers[1]  # clamped to what Maia-3 has seen
+
+
+def test_check_exits_with_1_and_says_why(folder: Path) -> None:
+    (folder / "bad.toml").write_text("[contract]\n")
+    result = run("models", "check", "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "first: keeps its contract" in result.output
+    assert "bad: FAILS and is not served" in result.output
+    assert "FAIL bad.toml: contract.planes: this key is missing" in result.output
+    assert load_registry(folder, None, 1).get("first")
+
+
+def test_a_model_that_is_added_is_never_the_default_unless_it_is_the_only_one(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
+        file = Made().write(tmp_path, f"{name}.pb.gz")
+        told = run("models", "import", "--force", file, "--models-dir", folder)
+        words = "requests that name no model are answered by middle" if name == default else "the default stays middle"
+        assert words in told.output
+        assert load_registry(folder, None, 1).default == default
+    assert "* middle" in run("models", "list", "--models-dir", folder).output
+    run("models", "remove", "middle", "--yes", "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "alpha"
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "alpha"
+    (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
+    assert load_registry(folder, None, 1).default == "aaa"
+
+
+def test_the_removal_of_the_default_says_which_model_takes_its_place(folder: Path) -> None:
+    write_fake(folder, "second")
+    write_fake(folder, "third")
+    result = run("models", "remove", "third", "--yes", "--models-dir", folder)
+    assert "default" not in result.output
+    result = run("models", "remove", "first", "--yes", "--models-dir", folder)
+    assert result.output.endswith("\nthe default is now second; MOVEMASK_DEFAULT_MODEL=NAME changes it\n")
+    assert load_registry(folder, None, 1).default == "second"
+    result = run("models", "remove", "second", "--yes", "--models-dir", folder)
+    assert result.output.endswith("\nno model is left; a running service keeps this one until it stops\n")
+
+
+def test_a_model_that_is_not_served_is_not_said_to_be_the_default(folder: Path, tmp_path: Path) -> None:
+    (folder / "first.onnx").write_bytes(b"damaged")
+    result = run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    assert "requests that name no model are answered by net, the default" in result.output
+    assert load_registry(folder, None, 1).default == "net"
+
+
+def test_an_old_folder_without_the_file_keeps_its_default_when_a_model_is_added(folder: Path, tmp_path: Path) -> None:
+    """A volume that an earlier release has filled."""
+    assert load_registry(folder, None, 1).default == "first"
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
+    assert load_registry(folder, None, 1).default == "first"
+
+
+def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tmp_path: Path) -> None:
+    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", tmp_path / "m")
+    name = shipped()
+    for file in (ROOT / "models").glob(f"{name}.*"):
+        shutil.copy(file, tmp_path / "m")
+    assert load_registry(Settings.read(models_dir=tmp_path / "m").model_folders, None, 1).default == name
+
+
+def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(folder: Path, tmp_path: Path) -> None:
+    file = Made().write(tmp_path, "net.pb.gz")
+    before = contents(folder)
+    refused = run("models", "import", file, "--models-dir", folder)
+    assert (refused.exit_code, contents(folder)) == (1, before)
+    assert "2 blocks of 8 filters" in refused.output
+    assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in refused.output
+    assert "net is not added: it is READ WRONGLY, or untrained; --force adds it anyway" in refused.output
+    forced = run("models", "import", file, "--models-dir", folder, "--force")
+    assert forced.exit_code == 0
+    assert "NO BETTER THAN CHANCE: castling: " in forced.output
+    assert "net is added" in forced.output
+
+
+@pytest.fixture
+def own(own_models: Path) -> Iterator[Path]:
+    """The user's own models folder, empty."""
+    yield own_models
+    shutil.rmtree(own_models, ignore_errors=True)
+
+
+def shipped() -> str:
+    return load_registry(Settings.read().model_folders, None, 1).default
+
+
+def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(own: Path, tmp_path: Path) -> None:
+    before = shipped()
+    result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
+    assert result.exit_code == 0, result.output
+    assert f"the default stays {before}; MOVEMASK_DEFAULT_MODEL=aaa changes it" in result.output
+    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml", "default"}
+    assert shipped() == before
+    printed = re.search(r"try `movemask (.*?)`", result.output)
+    assert printed
+    assert "; aaa" in run(*shlex.split(printed[1])).output
+    listed = run("models", "list").output
+    assert f"* {before}" in listed
+    assert "  aaa" in listed
+
+
+def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Path) -> None:
+    name = shipped()
+    file = Made().write(tmp_path, f"{name}.pb.gz")
+    refused = run("models", "import", "--force", file)
+    assert refused.exit_code == 1
+    assert "is the name of a shipped model: choose another --name, or use --replace to override it" in refused.output
+    assert not own.exists()
+    assert run("models", "import", "--force", file, "--replace").exit_code == 0
+    assert "blocks" not in run("models", "check", name).output
+    card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
+    assert card["source"] == f"{file.name}, converted by movemask models import"
+
+
+def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    out = tmp_path / "out.onnx"
+    told = run("models", "export-onnx", "net", out, "--models-dir", folder)
+    assert told.exit_code == 0, told.output
+    assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
+    added = run("models", "add", "--force", out, "--name", "back", "--models-dir", folder)
+    assert "its contract is the one that the file carries" in added.output
+    one, other = (
+        json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
+        for name in ("net", "back")
+    )
+    assert (one["moves"], one["value"]) == (other["moves"], other["value"])
+
+
+def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    (folder / "other.toml").write_text((folder / "net.toml").read_text())
+    refused = run("models", "remove", "net", "--models-dir", folder, input="n\n")
+    assert (refused.exit_code, (folder / "net.toml").exists()) == (1, True)
+    assert run("models", "remove", "net", "--yes", "--models-dir", folder).output.count("deleted: ") == 1
+    assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
+    assert run("models", "remove", "other", "--yes", "--models-dir", folder).output.count("deleted: ") == 2
+    assert "is a shipped model and cannot be removed" in run("models", "remove", shipped(), "--yes").output

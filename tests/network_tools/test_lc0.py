@@ -1,0 +1,197 @@
+"""What a user would lose: a network from lc0's own weight file that answers as lc0 does, or an error that says why."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from scipy.signal import correlate
+
+from movemask.board.position import Position, boards_of
+from movemask.encoding import lc0 as lc0_planes
+from movemask.encoding.lc0 import HistoryFill
+from movemask.encoding.vocabularies import vocabulary
+from movemask.errors import WeightsError
+from movemask.network.onnx import OnnxSession
+from movemask.network_tools import lc0
+from movemask.network_tools.lc0 import POLICY, VALUE, WDL, graph, read_network
+from tests.conftest import ROOT
+from tests.weight_files import Made, message, number
+
+MAIA = ROOT.parent / "shared" / "maia1"
+Numbers = NDArray[np.float64]
+
+
+def converted(file: Path, folder: Path) -> OnnxSession:
+    out = folder / "converted.onnx"
+    onnx.save(graph(read_network(file)), out)
+    return OnnxSession(out, threads=1)
+
+
+@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
+@pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
+def test_a_real_networks_logits_are_lc0s_own_within_1e_5(name: str, tmp_path: Path) -> None:
+    session = converted(MAIA / f"{name}.pb.gz", tmp_path)
+    with gzip.open(MAIA / "lc0_reference.jsonl.gz", "rt") as rows:
+        reference = [json.loads(row) for row in rows]
+    positions = [Position.read(row["fen"]) for row in reference]
+    planes = lc0_planes.encode_all(positions, boards_of(positions), HistoryFill.FEN_ONLY)
+    logits, wdl = session.run({"/input/planes": planes}, [POLICY, WDL])
+    for row, found, value in zip(reference, logits, wdl, strict=True):
+        np.testing.assert_allclose(found[row["slot"]], row[name]["logit"], rtol=1e-5, atol=1e-5)
+        assert value[0] - value[2] == pytest.approx(row[name]["q"], abs=1e-5)
+        assert value[1] == pytest.approx(row[name]["d"], abs=1e-5)
+
+
+def plain(x: Numbers, kernel: Numbers) -> Numbers:
+    """A same-padded convolution `[I, 8, 8]` → `[O, 8, 8]` by scipy."""
+    pad = kernel.shape[2] // 2
+    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad)))
+    return np.stack([correlate(padded, one, mode="valid")[0] for one in kernel])
+
+
+def second_opinion(made: Made, x: Numbers) -> tuple[Numbers, Numbers]:
+    """The network in float64, written from lc0's description, batch norms not folded."""
+    held = made.held
+
+    def act(y: Numbers) -> Numbers:
+        return np.maximum(y, 0) if made.activation == 0 else y * np.tanh(np.log1p(np.exp(y)))
+
+    def block(name: str, y: Numbers) -> Numbers:
+        raw = plain(y, held[f"{name}.kernel"])
+        column = (held[f"{name}.{part}"][:, None, None] for part in ("mean", "variance", "gamma", "beta"))
+        mean, variance, gamma, beta = column
+        return (raw - mean) / np.sqrt(variance + 1e-5) * gamma + beta
+
+    y = act(block("stem", x))
+    for i in range(made.blocks):
+        z = block(f"block{i}.conv2", act(block(f"block{i}.conv1", y)))
+        if made.squeezed:
+            hidden = act(held[f"block{i}.w1"] @ z.mean((1, 2)) + held[f"block{i}.b1"])
+            scale, shift = np.split(held[f"block{i}.w2"] @ hidden + held[f"block{i}.b2"], 2)
+            z = z / (1 + np.exp(-scale))[:, None, None] + shift[:, None, None]
+        y = act(z + y)
+    if made.flat_policy:
+        policy = held["policy.w"] @ act(block("policy", y)).reshape(-1) + held["policy.b"]
+    else:
+        planes = block("policy", act(block("policy1", y)))
+        policy = np.array([planes[plane_of(name)] for name in vocabulary("lc0-1858").names()])
+    inner = act(held["value.w1"] @ act(block("value", y)).reshape(-1) + held["value.b1"])
+    value = held["value.w2"] @ inner + held["value.b2"]
+    if made.scalar_value:
+        return policy, np.tanh(value)
+    return policy, np.exp(value) / np.exp(value).sum()
+
+
+def plane_of(name: str) -> tuple[int, int, int]:
+    """Plane, rank and file of a slot in a convolutional head, by a walk along the move instead of a formula."""
+    file, rank, to_file, to_rank = ord(name[0]) - 97, int(name[1]) - 1, ord(name[2]) - 97, int(name[3]) - 1
+    if name[4:]:
+        return 64 + 3 * (to_file - file + 1) + "rbq".index(name[4]), rank, file
+    plane = 0
+    for step in ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1)):
+        for distance in range(1, 8):
+            if (file + distance * step[0], rank + distance * step[1]) == (to_file, to_rank):
+                return plane, rank, file
+            plane += 1
+    for jump in ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2)):
+        if (file + jump[0], rank + jump[1]) == (to_file, to_rank):
+            return plane, rank, file
+        plane += 1
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Made(),
+        Made(encoding=2, seed=1),
+        Made(encoding=3, seed=2),
+        Made(encoding=4, seed=3),
+        Made(squeezed=False, seed=4),
+        Made(flat_policy=True, seed=5),
+        Made(scalar_value=True, seed=6),
+        Made(activation=1, seed=7),
+        Made(blocks=0, seed=8),
+        Made(filters=3, blocks=1, seed=9),
+    ],
+    ids=lambda made: ",".join(f"{k}={v}" for k, v in vars(made).items() if k not in ("random", "held", "seed")),
+)
+def test_every_kind_of_network_computes_what_its_layers_say(made: Made, tmp_path: Path) -> None:
+    session = converted(made.write(tmp_path), tmp_path)
+    planes = np.random.default_rng(made.seed).random((3, 112, 8, 8)).astype(np.float32)
+    logits, value = session.run({"/input/planes": planes}, [POLICY, VALUE if made.scalar_value else WDL])
+    for row in range(3):
+        policy, outcome = second_opinion(made, planes[row].astype(np.float64))
+        np.testing.assert_allclose(logits[row], policy, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(value[row], outcome, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"input": 3}, "network_format.input is 3"),
+        ({"network": 6}, "network_format.network is 6"),
+        ({"policy": 3}, "network_format.policy is 3"),
+        ({"value": 3}, "network_format.value is 3"),
+        ({"activation": 2}, "default_activation is 2"),
+    ],
+)
+def test_a_network_of_another_kind_is_refused_by_name(changed: dict[str, int], said: str, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=rf"made\.pb\.gz: format\..*{said}.*lc0 leela2onnx"):
+        read_network(Made().write(tmp_path, changed=changed))
+    with pytest.raises(WeightsError, match=r"weights\.encoder: attention"):
+        read_network(Made().write(tmp_path, extra=message(27, number(1, 1))))
+
+
+def test_a_moves_left_head_is_no_obstacle(tmp_path: Path) -> None:
+    assert read_network(Made().write(tmp_path, extra=message(12, b""))).blocks
+
+
+def test_a_file_cut_off_anywhere_is_an_error_with_its_name_and_never_a_network(tmp_path: Path) -> None:
+    whole = Made(filters=2, blocks=1).net()
+    for size in range(0, len(whole), 97):
+        file = tmp_path / "cut.pb"
+        file.write_bytes(whole[:size])
+        with pytest.raises(WeightsError, match=r"^cut\.pb"):
+            read_network(file)
+
+
+def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lc0, "MAX_UNPACKED_BYTES", 1 << 22)
+    file = tmp_path / "bomb.pb.gz"
+    file.write_bytes(gzip.compress(bytes(1 << 26)))
+    assert file.stat().st_size < 1 << 17
+    with pytest.raises(WeightsError, match=r"bomb\.pb\.gz: unpacks to more than 4 MiB"):
+        read_network(file)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x1f\x8b\x08", b"not a network", bytes(1000), b"\xff" * 1000])
+def test_another_file_is_refused_by_name(raw: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "other.pb.gz"
+    file.write_bytes(raw)
+    with pytest.raises(WeightsError, match=r"^other\.pb\.gz: "):
+        read_network(file)
+
+
+def test_a_layer_of_the_wrong_size_is_named(tmp_path: Path) -> None:
+    made = Made()
+    file = tmp_path / "made.pb"
+    file.write_bytes(made.head() + message(10, made.convolution(1, "stem", 8, 100, 3)))
+    with pytest.raises(WeightsError, match=r"weights\.input: .* do not fit a convolution of 112 planes"):
+        read_network(file)
+
+
+def test_a_layer_that_holds_nan_is_named(tmp_path: Path) -> None:
+    made = Made(encoding=4)
+    net = made.net()
+    file = tmp_path / "made.pb"
+    value = made.held["block1.w1"].astype("<f4").tobytes()
+    file.write_bytes(net.replace(value, np.full(len(value) // 4, np.nan, "<f4").tobytes()))
+    with pytest.raises(WeightsError, match=r"residual\[1\]\.se\.w1: holds NaN"):
+        read_network(file)

@@ -1,0 +1,163 @@
+"""What a user would lose: answers that never wait for the database, and records that outlive a database in trouble."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from movemask.errors import StoreError
+from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.reader import AuditReader
+from movemask.server.ledger.writer import Store
+from tests.processes import until
+from tests.server.ledger.records import audited, numbered, opened, recording, written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(f"sqlite:///{tmp_path}/audit.db") as store:
+        yield store
+
+
+@pytest.fixture
+def either(database_url: str) -> Iterator[Store]:
+    """A store in SQLite, and one in PostgreSQL."""
+    with opened(database_url) as store:
+        yield store
+
+
+def count(store: Store) -> int:
+    return sum(figures.positions for figures in AuditReader(store.database).summaries())
+
+
+def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: Store) -> None:
+    recorder = recording(store, flush_seconds=1.0, max_waiting=10_000)
+    recorder.audit([audited(range(1, 4501))])  # more than goes into one transaction
+    assert written(recorder)
+    assert count(store) == 4500
+    recorder.audit([audited([1])])
+    recorder.close()
+    assert count(store) == 4501
+
+
+def test_closing_on_a_broken_database_says_what_was_lost(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = recording(store)
+    with sqlite3.connect(tmp_path / "audit.db") as other:
+        other.execute("DROP TABLE position")
+    other.close()
+    recorder.audit([audited([1])])
+    recorder.close(timeout=10)
+    assert "1 audit records were not written" in caplog.text
+
+
+def with_bad(made: AuditBatch, bad: Sequence[int], kind: str) -> AuditBatch:
+    """A batch with positions that some part of the way to the database refuses."""
+    rows = np.zeros(len(made), dtype=np.bool_)
+    rows[list(bad)] = True
+    raw = made.measured["raw"]
+    match kind:
+        case "no FEN":
+            for row in bad:
+                made.batch.positions[row].board.fullmove_number = 10**5000  # more digits than Python writes
+        case "infinity that leaks" | "less than nothing":
+            leaked = np.where(rows, math.inf if kind == "infinity that leaks" else -0.5, raw.leaked)
+            made = replace(made, measured={**made.measured, "raw": replace(raw, leaked=leaked)})
+        case "a divergence of NaN":
+            kl = np.where(rows, math.nan, raw.kl)
+            made = replace(made, measured={**made.measured, "raw": replace(raw, kl=kl)})
+    return made
+
+
+#: What cannot be recorded of a position.
+IMPOSSIBLE = ["no FEN", "infinity that leaks", "less than nothing", "a divergence of NaN"]
+
+
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: str) -> None:
+    recorder = recording(either)
+    recorder.audit([with_bad(audited(range(1, 81)), [70], kind)])
+    recorder.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
+    recorder.close(60)
+    assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
+    kept = {position["fen"] for position in AuditReader(either.database).positions(1_000_000)}
+    assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
+
+
+def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store) -> None:
+    """PostgreSQL names it as it names a full disk, which passes; this never does."""
+    digits = "".join(str(digit) for digit in np.random.default_rng(1).integers(1, 10, 4_000))
+    recorder = recording(either)
+    recorder.audit([audited([1, int(digits), 2])])
+    recorder.close(60)
+    assert count(either) + recorder.dropped == 3
+    assert {numbered(1), numbered(2)} <= {
+        position["fen"] for position in AuditReader(either.database).positions(1_000_000)
+    }
+
+
+def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    """A batch with a bad position is written in parts, and the database goes after the first of them."""
+    calls: list[int] = []
+
+    class Failing(Store):
+        def write(self, table: AuditTable) -> None:
+            calls.append(len(table))
+            if calls == [64, 32, 32]:
+                raise StoreError("gone for a moment")
+            super().write(table)
+
+    failing = Failing(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=10_000, keep_worst=10)
+    recorder = recording(failing)
+    recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    until(lambda: written(recorder), "what failed is written")
+    recorder.close()
+    assert (count(store), recorder.dropped) == (63, 1)
+    assert len({position["fen"] for position in AuditReader(store.database).positions(1_000_000)}) == 63
+    failing.close()
+
+
+def test_what_the_database_committed_without_telling_is_not_written_again(database_url: str) -> None:
+    """The parts of a batch with a bad position too, each of which is a batch of its own."""
+
+    class Untold(Store):
+        told = True
+
+        def write(self, table: AuditTable) -> None:
+            super().write(table)
+            self.told = not self.told
+            if not self.told:
+                raise StoreError("the reply was lost")
+
+    store = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
+    recorder = recording(store)
+    recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    until(lambda: written(recorder), "all is written")
+    recorder.close()
+    assert (count(store), recorder.dropped) == (63, 1)
+    assert len(AuditReader(store.database).positions(1_000_000)) == 63
+    store.close()
+
+
+def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:
+    recorder = recording(store)
+    before = time.time()
+    ticket = recorder.expect(2)
+    fresh = recorder.freshness()
+    assert fresh.waiting == 2
+    assert before <= fresh.as_of < recorder.freshness().as_of + 1
+    assert recorder.freshness().as_of == fresh.as_of  # it stands still until they are there
+    recorder.audit([audited([1, 2])], [ticket])
+    recorder.close(60)
+    assert recorder.freshness().as_of > fresh.as_of
+    assert (count(store), recorder.freshness().waiting, recorder.dropped) == (2, 0, 0)

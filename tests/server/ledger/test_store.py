@@ -1,0 +1,418 @@
+"""What a user would lose: figures that add up over restarts, processes and time, and the worst positions.
+
+Each on a real SQLite file and on a real PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from movemask.board.boards import Phase
+from movemask.errors import StoreError
+from movemask.leakage.causes import Cause
+from movemask.leakage.measure import Figure
+from movemask.server.ledger import writer
+from movemask.server.ledger.cells import QUANTILES
+from movemask.server.ledger.entries import DIMENSIONS, AuditTable, groups
+from movemask.server.ledger.postgresql import Connection
+from movemask.server.ledger.reader import AuditReader, AuditSummary, Span
+from movemask.server.ledger.tables import WRITER
+from movemask.server.ledger.writer import Store
+from tests.postgres import Server
+from tests.server.ledger.records import opened, record, write
+
+Open = Callable[..., Store]
+
+NOON = 1_700_049_600.0  # a whole day, hour and ten minutes
+
+
+@pytest.fixture
+def reopened(database_url: str) -> Iterator[Open]:
+    """Opens stores on one database."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(opened(database_url, **options))
+
+
+@pytest.fixture
+def store(reopened: Open) -> Store:
+    return reopened()
+
+
+def read(store: Store) -> AuditReader:
+    return AuditReader(store.database)
+
+
+def models(store: Store, name: str | None = None, **options: object) -> list[AuditSummary]:
+    return read(store).summaries(name, **options)  # type: ignore[arg-type]
+
+
+def fens(store: Store) -> list[str]:
+    """Of the single positions that are kept, oldest first."""
+    return [position["fen"] for position in read(store).positions(1_000_000)][::-1]
+
+
+def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
+    rng = np.random.default_rng(1)
+    raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
+    for start in range(0, 5000, 1234):
+        span = slice(start, start + 1234)
+        write(
+            store,
+            [record(r, m, fen=str(r)) for r, m in zip(raws[span].tolist(), multiplieds[span].tolist(), strict=True)],
+        )
+    (figures,) = models(store)
+    assert figures.positions == 5000
+    for kind, values in (("raw", raws), ("multiplied", multiplieds)):
+        found = figures.kinds[kind]
+        assert found.count == 5000
+        assert found.max == values.max()
+        assert found.mean == pytest.approx(values.mean(), rel=1e-12)
+        for name, q in QUANTILES.items():
+            true = np.quantile(values, q, method="inverted_cdf")
+            assert true <= (found.quantiles[name] or 0) <= min(1.0203 * true, values.max())
+    assert figures.kinds["raw"].flips == (raws > 0.5).sum()
+    assert figures.kinds["raw"].figures()["mean_kl"] == pytest.approx(raws.mean())
+    assert figures.kinds["served"].max == 0.0
+
+
+def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
+    write(store, [record(None, fen="a"), record(0.5, fen="b")])
+    (figures,) = models(store)
+    assert figures.positions == 2
+    assert (figures.kinds["raw"].count, figures.kinds["raw"].unmeasured) == (1, 1)
+    assert figures.kinds["raw"].mean == 0.5
+    write(store, [record(None, model="silent")])
+    silent = models(store, "silent")[0].kinds["raw"].figures()
+    assert {silent[name] for name in ("mean", "max", "p50", "p999", "mean_kl")} == {None}
+
+
+def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(store: Store) -> None:
+    write(store, [record(0.9, digest="sha256:old", at=1000.0)])
+    write(store, [record(0.1, digest="sha256:new", at=2000.0)])
+    (figures,) = models(store)
+    assert (figures.digest, figures.kinds["raw"].mean) == ("sha256:new", 0.1)
+    write(store, [record(0.9, digest="sha256:old", at=3000.0)])
+    assert models(store)[0].digest == "sha256:old"
+    assert models(store)[0].kinds["raw"].count == 2
+
+
+def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
+    rng = np.random.default_rng(2)
+    phases, turns = list(Phase), ["white", "black"]
+    written = [
+        record(
+            float(rng.random()),
+            fen=str(n),
+            turn=turns[n % 2],
+            phase=phases[n % 3],
+            legal_moves=int(rng.integers(1, 80)),
+            elo=None if n % 5 == 0 else float(rng.integers(500, 3000)),
+            causes={Cause.BLOCKED: 0.01 * (n % 4), Cause.EMPTY_SQUARE: 0.002} if n % 4 else {},
+        )
+        for n in range(300)
+    ]
+    write(store, written[:100])
+    write(store, written[100:])
+    for by in ("phase", "side", "in_check", "legal_moves", "elo"):
+        (figures,) = models(store, by=by)
+        assert figures.groups is not None
+        parts = [kinds["raw"] for kinds in figures.groups.values()]
+        assert sum(part.count for part in parts) == 300
+        assert sum(part.sum for part in parts) == pytest.approx(figures.kinds["raw"].sum)
+        for group, kinds in figures.groups.items():
+            place, dimension = groups(by).index(group), DIMENSIONS.index(by)
+            of_group = [one for one in written if one.groups()[dimension, 0] == place]
+            own = [float(one.measured["raw"].leaked[0]) for one in of_group]
+            assert kinds["raw"].count == len(own)
+            assert kinds["raw"].max == max(own)
+            true = np.quantile(own, 0.95, method="inverted_cdf")
+            assert true <= (kinds["raw"].quantiles["p95"] or 0) <= 1.0203 * true
+    assert list(models(store, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
+    assert next(iter(models(store, by="elo")[0].groups or {})) == "0-999"
+    (figures,) = models(store, by="cause")
+    assert figures.groups is not None
+    assert list(figures.groups) == ["blocked", "empty_square"]  # by mass
+    assert figures.groups["blocked"]["raw"].count == 225
+    assert figures.groups["blocked"]["raw"].sum == pytest.approx(75 * 0.06)
+
+
+def test_spans_of_time_are_counted_alone_and_together_they_are_all(store: Store) -> None:
+    for hour in range(30):
+        write(store, [record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
+    (day,) = models(store, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
+    assert day.kinds["raw"].count == 10
+    assert day.kinds["raw"].mean == pytest.approx(0.145)
+    assert day.covered == (NOON + 3600 * 10, NOON + 3600 * 19 + 600)
+    before, after = (models(store, span=span)[0].kinds["raw"] for span in (Span(until=NOON + 7200), Span(NOON + 7200)))
+    all_time = models(store)[0].kinds["raw"]
+    assert (before.count + after.count, after.max) == (all_time.count, all_time.max)
+    assert models(store, span=Span(since=NOON + 1e6)) == []
+
+
+def test_old_spans_become_longer_ones_and_nothing_is_lost(store: Store) -> None:
+    now = time.time()
+    ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
+    for age in ages:
+        write(store, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
+    before = read(store).history(None, Span(), 600)[0][1]
+    store.prune()
+    store.prune()  # nothing more to do
+    after = read(store).history(None, Span(), 600)[0][1]
+    assert [bucket.seconds for bucket in before] == [600] * 6
+    lengths = {bucket.seconds for bucket in after}
+    assert lengths == {600, 3600, 86400}
+    assert sum(bucket.kinds["raw"].count for bucket in after) == len(ages)
+    by_cause = models(store, span=Span(since=0), by="cause")[0].groups
+    assert by_cause is not None
+    assert by_cause["blocked"]["raw"].count == len(ages)
+    assert models(store)[0].kinds["raw"].count == len(ages)
+    hourly = read(store).history("net", Span(), 3600)[0][1]
+    assert {bucket.seconds for bucket in hourly} == {3600, 86400}
+
+
+def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> None:
+    store = reopened(keep_worst=3)
+    for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
+        write(store, [record(value, 1 - value, fen=f"fen {value}")])
+    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
+    assert [position["fen"] for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
+    worst = read(store).worst("raw", 1)[0]
+    assert (worst["raw"], worst["multiplied"]) == (0.5, 0.5)
+    assert worst["illegal"] == [{"uci": "e2e5", "probability": 0.25, "cause": "wrong_geometry"}]
+    assert read(store).worst("raw", 10, model="other") == []
+    write(store, [record(0.6, 0.0, fen="fen 0.3")])  # leaks more than before
+    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
+
+
+def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number_but_the_figures_stay(
+    reopened: Open,
+) -> None:
+    store = reopened(keep_seconds=60, keep_positions=3)
+    store.prune()
+    write(store, [record(fen="old", at=time.time() - 61), record(fen="new")])
+    store.prune()
+    assert fens(store) == ["new"]
+    write(store, [record(fen=str(number)) for number in range(10)])
+    store.prune()
+    assert fens(store) == ["7", "8", "9"]
+    assert models(store)[0].positions == 12
+
+
+def test_pruning_goes_on_in_small_steps_until_nothing_is_left(reopened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million positions deleted in one statement would take longer than a statement may, every time."""
+    monkeypatch.setattr(writer, "_PER_PRUNE", 4)
+    store = reopened(keep_positions=3)
+    write(store, [record(fen=str(number)) for number in range(13)])
+    assert [store.prune() for _ in range(4)] == [True, True, False, False]
+    assert fens(store) == ["10", "11", "12"]
+
+
+def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgotten(reopened: Open) -> None:
+    def writers() -> int:
+        with stores[0].database.reading() as connection:
+            return int(connection.execute(sa.select(sa.func.count()).select_from(WRITER)).scalar_one())
+
+    stores = [reopened(), reopened()]
+    tables = [record(fen="a"), record(fen="b")]
+    for store, table in zip(stores, tables, strict=True):
+        store.write(table)
+        store.write(table)
+    assert fens(stores[0]) == ["a", "b"]
+    assert models(stores[0])[0].positions == 2
+    stores[0].write(tables[0].rows(np.array([0])))  # a table made of another is a table of its own
+    assert models(stores[0])[0].positions == 3
+    stores[0].prune()
+    assert writers() == 2
+    with stores[0].database.writing() as connection:
+        connection.execute(sa.update(WRITER).values(time=time.time() - 8 * 86_400))
+    stores[1].prune()
+    assert writers() == 0
+
+
+def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
+    write(store, [record(fen=str(number)) for number in range(25)])
+    seen: list[str] = []
+    before = None
+    while page := read(store).positions(10, before=before):
+        seen += [position["fen"] for position in page]
+        before = page[-1]["id"]
+        write(store, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
+    assert seen == [str(number) for number in range(24, -1, -1)]
+
+
+def test_a_single_position_is_given_back_whole(store: Store) -> None:
+    more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
+    write(store, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
+    (found,) = read(store).positions(5)
+    traits = [found[name] for name in ("fen", "time", "trained_with_mask", "elo", "phase")]
+    assert traits == ["f", NOON, True, 1500, "opening"]
+    assert found["causes"] == {"castling_path": 0.25}
+    raw, rounded = found["kinds"]["raw"], found["kinds"]["rounded"]
+    assert (raw.leaked, raw.flipped, raw.kl) == (0.75, True, 0.75)
+    assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
+
+
+def until_written(store: Store, table: AuditTable) -> None:
+    """Writes it, and again after a failure that may pass, as the recorder does: on a busy machine the others may have
+    SQLite's lock for five seconds."""
+    while True:
+        with suppress(StoreError):
+            return store.write(table)
+
+
+def write_many(url: str, name: str) -> None:
+    with opened(url) as store:
+        for value in range(40):
+            table = record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)
+            until_written(store, table)
+            if value % 20 == 0:
+                with suppress(StoreError):
+                    store.prune()
+
+
+def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join(120)
+        assert process.exitcode == 0
+    figures = models(store)
+    assert [one.positions for one in figures] == [60, 60]
+    assert sum(one.kinds["raw"].sum for one in figures) == pytest.approx(3 * sum(0.001 * value for value in range(40)))
+    assert sum(one.kinds["raw"].count for one in models(store, span=Span(since=0))) == 120
+    assert len(fens(store)) == 120
+    if database_url.startswith("sqlite"):
+        with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.close()
+
+
+def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
+    write(store, [record()])
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE model SET last_time = 0")
+        found: list[int] = []
+        reader = threading.Thread(target=lambda: found.append(models(store)[0].positions))
+        reader.start()
+        reader.join(4)  # less than the five seconds that a writer would wait for the lock
+        assert found == [1]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("audit.db", "is not a database URL; write sqlite:///audit.db"),
+        ("postgresql://u:secret@h:54x2/d", r"'postgresql://u:\*\*\*@h:54x2/d' is not a database URL"),
+        ("postgresql:/u:secret@h/d", r"'postgresql:/u:\*\*\*@h/d' is not a database URL"),
+        ("mysql://u:secret@h/d", r"'mysql://u:\*\*\*@h/d': sqlite:///FILE and postgresql://… are supported"),
+        ("sqlite://", "names no file"),
+        (
+            "sqlite:////nonexistent/folder/audit.db",
+            "cannot be opened: unable to open database file: there is no folder /nonexistent/folder, or this user",
+        ),
+        ("sqlite:////proc/version/audit.db", "there is no folder /proc/version, or"),
+        ("sqlite:////proc", "/proc is a folder; name a file in it"),
+    ],
+)
+def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"), opened(url):
+        pass
+
+
+@pytest.mark.parametrize("wrong", ["volume", "file"])
+def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: str) -> None:
+    # Not tmp_path: other users may not enter it.
+    with tempfile.TemporaryDirectory() as volume:
+        file = Path(volume) / "movemask.db"
+        file.touch()
+        file.chmod(0o444)
+        if wrong == "volume":
+            file.unlink()
+        os.chmod(volume, 0o777 if wrong == "file" else 0o555)
+        me = os.geteuid()
+        user = 10001 if me == 0 else me
+        path = volume if wrong == "volume" else file
+        words = f"user {user} cannot read and write {path}; give it to that user \\(chown -R {user} {path}\\)"
+        os.seteuid(user)
+        try:
+            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"), opened(f"sqlite:///{file}"):
+                pass
+        finally:
+            os.seteuid(me)
+
+
+def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres: Server) -> None:
+    url = postgres.database()
+    postgres.execute("CREATE SCHEMA audits", database=url.rsplit("/", 1)[1])
+    with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as store:
+        with store.database.reading() as connection:
+            shown = [
+                connection.exec_driver_sql(f"SHOW {name}").scalar()
+                for name in ("search_path", "application_name", "lock_timeout", "statement_timeout")
+            ]
+        assert shown == ["audits", "other", "5s", "8s"]
+        assert models(store) == []
+
+
+def test_a_large_deletion_may_take_any_time_and_what_follows_may_not(postgres: Server) -> None:
+    with opened(postgres.database()) as store:
+        for without_limits, limit in ((True, "0"), (False, "8s")):
+            with store.database.writing(without_limits=without_limits) as connection:
+                assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == limit
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, Connection)
+                assert driver.without_limits == without_limits
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not_stop_the_start() -> None:
+    with opened("postgresql://u:secret@127.0.0.1:1/d") as store:
+        assert "'postgresql://u:***@127.0.0.1:1/d' cannot be opened" in str(store.unreachable)
+        with pytest.raises(StoreError, match="the audit store cannot be written: "):
+            write(store, [record()])
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "audit.db").write_bytes(b"no database" * 100)
+    with pytest.raises(StoreError, match="file is not a database"), opened(f"sqlite:///{tmp_path}/audit.db"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("tables", "version", "words"),
+    [
+        ("schema_version (version INTEGER)", 1, "migrate only those of 3 and later. Name another database, or move"),
+        ("alembic_version (version_num TEXT)", 2, "migrate only those of 3 and later. Name another database, or move"),
+        ("alembic_version (version_num TEXT)", "ae1027a6acf", "migrate only those of 3 and later. Name another"),
+        ("schema_version (version)", 99, "Start the newer movemask that migrated them, or restore an older backup"),
+    ],
+)
+def test_databases_of_earlier_and_later_services_are_left_alone(
+    tables: str, version: object, words: str, tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "audit.db") as connection:
+        connection.execute(f"CREATE TABLE {tables}")
+        connection.execute(f"INSERT INTO {tables.split()[0]} VALUES ('{version}')")
+        connection.execute("CREATE TABLE cell (count INTEGER)")
+    connection.close()
+    before = (tmp_path / "audit.db").read_bytes()
+    with (
+        pytest.raises(StoreError, match=f"has tables of version {version}, .*{words}"),
+        opened(f"sqlite:///{tmp_path}/audit.db"),
+    ):
+        pass
+    assert (tmp_path / "audit.db").read_bytes()[100:] == before[100:]  # but for the journal's mode in the header

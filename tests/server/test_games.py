@@ -1,0 +1,184 @@
+"""What a user would lose: what a network makes of the moves that were played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.schemas.answers import GamesOut
+from tests.conftest import Serve
+from tests.field import CASES, NAMES, Case
+from tests.server.asking import asked, refused, sample
+
+PGN = """[Event "one"]
+[WhiteElo "1400"]
+[BlackElo "1700"]
+
+1. e4 e5 (1... c5 2. Nf3) 2. Nf3 {a comment} Nc6 3. Bb5 a6 1/2-1/2
+"""
+
+
+def judged(client: TestClient, **body: Any) -> Any:
+    return asked(client, "/v1/games", **body)
+
+
+def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestClient) -> None:
+    (game,) = judged(leela, pgn=PGN, temperature=1.3)["games"]
+    board = chess.Board()
+    played: list[str] = []
+    surprises: dict[str, list[float]] = {"white": [], "black": []}
+    for index, san in enumerate(["e4", "e5", "Nf3", "Nc6", "Bb5", "a6"]):
+        turn = "white" if board.turn else "black"
+        elo = {"self": 1400, "opponent": 1700} if board.turn else {"self": 1700, "opponent": 1400}
+        move = board.push_san(san).uci()
+        policy = asked(leela, moves=played, elo=elo, temperature=1.3)
+        ranks = [told["uci"] for told in policy["moves"]]
+        told = game["moves"][index]
+        assert (told["ply"], told["turn"], told["uci"], told["san"]) == (index + 1, turn, move, san)
+        assert told["rank"] == ranks.index(move) + 1
+        assert told["probability"] == policy["moves"][told["rank"] - 1]["probability"]
+        assert told["surprise"] == pytest.approx(-np.log(told["probability"]))
+        assert (told["leakage"], told.get("value")) == (policy["leakage"], policy.get("value"))
+        surprises[turn].append(told["surprise"])
+        played.append(move)
+    for side, values in surprises.items():
+        assert game[side]["moves"] == 3
+        assert game[side]["cross_entropy"] == pytest.approx(np.mean(values))
+        assert game[side]["perplexity"] == pytest.approx(np.exp(np.mean(values)))
+        first = [told["rank"] == 1 for told in game["moves"] if told["turn"] == side]
+        assert game[side]["top1"] == pytest.approx(np.mean(first))
+        raw = [told["leakage"]["raw"] for told in game["moves"] if told["turn"] == side]
+        assert game[side]["raw_leakage"] == pytest.approx(np.mean(raw))
+    assert game["elo"] == {"white": 1400, "black": 1700}
+    assert game["headers"]["Event"] == "one"
+    assert game["opening"] == {"eco": "C70", "name": "Ruy Lopez: Morphy Defense"}
+    assert game["ignored"] == []
+
+
+def test_a_tree_has_the_comments_and_variations_but_no_null_move(client: TestClient) -> None:
+    (game,) = judged(client, pgn=PGN.replace("Bb5 a6", "Bb5 (3. -- Nf6) a6 $4"), include=["tree"])["games"]
+    nodes = [(node.get("parent"), node.get("san"), node["comment"], node.get("nags", [])) for node in game["tree"]]
+    main = [(0, "e4", ""), (1, "e5", ""), (2, "Nf3", "a comment"), (3, "Nc6", ""), (4, "Bb5", "")]
+    others = [(1, "c5", ""), (7, "Nf3", "")]
+    plain: list[Any] = [(*node, []) for node in [*main, *others]]
+    assert nodes == [(None, None, "", []), *plain[:5], (5, "a6", "", [4]), *plain[5:]]
+    assert "tree" not in judged(client, pgn=PGN)["games"][0]
+
+
+def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> None:
+    bad = '[Event "bad"]\n\n1. e4 e5 2. Ke3 *\n\n'
+    atomic = '[Event "other"]\n[Variant "Atomic"]\n\n1. e4 *\n\n'
+    empty = '[Event "none"]\n\n*\n\n'
+    null = '[Event "null"]\n\n1. e4 -- *\n\n'
+    answer = judged(client, pgn=bad + PGN + "\n" + atomic + empty + null + PGN)
+    errors = [game.get("error", {}).get("detail", "") for game in answer["games"]]
+    assert errors[0].startswith("pgn: game 1: illegal san: 'Ke3'")
+    assert errors[0].endswith(", at White's move 2")
+    assert errors[1] == ""
+    assert "game 3: the variant 'Atomic' is not standard chess or Chess960" in errors[2]
+    assert errors[3] == "pgn: game 4: no moves"
+    assert errors[4].startswith("pgn: game 5: ply 2: 0000 is not legal")
+    assert len(answer["games"][5]["moves"]) == 6
+    assert answer["games"][1]["ignored"] == ["elo", "history"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
+def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(client: TestClient, accept: str) -> None:
+    client.post("/v1/games", json={"pgn": "1. e4 e5 2. Ke3 *\n\n1. e4 *"}, headers={"Accept": accept})
+    assert sample(client, 'movemask_invalid_total{problem="invalid-pgn"}') == 1
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 3e-307, 5e-324, 1e308])
+def test_any_temperature_keeps_the_schema(client: TestClient, temperature: float) -> None:
+    """A surprise is the logit's distance from the best over the temperature: null only where that is no number."""
+    cold, found = (judged(client, pgn=PGN, temperature=one) for one in (1e-3, temperature))
+    GamesOut.model_validate(found)
+    (game,) = found["games"]
+    for told, finite in zip(game["moves"], cold["games"][0]["moves"], strict=True):
+        with np.errstate(over="ignore"):
+            expected = np.float64(finite["surprise"]) * 1e-3 / temperature
+        if told["surprise"] is None:
+            assert expected > 1e308
+        elif temperature <= 1e-3:
+            assert told["surprise"] == pytest.approx(expected, rel=1e-6)
+    for side in ("white", "black"):
+        own = [told["surprise"] for told in game["moves"] if told["turn"] == side]
+        assert game[side]["cross_entropy"] is not None or None in own or max(own) > 1e307
+
+
+def test_numbers_of_4300_digits_are_refused_beside_the_good_games_and_cost_nobody_a_record(client: TestClient) -> None:
+    fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 " + "9" * 4300
+    glyph, position = "1. e4 $" + "1" * 4301 + " *", f'[SetUp "1"]\n[FEN "{fen}"]\n\n1. Kd2 *'
+    first, second, good = judged(client, pgn=f"{glyph}\n\n{position}\n\n{PGN}")["games"]
+    assert first["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert "at most 200" in second["error"]["detail"]
+    assert len(good["moves"]) == 6
+    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6
+
+
+def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
+    fen = "nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1"
+    pgn = f'[Variant "Chess960"]\n[SetUp "1"]\n[FEN "{fen}"]\n\n1. c4 c5 *\n'
+    (game,) = judged(client, pgn=pgn)["games"]
+    assert game["chess960"] is True
+    assert game["opening"] is None
+    mate = '[SetUp "1"]\n[FEN "7k/8/5KQ1/8/8/8/8/8 w - - 0 1"]\n\n1. Qg7# 1-0\n'
+    (game,) = judged(client, pgn=mate)["games"]
+    assert (game["black"], game["opening"]) == (None, None)
+    assert game["white"]["moves"] == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_games_of_other_programs_are_read(client: TestClient, case: Case) -> None:
+    games = judged(client, pgn=case.text)["games"]
+    assert len(games) == len(case.games)
+    for game, expected in zip(games, case.games, strict=True):
+        if "error" in expected:
+            assert expected["error"] in game["error"]["detail"]
+            continue
+        assert [move["uci"] for move in game["moves"]] == expected["moves"].split()
+        for name, value in expected.get("tags", {}).items():
+            assert game["headers"][name] == value
+
+
+RATED = [case for case in CASES if any("elo" in game for game in case.games)]
+
+
+@pytest.mark.parametrize("case", RATED, ids=[case.path.stem for case in RATED])
+def test_the_network_gets_the_ratings_of_the_tags(leela: TestClient, case: Case) -> None:
+    for game, expected in zip(judged(leela, pgn=case.text)["games"], case.games, strict=True):
+        if "elo" in expected:
+            white, black = expected["elo"]
+            assert game["elo"] == {"white": white, "black": black}
+
+
+def test_a_body_that_is_not_utf_8_says_so_and_where(client: TestClient) -> None:
+    body = '{"pgn":"[White \\"Müller\\"]\\n\\n1. e4 *"}'.encode("latin-1")
+    answer = client.post("/v1/games", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == "body: is not UTF-8: byte 0xfc at 18; send UTF-8"
+
+
+@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
+def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
+    answer = judged(client, pgn=pgn)
+    assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert said in answer["games"][0]["error"]["detail"]
+    assert answer["temperature"] is None
+
+
+def test_what_is_too_long_is_refused_as_soon_as_it_is(serve: Serve) -> None:
+    client = serve(max_positions=5)
+    for pgn, words in (
+        (PGN, ""),
+        ("1. Nf3 Nf6 2. Ng1 Ng8 " * 20_000 + "*", ""),
+        ('[Event "x"]\n\n*\n\n' * 1100, "more than 5 games"),
+    ):
+        refused(client.post("/v1/games", json={"pgn": pgn}), 422, "limit-exceeded", words)
+    nested = judged(client, pgn="1. e4 " + "(" * 100_000 + " *")
+    assert len(nested["games"][0]["moves"]) == 1
+    assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"

@@ -1,0 +1,191 @@
+"""What an operator would lose: log lines that can be read, found by request, and that never hold up a request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from movemask.server.ledger.reader import AuditReader
+from movemask.server.logs import JsonFormatter, QueuedHandler, TextFormatter
+from movemask.server.problems import CONTENT_TYPE
+from tests.conftest import Serve
+from tests.processes import call, served, serving, stopped
+from tests.server.ledger.records import opened
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def record(message: str, level: int = logging.INFO, **more: Any) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "x", "levelno": level, "levelname": "INFO", "msg": message, **more})
+
+
+def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
+    forged = "a\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200\r\x1b[2J\u2028"
+    line = TextFormatter().format(record(forged))
+    assert "\n" not in line
+    assert line.isprintable()
+    assert json.loads(JsonFormatter().format(record("a\nb")))["message"] == "a\nb"
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        first, *rest = TextFormatter().format(record("a fault", exc_info=sys.exc_info())).split("\n")
+    assert first.endswith("x: a fault")
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+    assert "forged" in "".join(rest)
+
+
+def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted() -> None:
+    reader, writer = os.pipe()
+    dropped: list[int] = []
+    handler = QueuedHandler(writer, limit=100, dropped=dropped.append)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    sent = 5_000
+    for number in range(sent):  # far more than a pipe holds: this would never end
+        handler.handle(record(f"{number:01000}", logging.WARNING))
+    found = bytearray()
+
+    def read() -> None:
+        while part := os.read(reader, 1 << 16):
+            found.extend(part)
+            if found.endswith(b"end\n"):
+                return
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    handler.close()
+    os.write(writer, b"end\n")
+    reading.join()
+    os.close(reader)
+    os.close(writer)
+    lines = found.decode().splitlines()[:-1]
+    numbers = [int(line) for line in lines if "dropped" not in line]
+    told = [int(line.split()[1]) for line in lines if "dropped" in line]
+    assert numbers == sorted(numbers)
+    assert sum(told) == sum(dropped) == sent - len(numbers) > 0
+
+
+def test_parent_and_workers_log_the_same_json(models: Path) -> None:
+    with served(models, "--log-format", "json", "--workers", "2", "--mcp", "true") as (process, port):
+        serving(models, 2, process.pid)
+        call(port, "/v1/policy", {"moves": []})
+        call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
+        assert stopped(process) == 0
+    with opened(f"sqlite:///{models}/movemask.db") as store:
+        assert [model.positions for model in AuditReader(store.database).summaries()] == [
+            3
+        ]  # nothing is lost by a stop
+    lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
+    assert all(re.fullmatch(TIME, line["time"]) for line in lines)
+    assert any("listening on http" in line["message"] for line in lines)
+    assert not [line for line in lines if "Warning" in line["message"]]
+    access = [line for line in lines if line["logger"] == "access" and line["route"] != "/readyz"]
+    told = sorted((line["route"], line["status"], line["positions"]) for line in access)
+    assert told == [("/v1/policy", 200, 1), ("/v1/policy/batch", 200, 2)]  # each once
+    ended = [line["pid"] for line in lines if line["message"].startswith("Finished server process")]
+    assert len(ended) == len(set(ended)) == 2
+    assert len({line["pid"] for line in lines}) == 3
+
+
+def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
+    with served(models) as (process, port):
+        call(port, "/v1/policy", {"moves": []})
+        assert stopped(process) == 0
+    lines = (models / "log.txt").read_text().splitlines()
+    assert len(lines) < 10  # a first start is quiet
+    assert all(re.match(rf"{TIME} (INFO|WARNING) +[\w.]+: ", line) for line in lines)
+    shown = re.compile(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$")
+    assert any(map(shown.search, lines))
+
+
+HEADER = "X-Request-ID"
+
+
+@pytest.mark.parametrize("given", ["7", "6d0f3a1b-9c0e-4c7f-8a52-d1e07b3c9f44", "a" * 128, "a.b:c/d+e=f@g_h"])
+def test_a_clients_id_comes_back(client: TestClient, given: str) -> None:
+    for answer in (client.post("/v1/policy", json={"moves": []}, headers={HEADER: given}), client.get("/livez")):
+        assert len(answer.headers.get_list(HEADER)) == 1
+    assert client.get("/livez", headers={HEADER: given}).headers[HEADER] == given
+
+
+@pytest.mark.parametrize("given", ["", "a" * 129, "a b", 'a"b', "a,b", "ä".encode(), "\x1b[31m"])
+def test_an_id_that_could_harm_a_log_is_replaced(client: TestClient, given: str | bytes) -> None:
+    found = client.get("/livez", headers=[(b"X-Request-ID", given if isinstance(given, bytes) else given.encode())])
+    assert len(found.headers[HEADER]) == 32
+    assert int(found.headers[HEADER], 16) >= 0
+
+
+def test_each_request_has_an_id_of_its_own(client: TestClient) -> None:
+    assert len({client.get("/livez").headers[HEADER] for _ in range(50)}) == 50
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/policy", b'{"fen": "x"}', 422),
+        ("POST", "/v1/policy", b"{", 400),
+        ("POST", "/v1/policy", b'{"model": "none", "moves": []}', 404),
+        ("POST", "/v1/policy", b'{"fen": "' + b"x" * 4000 + b'"}', 413),
+        ("GET", "/none", b"", 404),
+        ("PUT", "/v1/policy", b"", 405),
+    ],
+)
+def test_every_problem_has_the_id_of_the_header(serve: Serve, method: str, path: str, body: bytes, status: int) -> None:
+    client = serve(max_body_bytes=1024)
+    answer = client.request(method, path, content=body, headers={"Content-Type": "application/json", HEADER: "mine"})
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == CONTENT_TYPE
+    assert answer.json()["request_id"] == answer.headers[HEADER] == "mine"
+
+
+def test_an_item_of_a_batch_has_none_and_an_answer_is_as_it_was(client: TestClient) -> None:
+    answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "x"}, {"moves": []}]})
+    bad, good = answer.json()["results"]
+    assert "request_id" not in bad["error"]
+    assert "request_id" not in good
+
+
+def test_a_bug_has_an_id_too(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    assert isinstance(client.app, FastAPI)
+    client.app.add_api_route("/broken", broken)
+    with caplog.at_level(logging.INFO):
+        answer = client.get("/broken", headers={HEADER: "mine"})
+    assert answer.status_code == 500
+    assert answer.json()["request_id"] == answer.headers[HEADER] == "mine"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "GET /broken 500" in caplog.text
+
+
+def test_positions_are_logged_and_bodies_are_not(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+    pgn = "1. e4 e5 2. Nf3 *"
+    asked = [
+        ("/v1/policy", {"fen": mate}, 1),
+        ("/v1/policy/batch", {"positions": [{"fen": "secret"}, {"fen": mate}, {"moves": ["e2e4"]}]}, 2),
+        ("/v1/games", {"pgn": pgn}, 3),
+        ("/v1/audit", {"policy": {"e2e4": 1.0}}, 0),
+        ("/v1/policy", {"fen": "secret"}, 0),
+        ("/none?key=secret", {}, 0),
+    ]
+    client.headers[HEADER] = "mine"  # a drawn id may hold e2e4
+    with caplog.at_level(logging.DEBUG):
+        for path, body, _ in asked:
+            client.post(path, json=body)
+        stream = {"Accept": "application/x-ndjson"}
+        client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 70}, headers=stream)
+    lines = [one for one in caplog.records if one.name == "access"]
+    assert [one.args[4] for one in lines] == [*(count for _, _, count in asked), 70]  # type: ignore[index]
+    own = [one.getMessage() for one in caplog.records if one.name.startswith(("access", "movemask"))]
+    assert not [line for line in own if "secret" in line or "e2e4" in line or "Nf3" in line]

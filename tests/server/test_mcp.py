@@ -1,0 +1,203 @@
+"""What users of language models would lose: movemask's tools, by the official client of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from movemask.network.files import shipped_models
+from tests.conftest import Serve
+from tests.processes import call, environment, served, stopped, until
+from tests.server.asking import refused
+from tests.server.test_logs import TIME
+
+SCHOLARS_MATE = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0"
+SENT = {"Content-Type": "application/json", "Accept": "application/json", "Host": "localhost"}
+KEY = "a-key-of-thirty-two-characters-or-more"
+
+
+async def told(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+def message(method: str, **params: Any) -> bytes:
+    """A request of the protocol; NaN and the like as Python writes them."""
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+def posted(url: str, method: str, **headers: str) -> httpx2.Response:
+    return httpx2.post(url, content=message(method), headers=SENT | headers)
+
+
+def called(tool: str, **arguments: Any) -> bytes:
+    return message("tools/call", name=tool, arguments=arguments)
+
+
+@pytest.mark.anyio
+async def test_four_tools_answer_in_a_players_words() -> None:
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
+    async with Client(stdio_client(parameters)) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"policy", "sweep", "game", "audit"}
+        for tool in tools.values():
+            assert tool.output_schema is not None
+            assert tool.annotations is not None
+            assert tool.annotations.read_only_hint
+        policy = await told(client, "policy", moves=["e4", "e5"], rating=1500, top=3)
+        assert (policy["side_to_move"], policy["rating"], policy["opponent_rating"]) == ("white", 1500, 1500)
+        assert policy["moves"][0]["san"] == "Nf3"
+        assert (len(policy["moves"]), policy["other_moves"]) == (3, 26)
+        assert policy["win_percent"] + policy["draw_percent"] + policy["loss_percent"] == pytest.approx(100, abs=0.02)
+        sweep = await told(client, "sweep", ratings=[1000, 2000], top=20)
+        assert [one["rating"] for one in sweep["ratings"]] == [1000, 2000]
+        assert all(
+            sum(move["percent"] for move in one["moves"]) == pytest.approx(100, abs=0.1) for one in sweep["ratings"]
+        )
+        (game,) = (await told(client, "game", pgn=SCHOLARS_MATE, top=1))["games"]
+        assert [one["move"] for one in game["surprising"]] == ["2.Qh5"]
+        assert (game["result"], game["white_moves"]["moves"], game["black_moves"]["moves"]) == ("1-0", 4, 3)
+        line = '[White "Ann"] [Black "Bob"] 1. e4 e5 2. Nf3 Nc6 *'
+        (game,) = (await told(client, "game", pgn=line, top=1))["games"]
+        assert (game["white"], game["black"], game["white_moves"]["moves"]) == ("Ann", "Bob", 2)
+        audit = await told(client, "audit", policy={"e2e4": 0.75, "e1g1": 0.25})
+        assert audit["illegal_percent"] == 25
+        assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]
+        wrong = await client.call_tool("policy", {"fen": "nonsense"})
+        assert wrong.is_error
+        assert "'nonsense' is not a FEN" in wrong.content[0].text  # type: ignore[union-attr]
+        for name, arguments, words in (
+            ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
+            ("policy", {"rating": True}, "rating"),
+            ("policy", {"rating": "1500"}, "rating"),
+            ("sweep", {"ratings": [float("nan")]}, "ratings"),
+        ):
+            wrong = await client.call_tool(name, arguments)
+            assert wrong.is_error
+            assert words in wrong.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.anyio
+async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
+    for file in shipped_models().iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    options = ("--mcp", "true", "--api-keys", KEY, "--client-rate", "0.01", "--client-burst", "30")
+    with served(tmp_path, *options) as (_, port):
+        url = f"http://127.0.0.1:{port}/mcp"
+        assert httpx2.post(url, json={}).status_code == 401
+        assert httpx2.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code == 405
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"})
+        async with http, Client(streamable_http_client(url, http_client=http)) as client:
+            assert len((await told(client, "sweep"))["ratings"]) == 18
+            limited = await client.call_tool("sweep", {})
+            assert limited.is_error
+            assert "rate limit exceeded: 18 positions" in limited.content[0].text  # type: ignore[union-attr]
+        for _ in range(30):  # what asks for no position counts too
+            answer = posted(f"http://127.0.0.1:{port}/mcp", "ping", Authorization=f"Bearer {KEY}")
+        refused(answer, 429, "rate-limited")
+        counted = 'movemask_leakage_count{kind="raw"'
+        key = f"Bearer {KEY}"
+        until(lambda: counted in call(port, "/metrics", authorization=key), "the tools' positions are in the audit")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        called("sweep", ratings=[[]] * 1_300_000),
+        called("policy", moves=[0] * 1_000_000),
+        called("audit", policy={f"{number:08}": "x" for number in range(250_000)}),
+        called("x" * 3_000_000),
+        message("initialize", clientInfo={"icons": [0] * 1_000_000}),
+        b"[" * 1_000_000,
+        b'"' + b'\\"' * 1_500_000,
+    ],
+)
+def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body: bytes) -> None:
+    client = serve(mcp=True)
+    client.post("/mcp", content=message("ping"), headers=SENT)  # what is made once is made now
+    tracemalloc.start()
+    try:
+        answer = client.post("/mcp", content=body, headers=SENT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code in (400, 413, 422) or answer.json()["result"]["isError"]
+    assert len(answer.content) < 2_000
+    assert peak < 20 * len(body) + 2**20
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "origin", "status"),
+    [
+        ({}, "localhost:8000", None, 200),
+        ({}, "127.0.0.1:8000", "http://127.0.0.1:8000", 200),
+        ({}, "[::1]:8000", None, 200),
+        ({}, "localhost:8000", "http://evil.example", 403),
+        ({}, "localhost:8000", "https://localhost:8000", 403),
+        ({}, "localhost:8000", "http://localhost:9000", 403),
+        ({}, "localhost:8000", "null", 403),
+        ({}, "evil.example:8000", "http://evil.example:8000", 400),  # a name that was pointed at 127.0.0.1
+        ({}, "127.0.0.1.evil.example", None, 400),
+        ({}, "[::1", None, 200),
+        ({}, "", None, 400),
+        ({"cors_origins": "https://tools.example"}, "localhost", "https://tools.example", 200),
+        ({"cors_origins": "https://tools.example"}, "localhost", "https://evil.example", 403),
+        ({"cors_origins": "*"}, "localhost", "https://any.example", 200),
+        ({"trusted_hosts": "chess.example"}, "chess.example", "http://chess.example", 200),
+        ({"trusted_hosts": "chess.example"}, "chess.example", "http://evil.example", 403),
+        ({"proxies": 1}, "chess.example", None, 200),
+        ({"host": "0.0.0.0"}, "chess.example", None, 200),
+        ({"api_keys": KEY}, "chess.example", "http://chess.example", 200),
+        ({"api_keys": KEY}, "chess.example", "http://evil.example", 403),
+    ],
+)
+def test_pages_of_other_origins_cannot_call_the_tools(
+    serve: Serve, settings: dict[str, Any], host: str, origin: str | None, status: int
+) -> None:
+    headers = {**SENT, "Host": host, "Authorization": f"Bearer {KEY}"} | ({"Origin": origin} if origin else {})
+    answer = serve(mcp=True, **settings).post("/mcp", content=message("ping"), headers=headers)
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json()["type"].endswith(("forbidden", "untrusted-host"))
+
+
+def test_a_tool_takes_what_its_route_takes(serve: Serve) -> None:
+    client = serve(mcp=True)
+    long = "1. e4 " + "{[%clk 0:03:00], [[}" * 20_000 + " *" + "\n\n1. e5 *" * 500
+    answer = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
+    assert len(answer["structuredContent"]["games"]) == 1
+    assert answer["structuredContent"]["errors"][-1] == "and 490 more"
+    policy = {f"a1{number:06}": -0.1234567890123456e-300 for number in range(8_192)}
+    answer = client.post("/mcp", content=called("audit", policy=policy), headers=SENT).json()["result"]
+    assert answer["content"][0]["text"].startswith("policy")
+
+
+def test_nothing_that_a_client_sends_makes_a_log_line_of_its_own(models: Path) -> None:
+    forged = "x\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200" + "\r" * 100_000
+    with served(models, "--mcp", "true", "--log-level", "debug") as (process, port):
+        for body in (
+            message("prompts/get", name=forged),
+            message("resources/read", uri=forged),
+            message("completion/complete", ref={"type": "ref/prompt", "name": forged}, argument={"name": forged}),
+            message(forged),
+            called(forged),
+            called("policy", fen=forged),
+            called("policy", **{forged: 1}),
+        ):
+            httpx2.post(f"http://127.0.0.1:{port}/mcp", content=body, headers=SENT)
+        assert stopped(process) == 0
+    log = (models / "log.txt").read_text()
+    assert all(re.match(rf"{TIME} [A-Z]+ +[\w.]+: ", line) for line in log.split("\n")[:-1])
+    assert "/forged 200" not in log
+    assert len(log) < 20_000

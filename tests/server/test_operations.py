@@ -1,0 +1,117 @@
+"""What an operator would lose: probes that tell the truth, metrics that count, and a page that explains itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.errors import StoreError
+from movemask.server.ledger.reader import AuditReader
+from tests.conftest import Serve
+from tests.networks import write_fake
+from tests.server.asking import refused, sample
+
+
+def test_alive_and_ready(client: TestClient) -> None:
+    assert client.get("/livez").json() == {"status": "alive"}
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["models"] == {"fake": "served"}
+    assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
+
+
+def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "good")
+    (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
+    client = serve(tmp_path / "m", default_model="bad")
+    assert client.get("/livez").status_code == 200
+    ready = client.get("/readyz")
+    assert ready.status_code == 503
+    assert "'bad' failed its check: bad.toml: contract.planes: this key is missing" in ready.json()["detail"]
+    answer = client.post("/v1/policy", json={"moves": []})
+    refused(answer, 503, "model-unavailable")
+    assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
+    entry = client.get("/v1/models/bad").json()
+    assert (entry["served"], entry["default"]) == (False, True)
+    assert "this key is missing" in entry["failure"]
+
+
+def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise StoreError("the audit store cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
+
+    monkeypatch.setattr(AuditReader, "summaries", broken)
+    answer = client.get("/v1/leakage")
+    refused(answer, 503, "audit-unavailable")
+    assert "db.internal" not in answer.text
+    assert "5432" not in answer.text
+    assert "db.internal (10.0.0.5), port 5432" in caplog.text
+
+
+def test_metrics_count_what_happened(client: TestClient) -> None:
+    client.post("/v1/policy", json={"moves": []})
+    client.post(
+        "/v1/policy/batch", json={"positions": [{"moves": []}, {"fen": "x"}, {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}]}
+    )
+    client.post("/v1/policy", json={"fen": "x"})
+    client.get("/nowhere")
+    ok = 'movemask_requests_total{method="POST",route="/v1/policy",status="200"}'
+    assert sample(client, ok) == 1
+    assert sample(client, ok.replace("200", "422")) == 1
+    assert sample(client, 'movemask_requests_total{method="GET",route="other",status="404"}') == 1
+    client.post("/v1/games", content=b"{}")
+    client.post("/v1/move", json={"fen": " " * 40_000})
+    assert sample(client, 'movemask_requests_total{method="POST",route="/v1/games",status="415"}') == 1
+    assert sample(client, 'movemask_requests_total{method="POST",route="/v1/move",status="413"}') == 1
+    assert sample(client, 'movemask_positions_total{model="fake",status="ongoing"}') == 2
+    assert sample(client, 'movemask_positions_total{model="fake",status="stalemate"}') == 1
+    assert sample(client, 'movemask_invalid_total{problem="invalid-fen"}') == 2
+    assert sample(client, 'movemask_batches_total{model="fake"}') == 2
+    assert sample(client, 'movemask_batch_size_sum{model="fake"}') == 2
+    assert sample(client, 'movemask_queue_seconds_count{model="fake"}') == 2
+    assert sample(client, 'movemask_inference_seconds_count{model="fake"}') == 2
+    leakage = 'movemask_leakage_count{kind="raw",model="fake",trained_with_mask="false"}'
+    assert sample(client, leakage) == 2
+    assert sample(client, "movemask_served_leakage_total") == 0
+    assert "rnbqkbnr" not in client.get("/metrics").text
+
+
+def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp_path: Path) -> None:
+    for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
+        write_fake(tmp_path / "m", name, elo=True)
+    client = serve(tmp_path / "m")
+    for path in ("/docs", "/redoc"):
+        page = client.get(path)
+        assert page.status_code == 200
+        assert not re.search(r"(src|href)=[\"']https?://", page.text)
+    schema = client.get("/openapi.json").json()
+    ran = 0
+    for path, methods in schema["paths"].items():
+        for body in (method["requestBody"] for method in methods.values() if "requestBody" in method):
+            reference = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            for example in schema["components"]["schemas"][reference]["examples"]:
+                answer = client.post(path, json=example)
+                assert answer.status_code == 200, answer.text
+                ran += 1
+    assert ran >= 5
+    item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]
+    assert "HTTPValidationError" not in schema["components"]["schemas"]
+    assert item == {"$ref": "#/components/schemas/BatchPositionIn"}
+
+
+@pytest.mark.parametrize(("longest", "bound"), [(0.2, 0.25), (10, 10), (30, 50)])
+def test_the_buckets_of_times_reach_as_far_as_a_request_may_wait(serve: Serve, longest: float, bound: float) -> None:
+    client = serve(max_wait_seconds=longest)
+    for path in ("/v1/models", "/livez", "/"):
+        client.get(path)
+    metrics = client.get("/metrics").text
+    bounds = re.findall(r'movemask_request_seconds_bucket\{le="([\d.]+)",route="/v1/models"', metrics)
+    assert max(map(float, bounds)) == bound
+    timed = re.findall(r'movemask_request_seconds_count\{route="(.*?)"', metrics)
+    assert timed == ["/v1/models"]  # no probes, no files of the page

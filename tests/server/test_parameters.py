@@ -1,0 +1,128 @@
+"""What a user would lose to silence: a plausible answer to something else than was asked."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import chess
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.server.app import create_app
+from tests.server.asking import asked
+
+BODY = {"/v1/policy/batch": {"positions": [{"moves": []}]}, "/v1/games": {"pgn": "1. e4 *"}}
+BODY["/v1/audit"] = {"fen": chess.STARTING_FEN, "policy": {"e2e4": 1.0}}
+
+
+#: A link to the page may be decorated.
+OPERATIONS = [(way, path) for path, ways in create_app().openapi()["paths"].items() for way in ways if path != "/"]
+
+
+def refused(client: TestClient, method: str, path: str, query: str) -> str:
+    body = BODY.get(path, {"moves": []}) if method == "post" else None
+    answer = client.request(method, path.replace("{name}", "fake") + query, json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["type"] == "urn:movemask:problem:invalid-parameter"
+    detail: str = answer.json()["detail"]
+    return detail
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestClient, method: str, path: str) -> None:
+    for query in ("?zzz=1", "?zzz", "?zzz=", "?" + "z" * 2_000 + "=1"):
+        detail = refused(client, method, path, query)
+        assert detail.startswith("zzz")
+        assert len(detail) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "said"),
+    [
+        ("get", "/v1/leakage/worst", "?Kind=multiplied", "did you mean 'kind'?"),
+        ("get", "/v1/leakage", "?from=24h", "available: by, model, since, until"),
+        ("get", "/v1/leakage/positions", "?limit=5&curser=7", "did you mean 'cursor'?"),
+        ("get", "/v1/leakage", "?by=phase&by=side", "by: is given 2 times"),
+        ("get", "/v1/models", "?model=fake", "available: none"),
+        (
+            "post",
+            "/v1/policy",
+            "?temperature=2",
+            "temperature: /v1/policy has no such query parameter; send it in the body",
+        ),
+        ("get", "/v1/policy", "?fen=startpos&moves=e4", "use POST /v1/policy, and send it in the body"),
+        ("get", "/v1/policy", "?fen=startpos&top_k=3", "use POST /v1/policy, and send it in the body"),
+    ],
+)
+def test_the_nearest_is_named(client: TestClient, method: str, path: str, query: str, said: str) -> None:
+    assert said in refused(client, method, path, query)
+
+
+def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None:
+    values = {"kind": "raw", "by": "phase", "bucket": "1h", "limit": "5", "cursor": "9", "format": "json"}
+    values |= {"model": "fake", "since": "24h", "until": "1h", "fen": "startpos", "elo": "1500", "chess960": "true"}
+    for path, found in create_app().openapi()["paths"].items():
+        names = [one["name"] for one in found.get("get", {}).get("parameters", []) if one["in"] == "query"]
+        if names:
+            answer = client.get(path, params={name: values[name] for name in names})
+            assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 20, "9" * 12, "-1", "0", "1e400", "9" * 5_000, "9" * 9 + "w"])
+def test_no_number_however_large_is_an_error_of_the_service(client: TestClient, number: str) -> None:
+    client.post("/v1/policy", json={"moves": []})
+    for path, found in create_app().openapi()["paths"].items():
+        for one in found.get("get", {}).get("parameters", []):
+            if one["in"] == "query":
+                for form in ("json", "csv") if path == "/v1/leakage/positions" else ("",):
+                    query = {one["name"]: number, "format": form} if form else {one["name"]: number}
+                    answer = client.get(path, params=query)
+                    assert answer.status_code in (200, 404, 422), (path, query, answer.text)
+    assert client.get("/v1/leakage/positions?format=csv&limit=" + "1" + "0" * 20).status_code == 422
+    for name in ("temperature", "alpha", "top_k", "top_p", "min_p", "elo"):
+        if re.fullmatch("-?[0-9]+", number):
+            body = f'{{"moves": [], "normalizer": "entmax", "{name}": {number}}}'
+            answer = client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code in (200, 400, 422), answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/policy", "/v1/move", "/v1/policy/batch"])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "fen: is missing, as are moves: no position is named"),
+        ({"fen": None}, "fen: is null, which names no position; give a FEN, or 'startpos'"),
+        ({"fen": None, "moves": ["e2e4"]}, "fen: is null"),
+        ({"moves": None}, "moves: Input should be a valid list, got null"),
+    ],
+)
+def test_no_position_is_refused_and_not_audited(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
+    batch = path.endswith("batch")
+    answer = client.post(path, json={"positions": [body]} if batch else body)
+    problem = answer.json()["results"][0]["error"] if batch else answer.json()
+    assert (answer.status_code, problem["status"]) == (200 if batch else 422, 422)
+    assert said in problem["detail"]
+    assert [one["positions"] for one in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
+
+
+def test_the_start_position_has_a_word(client: TestClient) -> None:
+    forms: list[dict[str, Any]] = [{"moves": []}, {"fen": "startpos"}, {"fen": chess.STARTING_FEN}]
+    answers = [asked(client, **one) for one in forms]
+    answers += asked(client, "/v1/policy/batch", positions=forms * 4)["results"]
+    for answer in answers:
+        del answer["timing"]
+        answer.pop("index", None)
+        assert answer == answers[0]
+    assert answers[0]["fen"] == chess.STARTING_FEN
+    after = [asked(client, "/v1/move", **{**one, "moves": ["e2e4"]})["move"] for one in forms]
+    assert after == after[:1] * 3
+
+
+def test_the_documented_defaults_of_a_rule_change_nothing(client: TestClient) -> None:
+    plain = asked(client)["moves"]
+    assert asked(client, temperature=1, top_p=1, min_p=0, normalizer="softmax")["moves"] == plain
+    positions = [{"fen": "startpos", "min_p": 0}, {"fen": "startpos"}]
+    all_of_them, best = asked(client, "/v1/policy/batch", positions=positions, min_p=0.9)["results"]
+    assert all_of_them["moves"] == plain
+    assert len(best["moves"]) < len(plain)

@@ -1,0 +1,51 @@
+"""What an operator would lose: settings that come from where they say, and reach every worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from movemask.errors import SettingsError
+from movemask.server.settings import Settings, available_cores
+
+
+def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.read().port == 8000
+    monkeypatch.setenv("MOVEMASK_PORT", "9000")
+    assert Settings.read().port == 9000
+    assert Settings.read(port="9001", host=None).port == 9001
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"), [("MOVEMASK_MAX_BACTH", "MOVEMASK_MAX_BATCH"), ("movemask_prot", "MOVEMASK_PORT")]
+)
+def test_the_nearest_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; did you mean {nearest}"):
+        Settings.read()
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+    for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8000_TCP", "PORT_8000_TCP_PROTO", "POSTGRES_SERVICE_HOST"):
+        monkeypatch.setenv(f"MOVEMASK_{name}", "10.0.0.11")
+    assert Settings.read().port == 8000
+
+
+@pytest.mark.parametrize("value", ["0", "many", ""])
+def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("MOVEMASK_MAX_BATCH", value)
+    with pytest.raises(SettingsError, match=rf"MOVEMASK_MAX_BATCH: .*, got '{value}'"):
+        Settings.read()
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("max 100000", 64), ("150000 100000", 2), ("10000 100000", 1), ("99900000 100000", 64), ("x", 64)],
+)
+def test_a_containers_cores_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    (tmp_path / "cpu.max").write_text(text + "\n")
+    assert available_cores(tmp_path / "cpu.max") == cores
+    assert available_cores(tmp_path / "none") == 64

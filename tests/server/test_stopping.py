@@ -1,0 +1,120 @@
+"""What an operator would lose: a start that can be stopped at any moment, in order, without a line that alarms."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen
+
+import pytest
+
+from tests.networks import write_net
+from tests.processes import call, served, serving, started, stopped, workers
+from tests.server.test_logs import TIME
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+_LINE = re.compile(rf"{TIME} (INFO|WARNING) +[\w.]+: ")
+
+
+def handles(process: Popen[bytes], number: signal.Signals) -> bool:
+    """Whether a process handles a signal: until Python runs, none does."""
+    caught = re.search(r"^SigCgt:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text(), re.M)
+    assert caught is not None
+    return bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+def stopped_at(moment: float, models: Path, *options: str, group: bool = False) -> tuple[int, str]:
+    """Exit code and output of a service that gets SIGTERM so many seconds after it handles it; `group` if its whole
+    process group gets it."""
+    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models), *options]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        while not handles(process, signal.SIGTERM):
+            time.sleep(0.001)
+        time.sleep(moment)
+        if group:
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    return process.returncode, output.decode()
+
+
+@pytest.fixture(scope="module")
+def seconds_to_serve(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """How long a start takes on this machine now."""
+    models = write_net(tmp_path_factory.mktemp("m") / "m").parent
+    begun = time.monotonic()
+    with served(models):
+        return time.monotonic() - begun
+
+
+def check(moment: float, models: Path, *options: str, group: bool = False) -> None:
+    code, output = stopped_at(moment, models, *options, group=group)
+    assert code == 0, (moment, output)
+    assert all(_LINE.match(line) for line in output.splitlines()), (moment, output)
+
+
+@pytest.mark.parametrize(
+    ("share", "options"),
+    [
+        (0.0, ("--workers", "1")),
+        (0.3, ("--workers", "2", "--mcp", "true")),
+        (0.5, ("--workers", "2", "--mcp", "true")),
+        (0.6, ("--workers", "1", "--mcp", "true")),
+        (0.7, ("--workers", "2")),
+        (0.85, ("--workers", "2", "--mcp", "true")),
+        (1.0, ("--workers", "2")),
+    ],
+)
+def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
+    models: Path, seconds_to_serve: float, share: float, options: tuple[str, ...]
+) -> None:
+    check(share * seconds_to_serve, models, *options)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.75])
+def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_to_serve: float, share: float) -> None:
+    """As systemd sends it, and a terminal for Ctrl-C."""
+    check(share * seconds_to_serve, models, "--workers", "2", group=True)
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
+def test_a_terminal_that_is_closed_stops_the_service_in_order(models: Path, group: bool) -> None:
+    def heed() -> None:  # the tests may run under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    with served(models, "--workers", "2", preexec_fn=heed) as (process, _):
+        serving(models, 2, process.pid)
+        if group:
+            os.killpg(process.pid, signal.SIGHUP)
+        else:
+            process.send_signal(signal.SIGHUP)
+        assert process.wait(30) == 0
+    assert (models / "log.txt").read_text().count("Finished server process") == 2
+
+
+def test_a_service_that_nohup_started_does_not_end_with_its_terminal(models: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with served(models, "--workers", "2", preexec_fn=ignore) as (process, port):
+        pids = serving(models, 2, process.pid)
+        os.killpg(process.pid, signal.SIGHUP)
+        assert call(port, "/livez") == {"status": "alive"}
+        assert workers(process.pid) == pids
+        assert stopped(process) == 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
+@pytest.mark.parametrize("options", [("1",), ("2",), ("1", "--mcp", "true"), ("2", "--mcp", "true")])
+def test_a_start_can_be_stopped_at_thirty_moments(
+    models: Path, seconds_to_serve: float, options: tuple[str, ...], group: bool
+) -> None:
+    for number in range(30):
+        check(number / 25 * seconds_to_serve, models, "--workers", *options, group=group)

@@ -1,0 +1,192 @@
+"""What a user of several workers would lose: connections spread over all, and limits that hold for all together."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import urllib.error
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from movemask import __version__
+from movemask.server.tally import CLIENT_HELD, FULL_AT, Tally, new_table
+from tests.processes import call, running, served, serving, stopped, until, workers
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+
+def sockets(pid: int) -> int:
+    """How many sockets a process has open."""
+    found = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found += os.readlink(file).startswith("socket:")
+    return found
+
+
+def test_a_burst_of_connections_is_spread_over_the_workers(models: Path) -> None:
+    with served(models, "--workers", "2") as (process, port):
+        pids = serving(models, 2, process.pid)
+        before = {pid: sockets(pid) for pid in pids}
+        with ExitStack() as stack:
+            for _ in range(64):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+            until(lambda: sum(map(sockets, pids)) == sum(before.values()) + 64, "all are accepted")
+            assert min(sockets(pid) - before[pid] for pid in pids) >= 8  # by chance once in 10^9
+        until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")
+        assert stopped(process) == 0
+
+
+LIVE = b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
+
+def answers(port: int, count: int, before: Callable[[], None] = lambda: None) -> list[bytes]:
+    """What `count` connections get, opened at once, after `before` is called."""
+    with ExitStack() as stack:
+        asked = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
+        for one in asked:
+            one.sendall(LIVE)
+        before()
+        return [one.recv(12) for one in asked]
+
+
+def test_connections_that_a_lone_worker_had_not_accepted_are_answered_by_its_replacement(models: Path) -> None:
+    with served(models, "--workers", "1") as (process, port):
+        (worker,) = serving(models, 1, process.pid)
+        os.kill(worker, signal.SIGSTOP)
+        assert answers(port, 16, lambda: os.kill(worker, signal.SIGKILL)) == [b"HTTP/1.1 200"] * 16
+        assert stopped(process) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_while_a_worker_is_replaced_another_takes_all_new_connections(models: Path, number: signal.Signals) -> None:
+    with served(models, "--workers", "2") as (process, port):
+        ended = min(serving(models, 2, process.pid))
+        (models / "net.toml").rename(models / "net.away")  # no other worker can start
+        os.kill(ended, number)
+        until(lambda: not running(ended), "it has ended")
+        until(lambda: answers(port, 32) == [b"HTTP/1.1 200"] * 32, "all are answered")
+        (models / "net.away").rename(models / "net.toml")
+
+
+def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> None:
+    with served(models, "--workers", "2", "--max-connections-per-address", "6") as (process, port):
+        serving(models, 2, process.pid)
+        until(lambda: open_connections(port) <= 1, "the connections of the start have ended")
+        kept = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(6)]
+        for one in kept:  # all are accepted
+            one.sendall(LIVE.replace(b"close", b"keep-alive"))
+            assert one.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        with socket.create_connection(("127.0.0.1", port), 30) as one_more:
+            assert one_more.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        kept.pop().close()
+
+        def served_again() -> bool:
+            try:
+                return bool(call(port, "/livez"))
+            except urllib.error.HTTPError:
+                return False
+
+        until(served_again, "a connection that has ended is given back")
+        for one in kept:
+            one.close()
+        assert stopped(process) == 0
+
+
+def open_connections(port: int) -> int:
+    return int(metric(port, "movemask_connections"))
+
+
+def metric(port: int, name: str) -> float:
+    lines = call(port, "/metrics").splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+def test_the_metrics_of_processes_are_those_of_all_workers_and_cpu_time_never_falls(models: Path) -> None:
+    def resident(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with served(models, "--workers", "2") as (process, port):
+        pids = serving(models, 2, process.pid)
+        expected = sum(map(resident, pids))
+        until(lambda: metric(port, "process_resident_memory_bytes") > 0.9 * expected, "both workers have told")
+        assert metric(port, "process_open_fds") > 20
+        assert f'movemask_build_info{{version="{__version__}"}} 1.0' in call(port, "/metrics")
+        used = metric(port, "process_cpu_seconds_total")
+        os.kill(min(pids), signal.SIGKILL)
+        serving(models, 3, process.pid)
+        assert " ended (SIGKILL); starting another\n" in (models / "log.txt").read_text()
+        assert until(lambda: metric(port, "process_cpu_seconds_total"), "it is told") >= used
+        assert stopped(process) == 0
+
+
+def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path) -> None:
+    body = json.dumps({"moves": []})
+    limits = ("--client-rate", "0.001", "--client-burst", "20")
+    with served(models, "--workers", "2", *limits) as (process, port):
+        pids = serving(models, 2, process.pid)
+        statuses: Counter[int] = Counter()
+        clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(4)]
+        for number in range(40):
+            client = clients[number % 4]
+            client.request("POST", "/v1/policy", body, {"Content-Type": "application/json"})
+            answer = client.getresponse()
+            answer.read()
+            statuses[answer.status] += 1
+        for client in clients:
+            client.close()
+        assert statuses == {200: 20, 429: 20}
+        os.kill(min(pids), signal.SIGKILL)  # what its clients have spent stays spent
+        until(lambda: min(pids) not in workers(process.pid), "it is replaced")
+
+        def status() -> int:
+            try:
+                call(port, "/v1/policy", {"moves": []})
+            except urllib.error.HTTPError as error:
+                return error.code
+            return 200
+
+        assert until(status, "a worker answers") == 429
+
+
+def test_who_reads_the_figures_finds_what_he_just_asked_whichever_worker_answers(models: Path) -> None:
+    with served(models, "--workers", "2") as (process, port):
+        serving(models, 2, process.pid)
+        for asked in range(1, 21):  # each on a connection of its own
+            call(port, "/v1/policy", {"moves": []})
+            figures = call(port, "/v1/leakage")
+            known = sum(one["positions"] for one in figures["models"].values())
+            assert known + figures["freshness"]["waiting"] >= asked
+        until(lambda: call(port, "/v1/leakage")["freshness"]["waiting"] == 0, "all is written")
+        assert call(port, "/v1/leakage")["models"]["net"]["positions"] == asked
+        assert stopped(process) == 0
+
+
+def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:
+    draw = random.Random(1)
+    with new_table(3) as table:
+        views = [Tally(table, 3, column) for column in range(3)]
+        clients = [views[0].client(f"client {number}") for number in range(50)]
+        expected: Counter[int] = Counter()
+        lost: Counter[int] = Counter()
+        for number in range(1000):
+            column, row, amount = draw.randrange(3), draw.choice(clients) + CLIENT_HELD, draw.randrange(-5, 9)
+            views[column].add(row, amount)
+            views[column].put(row - CLIENT_HELD + FULL_AT, number)
+            expected[row] += amount
+            lost[row] += amount if column == 2 else 0
+        assert all(view.total(row) == expected[row] for view in views for row in expected)
+        full_at = [views[0].latest(client + FULL_AT) for client in clients]
+        assert max(full_at) == number
+        views[0].clear(2)
+        assert all(views[1].total(row) == expected[row] - lost[row] for row in expected)
+        assert [views[1].latest(client + FULL_AT) for client in clients] == full_at
