@@ -49,7 +49,7 @@ class Evaluated:
     unmasked : the logits, from which every kind of leakage can be measured
     policies : the distributions, by each position's rule
     raw, multiplied : float64 `[B]`, probability that these two mistakes would have given to illegal moves
-    ran, seconds : rows that the network ran on, and the time of the run; both 0 if a cache had every row
+    seconds : time of the network's run
     unusable : by row, why it has no distribution; ignore the other fields of such a row
     """
 
@@ -59,7 +59,6 @@ class Evaluated:
     policies: Policies
     raw: Float
     multiplied: Float
-    ran: int
     seconds: float
     unusable: Mapping[int, InvalidLogits]
 
@@ -73,8 +72,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
         raise
     except Exception as error:
         raise InferenceFailed(f"model {model.name}: {type(error).__name__}: {error}") from error
-    ran = len(batch) - outputs.cached
-    seconds = time.perf_counter() - started if ran else 0.0
+    seconds = time.perf_counter() - started
     logits, indptr = outputs.logits, batch.indptr
     legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
     # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
@@ -86,7 +84,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
+    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable)
 
 
 def evaluate_positions(

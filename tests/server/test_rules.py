@@ -194,16 +194,3 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
 def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
     answer = client.post("/v1/policy", json={"moves": [], **rule})
     assert (answer.status_code, word in answer.json()["detail"]) == (422, True)
-
-
-def test_a_position_is_run_once_and_answered_the_same_by_every_rule(serve: Serve, tmp_path: Path) -> None:
-    client, plain = serve(cache_mb=16), serve(database_url=f"sqlite:///{tmp_path}/plain.db")
-    rules: list[dict[str, Any]] = [{}, {}, {"temperature": 0.5}, {"normalizer": "entmax15"}, {"top_k": 2}]
-    for rule in rules:
-        found, expected = (asked(one, fen=FEN, **rule) for one in (client, plain))
-        assert {**found, "timing": None} == {**expected, "timing": None}
-    counted = ("batches", "cache_hits", "cache_misses")
-    assert [sample(client, f'movemask_{name}_total{{model="fake"}}') for name in counted] == [1, 4, 1]
-    assert sample(plain, 'movemask_batches_total{model="fake"}') == 5
-    assert sample(client, "movemask_cache_bytes") > 1880 * 4
-    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 5  # every answer is audited

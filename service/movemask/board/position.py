@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
@@ -64,15 +63,14 @@ class PlayedGame:
     """A game from its first known position.
 
     Time and memory are linear in the number of moves. Positions are kept without move stacks: all, or the newest
-    `keep`. Repetitions are found while the game is played. Do not change `root`. Call `ended` before sharing the game.
+    `keep`. Repetitions are found while the game is played. Call `ended` before sharing the game.
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
         self.last = root.copy(stack=False)  # the position after all moves so far; do not change it
         self._keep = keep
         self._boards = [root.copy(stack=False)] if keep is None else []
-        self._root = root
-        self._moves: list[chess.Move] = []
+        self.plies = 0  # number of moves played
         self._since_zeroing: dict[Hashable, int] = {}
         self._earlier: list[int | None] = []
         # By ply: the rules by which the position differs from later positions with the same pieces.
@@ -87,11 +85,6 @@ class PlayedGame:
             game.play(move)
         return game.ended()
 
-    @property
-    def plies(self) -> int:
-        """Number of moves played."""
-        return len(self._moves)
-
     def play(self, move: chess.Move) -> None:
         """Plays a legal move."""
         board = self.last
@@ -101,7 +94,7 @@ class PlayedGame:
         if self._keep is None:
             self._boards.append(board.copy(stack=False))
             board.clear_stack()
-        self._moves.append(move)
+        self.plies += 1
         self._remember()
 
     def followed(self, ply: int, move: chess.Move) -> PlayedGame:
@@ -109,7 +102,7 @@ class PlayedGame:
         game = copy(self)
         kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
         game._keep, game._boards = None, [self.board(place) for place in kept]
-        game._moves, game._earlier = self._moves[:ply], self._earlier[: ply + 1]
+        game.plies, game._earlier = ply, self._earlier[: ply + 1]
         game._distinct = dict(self._distinct)
         game._since_zeroing = {_key(board): place for place, board in zip(kept, game._boards, strict=True)}
         game.last = game._boards[-1].copy(stack=False)
@@ -143,11 +136,6 @@ class PlayedGame:
         while (before := self.earlier(ply, same)) is not None:
             count, ply = count + 1, before
         return count
-
-    def digest(self, ply: int) -> bytes:
-        """A hash of the first position and the moves up to `ply`."""
-        words = [str(self._root.chess960), self._root.fen(en_passant="fen"), *map(chess.Move.uci, self._moves[:ply])]
-        return hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()
 
     def _remember(self) -> None:
         board, ply = self.last, self.plies
@@ -293,11 +281,6 @@ class Position:
         if self._game is None and self._ply:
             self._game = PlayedGame.of(self.board, keep=_HISTORY)
         return self._game
-
-    @property
-    def history_key(self) -> bytes:
-        """Equal for two positions only if the same known moves led to them; empty without known moves."""
-        return b"" if self.game is None or not self._ply else self.game.digest(self._ply)
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
         """Number of occurrences of the position in the known game, including the current one."""

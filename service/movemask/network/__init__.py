@@ -1,1 +1,1 @@
-"""Networks: sessions, contracts and their check, the registry, the queue and the cache."""
+"""Networks: sessions, contracts and their check, the registry."""

@@ -140,12 +140,10 @@ class Outputs:
     logits : `[B, A]`, unmodified
     value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1; None if
         the network has no value
-    cached : rows from a cache; the network ran on the others
     """
 
     logits: NDArray[np.floating]
     value: NDArray[np.float64] | None
-    cached: int = 0
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Run:
 
     model : the model's name
     answers : queries with an answer, not an error
-    evaluated : answers from batches for which the network ran; the others came from a cache or have no legal move
+    evaluated : answers that the network gave; the others have no legal move
     submission : its times say how long it waited and ran
     """
 
@@ -184,8 +184,8 @@ class Pipeline:
         second = lone is not None and self._quicker.second()
         model = lone if lone is not None and second else self.model
         outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
-        if lone is not None and evaluated is not None and evaluated.ran:
-            self._quicker.observe(second, evaluated.seconds / evaluated.ran)
+        if lone is not None and evaluated is not None:
+            self._quicker.observe(second, evaluated.seconds / len(evaluated.batch))
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)
         ticket = 0 if self._audit is None else self._audit.expect(expected)
@@ -244,7 +244,7 @@ def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> _
     """The result of a query. An error of `write` concerns no other query."""
     if isinstance(outcome, MovemaskError):
         return outcome, False
-    ran = outcome.evaluated is not None and outcome.evaluated.ran > 0
+    ran = outcome.evaluated is not None
     try:
         return write(outcome), ran
     except Exception as error:

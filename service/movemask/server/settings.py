@@ -107,7 +107,6 @@ class Settings(BaseSettings):
     audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
-    cache_mb: int = Field(0, ge=0, description="Size in megabytes of a cache of network outputs; 0: none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
     max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer get a 503.")
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")

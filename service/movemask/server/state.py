@@ -15,7 +15,6 @@ from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.network.registry import lone_session
-from movemask.server.cache import Cache, CachedModel
 from movemask.server.ledger.reader import AuditReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.ledger.writer import Store
@@ -103,13 +102,10 @@ def running_services(
         positions=settings.audit_positions == "on",
     )
     recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage, tally=tally)
-    cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
     models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
-        if cache is not None:
-            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.count_cache)
         return Pipeline(
             model,
             recorder,

@@ -97,9 +97,6 @@ class Metrics:
             "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
             ["model", "cause", "trained_with_mask"],
         )
-        self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
-        self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
-        self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
         self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
         self.rejected = counter(
             "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
@@ -135,7 +132,7 @@ class Metrics:
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts a request by its route's template, and observes the duration if the route is timed."""
         metrics = self._of_requests.get((route, method, status))
-        if metrics is None:  # cached: looking up the labels costs more than observing
+        if metrics is None:  # kept, because looking up the labels costs more than observing
             timed = route.startswith(_TIMED)
             metrics = (
                 self.requests.labels(route, method, str(status)),
@@ -161,14 +158,14 @@ class Metrics:
         """Counts positions by the status of their answer, and the runs of the network."""
         for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
-        runs = [batch for batch in batches if batch.evaluated is not None and batch.evaluated.ran]
+        runs = [batch for batch in batches if batch.evaluated is not None]
         if not runs:
             return
         evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
         self.batches.labels(model).inc(len(runs))
         batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
         for run in evaluated:
-            batch_size.observe(run.ran)
+            batch_size.observe(len(run.batch))
             inference_seconds.observe(run.seconds)
         queue_seconds = self.queue_seconds.labels(model)
         for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
@@ -191,12 +188,6 @@ class Metrics:
         for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
             if mass > 0:
                 self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
-
-    def count_cache(self, model: str, hits: int, misses: int, size: int) -> None:
-        """Counts cache hits and misses, and sets the size in bytes."""
-        self.cache_hits.labels(model).inc(hits)
-        self.cache_misses.labels(model).inc(misses)
-        self.cache_bytes.set(size)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
         """Sets the number of waiting audit records, and counts dropped records."""
