@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import chess
-import numpy as np
 import pytest
 
-from movemask.board.position import Position
 from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from movemask.network.contract import read_contract
-from movemask.network.registry import load_entry, load_registry, lone_session
+from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
-from tests.networks import ONNX_TOML, write_fake, write_net, write_onnx
+from tests.networks import ONNX_TOML, write_fake, write_net
 
 ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
 
@@ -116,19 +112,3 @@ def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_
     write_fake(tmp_path, "good")
     with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; available: good"):
         load_registry(tmp_path, "x", 1)
-
-
-def test_a_second_session_of_several_threads_gives_the_same_numbers(models: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "models"
-    shutil.copytree(models, folder)
-    model = load_registry(folder, "net", 1).get("net")
-    session = lone_session(model, 2)
-    assert session is not None
-    positions = [Position.read(fen) for fen in (chess.STARTING_FEN, "8/8/8/8/8/5k2/7p/5K2 b - - 0 1")]
-    feeds = model.feeds(model.whole_batch(positions))
-    for one, several in zip(model.session.run(feeds, ["logits"]), session.run(feeds, ["logits"]), strict=True):
-        np.testing.assert_allclose(several, one, rtol=0, atol=1e-6)
-    write_onnx(folder / "net.onnx", values=1)  # another network, before the watcher has seen it
-    assert lone_session(model, 2) is None
-    (folder / "net.onnx").unlink()
-    assert lone_session(model, 2) is None

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from movemask.server.pace import Pace, Quicker
+from movemask.server.pace import Pace
 
 
 def test_before_the_first_batch_nothing_is_refused_for_its_time_or_answered_on_the_event_loop() -> None:
@@ -40,14 +40,3 @@ def test_a_batch_hangs_after_four_seconds_unless_its_network_is_that_slow() -> N
     pace.observe(8, 8.0, share=1.0, alone=False)
     assert not pace.hangs(8, 79)
     assert pace.hangs(8, 81)
-
-
-@pytest.mark.parametrize("second", [0.8, 1.3])
-def test_lone_requests_run_where_they_are_quicker_and_follow_a_machine_that_changes(second: float) -> None:
-    quicker, chosen = Quicker(), []
-    for seconds in ({False: 1.0, True: second}, {False: 1.0, True: 1 / second}):
-        for _ in range(2010):
-            chosen.append(quicker.second())
-            quicker.observe(chosen[-1], seconds[chosen[-1]])
-        assert chosen[-1] == (seconds[True] < 1)
-        assert 0 < sum(one != chosen[-1] for one in chosen[-1000:]) <= 10, "the slower one is tried now and then"

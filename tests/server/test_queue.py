@@ -32,9 +32,7 @@ class Gate:
         self.errors_after: list[Exception] = []
         self.seconds = 0.0  # that a batch takes once it is let through
 
-    def __call__(
-        self, items: Sequence[int], waited: Sequence[float], alone: bool, /
-    ) -> tuple[list[int | MovemaskError], int]:
+    def __call__(self, items: Sequence[int], waited: Sequence[float], /) -> tuple[list[int | MovemaskError], int]:
         self.sizes.append(len(items))
         self.waited += waited
         self.begun.release()
@@ -254,7 +252,7 @@ async def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -
     followed: list[str] = []
     here = threading.current_thread().name
 
-    def quick(items: Sequence[Any], _: Sequence[float], __: bool) -> tuple[list[Any], list[Any]]:
+    def quick(items: Sequence[Any], _: Sequence[float]) -> tuple[list[Any], list[Any]]:
         answered_on.append(threading.current_thread().name)
         return list(items), list(items)
 
@@ -289,34 +287,6 @@ async def test_lone_submissions_without_a_pause_are_followed_up() -> None:
             await ask(queue, [1])
             asked += 1
         assert followed > asked / 2, "a client that asks without a pause keeps the audit waiting"
-
-
-async def test_only_a_small_submission_with_nothing_beside_it_is_alone(gate: Gate) -> None:
-    alone: list[bool] = []
-
-    def run(items: Sequence[int], waited: Sequence[float], is_alone: bool) -> Any:
-        alone.append(is_alone)
-        return gate(items, waited, is_alone)
-
-    with new_table(2) as table:
-        first, other = (
-            Queue("shared", run, threads=2, max_batch=8, max_waiting=99, tally=Tally(table, 2, column))
-            for column in range(2)
-        )
-        running = asyncio.create_task(ask(first, [1]))
-        await begun(gate)
-        beside = asyncio.create_task(ask(other, [1]))  # in another process, while the first runs
-        await begun(gate)
-        gate.open.set()
-        await asyncio.gather(running, beside)
-        await asyncio.to_thread(until, lambda: not Tally(table, 2, 0).total(RUNNING), "both have ended")
-        await ask(other, [1])
-        await ask(first, range(20))
-        await asyncio.to_thread(until, lambda: not Tally(table, 2, 0).total(RUNNING), "all have ended")
-        assert alone[:3] == [True, False, True]
-        assert not any(alone[3:]), "a large submission takes the cores by several batches"
-        for queue in (first, other):
-            queue.close()
 
 
 async def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate, queue: Queue) -> None:

@@ -17,9 +17,6 @@ from movemask.network.onnx import OnnxSession, Provider
 
 log = logging.getLogger(__name__)
 
-#: Largest network file that gets a second session. The session takes as much memory again.
-_LONE_BYTES = 64 * 2**20
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -102,24 +99,6 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
     if not steps[-1].passed:
         return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
     return Entry(file.stem, contract, model, None, steps, model.digest)
-
-
-def lone_session(model: Model, threads: int) -> OnnxSession | None:
-    """A second session of a model's network, with several threads for each run. Raises ContractError if onnxruntime
-    cannot load it.
-
-    None if the network is large, runs on a GPU, or its file has changed.
-    """
-    first = model.session
-    if not isinstance(first, OnnxSession) or first.provider is not Provider.CPU:
-        return None
-    try:
-        content = read_onnx(first.file) if first.file.stat().st_size <= _LONE_BYTES else None
-    except (ContractError, OSError):  # it is gone
-        return None
-    if content is None or _digest(content) != model.digest:
-        return None
-    return OnnxSession(first.file, threads, network=content)
 
 
 def network_file(file: Path, contract: Contract | None) -> Path:

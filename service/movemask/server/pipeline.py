@@ -15,7 +15,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -24,9 +24,8 @@ from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluated, Query, run_queries
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
-from movemask.network.model import Batch, Model, Session
+from movemask.network.model import Batch, Model
 from movemask.server.ledger.entries import AuditBatch
-from movemask.server.pace import Quicker
 from movemask.server.queue import Queue, Submission
 from movemask.server.tally import Tally
 
@@ -104,8 +103,6 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : the kinds of leakage to measure
     on_done : after the replies, gets the model's name and the finished batches
-    lone_session : opens a session that runs on several cores. It is called once, after the first lone request; None if
-        it cannot be opened. Lone requests run on it if it is quicker than the model's own
     """
 
     def __init__(
@@ -120,13 +117,8 @@ class Pipeline:
         max_moves: int | None = None,
         plan: Plan | None = None,
         on_done: Callable[[str, Sequence[DoneBatch]], None] = lambda model, batches: None,
-        lone_session: Callable[[], Session | None] | None = None,
     ) -> None:
         self.model = model
-        self._lone_session = lone_session
-        self._lone_model: Model | None = None  # `model` with that session
-        self._lone_came = False
-        self._quicker = Quicker()
         self._audit = audit
         self._max_moves = max_moves
         self._plan = plan or Plan()
@@ -176,16 +168,10 @@ class Pipeline:
         self.queue.close()
 
     def _run_batch(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float], alone: bool
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
     ) -> tuple[list[_Result[R]], DoneBatch]:
         """The result of each query, and the batch for the follow-up."""
-        self._lone_came |= alone
-        lone = self._lone_model if alone else None
-        second = lone is not None and self._quicker.second()
-        model = lone if lone is not None and second else self.model
-        outcomes, evaluated = run_queries(model, [query for query, _ in items], waited, self._max_moves)
-        if lone is not None and evaluated is not None:
-            self._quicker.observe(second, evaluated.seconds / len(evaluated.batch))
+        outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         expected = sum(answer.evaluated is not None for answer in answers)
         ticket = 0 if self._audit is None else self._audit.expect(expected)
@@ -207,15 +193,6 @@ class Pipeline:
         finally:
             if self._audit is not None:
                 self._audit.audit(audited, [batch.ticket for batch in batches])
-            self._open_lone_session()
-
-    def _open_lone_session(self) -> None:
-        """Opens the session for lone requests, if one has come. Two threads may do it at once, which harms nothing."""
-        opens = self._lone_session
-        if self._lone_came and opens is not None:
-            self._lone_session = None
-            session = opens()
-            self._lone_model = None if session is None else replace(self.model, session=session)
 
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
         """The batches joined for the audit. The logits are read here; the recorder computes the rest."""

@@ -5,9 +5,8 @@ everything from the query to the caller's result, so one thread's Python overlap
 polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it. `fair.py` decides which
 items come next, `pace.py` predicts how long they take.
 
-A small submission that finds the queue empty runs on the event loop, without a change of threads. If no process of the
-service runs or waits for anything else, `run_batch` is told so and may use all cores. The queue does not look into
-items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
+A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
+look into items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
 an error, and whether the network ran.
 """
 
@@ -23,7 +22,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from movemask.errors import Overloaded, ShuttingDown
 from movemask.server.fair import Entry, FairOrder, Portion
@@ -66,13 +65,6 @@ class Submission(Entry):
 
     def __post_init__(self) -> None:
         self.unfinished, self.results = len(self.items), [None] * len(self.items)
-
-
-class Taken(NamedTuple):
-    """The portions of a batch that starts now. `alone`: a small submission, and nothing else waits or runs anywhere."""
-
-    portions: list[Portion[Submission]]
-    alone: bool = False
 
 
 class Backlog:
@@ -156,16 +148,16 @@ class Backlog:
                 self._order.remove(submission)
                 self._count()
 
-    def take_lone(self, submission: Submission) -> Taken:
+    def take_lone(self, submission: Submission) -> list[Portion[Submission]]:
         """A batch of the submission if it is still alone in the queue; otherwise empty, and threads are woken."""
         with self._changed:
             lone = not submission.taken and self._order.items == submission.items_left
             if not lone or self._idle < self._threads:
                 self._wake_threads()
-                return Taken([])
+                return []
             return self._take(submission.costs[-1])
 
-    def next_batch(self) -> Taken:
+    def next_batch(self) -> list[Portion[Submission]]:
         """Waits for items and takes a share of them. The calling thread counts as busy until `idle`.
 
         Empty if finished batches are due for their follow-up, or if the queue is closed and has no items.
@@ -181,11 +173,11 @@ class Backlog:
             # An even split among the threads that may take items, rounded up.
             share = -(-self._order.cost // max(1, self._free_threads()))
             self._idle -= 1
-            taken = self._take(min(self._max_batch, share))
-            self._busy += bool(taken.portions)
-            return taken
+            portions = self._take(min(self._max_batch, share))
+            self._busy += bool(portions)
+            return portions
 
-    def _take(self, room: float) -> Taken:
+    def _take(self, room: float) -> list[Portion[Submission]]:
         """A batch of cost up to `room`, which starts now."""
         now = time.perf_counter()
         portions = self._order.take(room, self._pace.slice, now)
@@ -193,13 +185,10 @@ class Backlog:
         for portion in portions:
             if portion.first == 0:
                 portion.entry.started = now
-        if not portions:
-            return Taken(portions)
-        self._running[threading.current_thread().name] = now, sum(portion.cost for portion in portions)
-        alone = len(portions) == 1 and portions[0].entry.small
-        alone = alone and not self._tally.total(RUNNING) and not self._tally.total(WAITING)
-        self._tally.add(RUNNING, 1)
-        return Taken(portions, alone)
+        if portions:
+            self._running[threading.current_thread().name] = now, sum(portion.cost for portion in portions)
+            self._tally.add(RUNNING, 1)
+        return portions
 
     def returned(self, portions: Sequence[Portion[Submission]], failure: Exception | None = None) -> list[Submission]:
         """Records that this thread's batch has its results or failed. Returns the submissions that are complete.
@@ -313,9 +302,8 @@ class Queue:
     Parameters
     ----------
     name : the model's, for messages and thread names
-    run_batch : called with items, each item's seconds in the queue, and whether the batch is a small submission while
-        nothing else waits or runs in any process; on several threads at once. Returns a result for each item and a
-        value for `follow_up`, or raises an error that concerns all items
+    run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
+        each item and a value for `follow_up`, or raises an error that concerns all items
     follow_up : called after delivery, on one of the threads, with the values of several batches, about `max_batch`
         items together
     threads : batches that run at once
@@ -329,7 +317,7 @@ class Queue:
     def __init__(
         self,
         name: str,
-        run_batch: Callable[[Sequence[Any], Sequence[float], bool], tuple[Sequence[Any], Any]],
+        run_batch: Callable[[Sequence[Any], Sequence[float]], tuple[Sequence[Any], Any]],
         follow_up: Callable[[Sequence[Any]], None] = lambda finished: None,
         *,
         threads: int,
@@ -403,9 +391,9 @@ class Queue:
 
     def _run_lone(self, submission: Submission) -> None:
         """Runs a submission on the event loop if it is still alone: a change of threads would cost more."""
-        taken = self._backlog.take_lone(submission)
-        if taken.portions:
-            self._run(taken)
+        portions = self._backlog.take_lone(submission)
+        if portions:
+            self._run(portions)
             self._backlog.ended(lone=True)
             # No thread is woken now: it would contend with the event loop, which writes the reply next.
             if not self._waking:
@@ -423,28 +411,27 @@ class Queue:
     def _thread_main(self) -> None:
         """Takes, runs and follows up batches until the queue is closed."""
         while True:
-            taken = self._backlog.next_batch()
-            if taken.portions:
-                self._run(taken)
+            portions = self._backlog.next_batch()
+            if portions:
+                self._run(portions)
                 self._backlog.ended()
-            finished = self._backlog.due(quiet=not taken.portions)
+            finished = self._backlog.due(quiet=not portions)
             if finished:
                 try:
                     self._follow_up(finished)
                 except Exception:  # a bug; the answers have been sent, and the thread goes on
                     log.exception("work after the answers of model %s failed", self.name)
-            elif not taken.portions and self._backlog.closing:
+            elif not portions and self._backlog.closing:
                 return
             self._backlog.idle()
 
-    def _run(self, taken: Taken) -> None:
+    def _run(self, portions: Sequence[Portion[Submission]]) -> None:
         """Runs a batch and hands out its results."""
-        portions, alone = taken
         items = [item for submission, first, size, _ in portions for item in submission.items[first : first + size]]
         waited = [submission.started - submission.submitted for submission, _, size, _ in portions for _ in range(size)]
         started, finished = time.perf_counter(), []
         try:
-            results, for_follow_up = self._run_batch(items, waited, alone)
+            results, for_follow_up = self._run_batch(items, waited)
         except Exception as error:  # a failing batch must not end the thread
             complete = self._backlog.returned(portions, error)
         else:

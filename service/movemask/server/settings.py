@@ -34,9 +34,6 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
-#: Largest default of `lone_threads`, a guess: no machine with more than two cores was at hand.
-_LONE_THREADS = 8
-
 #: Defaults of `max_batch`.
 _BATCH_CPU, _BATCH_GPU = 32, 512
 
@@ -83,13 +80,6 @@ class Settings(BaseSettings):
     trial_seconds: float = Field(60, ge=0, description="Time limit of a new network's trial; 0: no trial.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
-
-    lone_threads: int = Field(
-        default_factory=lambda: min(_LONE_THREADS, available_cores()),
-        ge=1,
-        le=256,
-        description="Threads for a request that is alone; 1: like any other.",
-    )
 
     mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
@@ -194,7 +184,6 @@ _DEFAULTS_IN_WORDS = {
     "cors_origins": "none",
     "default_model": "the shipped model, if it is served, else the first by name",
     "threads": "the cores the process may use",
-    "lone_threads": "the cores the process may use, at most 8",
     "max_batch": "32, or 512 on a GPU",
 }
 

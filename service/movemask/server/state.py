@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -14,7 +13,6 @@ from fastapi import Depends, Request
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
-from movemask.network.registry import lone_session
 from movemask.server.ledger.reader import AuditReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.ledger.writer import Store
@@ -116,7 +114,6 @@ def running_services(
             max_moves=settings.max_moves,
             plan=plan,
             on_done=metrics.count_batches,
-            lone_session=partial(lone_session, model, settings.lone_threads) if settings.lone_threads > 1 else None,
         )
 
     try:
