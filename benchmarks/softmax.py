@@ -14,7 +14,7 @@ import numpy as np
 import scipy.special
 
 from movemask.policy.softmax import softmax
-from movemask.study.dense import gather_legal, masked_softmax
+from study.dense import gather_legal, masked_softmax
 
 DOCUMENT = Path(__file__).parent / "results" / "softmax.md"
 SLOTS, LEGAL = 1858, 31

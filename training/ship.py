@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "models"
 #: Their text tells of earlier networks, and stays as it is.
 HISTORY = ("CHANGELOG.md", "training/README.md", "training/checkpoints/", "models/", "benchmarks/results/")
-NOTEBOOKS = ("docs/study.ipynb", "examples/leakage.ipynb")
+NOTEBOOKS = ("study/study.ipynb", "examples/leakage.ipynb")
 
 
 @dataclass(frozen=True)

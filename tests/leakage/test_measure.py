@@ -17,7 +17,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ANSWER_KINDS, KINDS, fills
 from movemask.leakage.measure import Figure, UnmaskedLogits, measure
-from movemask.study.dense import ragged_of_mask
+from study.dense import ragged_of_mask
 from tests.leakage.batches import leakages
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from movemask.errors import InvalidLogits
 from movemask.policy import distributions, softmax
 from movemask.policy.temperature import cross_entropy
-from movemask.study import dense, distances, gradients, losses
+from study import dense, distances, gradients, losses
 from tests.policy.batches import KERNELS, Ragged, ragged
 
 Array = NDArray[Any]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from movemask.policy import entmax, softmax
 from movemask.policy.temperature import cross_entropy
-from movemask.study import gradients, losses
+from study import gradients, losses
 from tests.policy.batches import Ragged, ragged
 
 Array = NDArray[Any]

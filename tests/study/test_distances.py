@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from movemask.policy import distributions
-from movemask.study import distances
+from study import distances
 
 #: Half of the smallest number is 0, and scipy then finds a distance of infinity.
 SHARES = st.floats(0, 1, allow_subnormal=False)

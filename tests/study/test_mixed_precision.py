@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.policy import softmax
-from movemask.study import dense, mixed_precision
+from study import dense, mixed_precision
 from tests.policy.batches import Ragged, ragged
 
 

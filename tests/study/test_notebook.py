@@ -1,4 +1,4 @@
-"""What a reader of docs/study.ipynb would lose: figures that come from the cells above them."""
+"""What a reader of study/study.ipynb would lose: figures that come from the cells above them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-FOLDER = ROOT / "docs"
+FOLDER = ROOT / "study"
 
 #: Cells that take longer than a few seconds: the two studies of row maxima.
 SLOW = "slow"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from movemask.policy.softmax import softmax
-from movemask.study.row_maxima import (
+from study.row_maxima import (
     SOURCE_EPSILON,
     Exact,
     Iterative,

@@ -2,7 +2,8 @@
 
 `softmax` and `entmax` turn logits into probabilities. `distributions` filters and describes them. `temperature` fits a
 temperature to played moves. `ragged` has the reductions and argument checks of all of them. Functions that no answer
-needs (dense forms, wrong masks, gradients, losses) are in `movemask.study`. docs/numerics.md shows how to use each.
+needs (dense forms, wrong masks, gradients, losses) are in `study/`, beside the package. docs/numerics.md shows how to
+use each.
 
 Shapes: `B` rows of a batch, `A` slots of a vocabulary, `N` legal slots of the whole batch. A ragged batch is in CSR
 form: `values [N]` and `indptr [B + 1]`, row `b` being `values[indptr[b]:indptr[b + 1]]`. Inputs have any float dtype;

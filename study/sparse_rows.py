@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from movemask.policy.ragged import Float, Index
 from movemask.policy.softmax import softmax
-from movemask.study.row_maxima import (
+from study.row_maxima import (
     Exact,
     Iterative,
     Naive,
@@ -26,7 +26,7 @@ from movemask.study.row_maxima import (
     row_maximum,
     sparse_softmax,
 )
-from movemask.study.tables import table
+from study.tables import table
 
 #: The source's setting: matrices of SIZE x SIZE with ELEMENTS explicit elements.
 SIZE, ELEMENTS = 1000, 6000

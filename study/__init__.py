@@ -1,4 +1,4 @@
-"""Studies of this project's sources that no answer needs. The notebook docs/study.ipynb is the front door.
+"""What this project's sources study and no answer needs: not part of the package. study.ipynb is the front door.
 
 | module | holds |
 |---|---|
@@ -14,7 +14,7 @@
 It needs numpy only. Shapes and dtypes are those of `movemask.policy`.
 """
 
-from movemask.study import (
+from study import (
     dense,
     distances,
     gradients,

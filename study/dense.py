@@ -22,8 +22,8 @@ from movemask.errors import InvalidLogits
 from movemask.policy import distributions, entmax, softmax
 from movemask.policy.ragged import Float, Index, checked_floats, checked_indptr, row_max, row_of_each
 from movemask.policy.temperature import cross_entropy
-from movemask.study import gradients, losses, mixed_precision
-from movemask.study.masking import checked_mask, dense_indptr
+from study import gradients, losses, mixed_precision
+from study.masking import checked_mask, dense_indptr
 
 P = ParamSpec("P")
 N = TypeVar("N", bound=np.generic)

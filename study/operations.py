@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, fields
 
-from movemask.study.tables import table
+from study.tables import table
 
 #: Slots of lc0's vocabulary; the mean number of legal moves in a game, and the largest number in any position.
 SLOTS, LEGAL = 1858, (31, 218)
