@@ -149,7 +149,7 @@ def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], li
     pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
-        results = [await pipeline.submit([Query(fen) for fen in part], lambda answer: answer) for part in texts]
+        results = [await pipeline.submit([(Query(fen), lambda answer: answer) for fen in part]) for part in texts]
         return [one for part in results for one in part if isinstance(one, Answer)]
 
     answers = asyncio.run(ask())

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from movemask.network.model import Batch, Model
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Policies, policies
 from movemask.policy.ragged import Float, row_max, row_of_each
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,20 @@ class Answer:
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
         moves, by_cause = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
         return len(self.model.vocabulary) - len(slots), moves, by_cause
+
+
+class Evaluator(Protocol):
+    """Answers queries with one model. Implemented by the server's `Pipeline`."""
+
+    @property
+    def model(self) -> Model: ...
+
+    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+        """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
+
+        `write` may run on another thread. Raises errors that concern all queries: Overloaded, ShuttingDown,
+        InferenceFailed.
+        """
 
 
 def run_queries(

@@ -58,7 +58,7 @@ def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
 
 
 async def answer(running: Pipeline) -> None:
-    assert await running.submit([Query()], lambda one: one.status) == ["ongoing"]
+    assert await running.submit([(Query(), lambda one: one.status)]) == ["ongoing"]
 
 
 async def ask(one: ServedModels, name: str | None = None) -> str:

@@ -78,7 +78,7 @@ def predict(
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
     with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
-        (out,) = asyncio.run(pipeline.submit([query], lambda answer: policy_out(answer, include)))
+        (out,) = asyncio.run(pipeline.submit([(query, lambda answer: policy_out(answer, include))]))
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))

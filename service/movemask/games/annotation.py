@@ -22,6 +22,7 @@ from movemask.board.openings import opening_of
 from movemask.board.pgn import Game, Lines, odd_tags, read_trees
 from movemask.board.split import GameText, escaped
 from movemask.errors import EngineFailed, MovemaskError
+from movemask.evaluate import Evaluator
 from movemask.games.reports import (
     FEW_FIND,
     HOLDS,
@@ -38,7 +39,6 @@ from movemask.games.reports import (
     unclear,
 )
 from movemask.policy.normalisation import Temperature
-from movemask.server.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
 _GAMES_TOGETHER = 16
@@ -114,13 +114,12 @@ class Annotated:
 
 
 async def annotated(
-    pipeline: Pipeline,
+    evaluator: Evaluator,
     pgn: Lines | str,
     temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
-    caller: Caller | None = None,
     evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, and the text outside them.
@@ -129,7 +128,7 @@ async def annotated(
     no game waits for another game's evaluations. Raises LimitExceeded, and errors of model, queue and engine.
     """
     trees = read_trees(pgn, max_positions)
-    name = pipeline.model.name
+    name = evaluator.model.name
     while group := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
         if evaluate is not None:
             group = [
@@ -137,8 +136,8 @@ async def annotated(
                 for parsed in group
             ]
         games = [parsed.game for parsed in group if parsed.game is not None]
-        judged = await reports_of(pipeline, games, temperature, elo, caller)
-        reports = iter(await foreseen(pipeline, judged, unclear, caller))
+        judged = await reports_of(evaluator, games, temperature, elo)
+        reports = iter(await foreseen(evaluator, judged, unclear))
         for text, tree, game in group:
             report = None if game is None else next(reports)
             if tree is not None and report is not None:

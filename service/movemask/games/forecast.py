@@ -13,9 +13,8 @@ import chess
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Query
+from movemask.evaluate import Answer, Evaluator, Query
 from movemask.network.value import Value
-from movemask.server.pipeline import Caller, Pipeline
 
 #: Number of moves that are looked at. Each move is one more position for the network.
 LOOKED_AT = 3
@@ -46,9 +45,7 @@ class Outlook:
         return cls(answer.position, answer.value, answer.query.elo, moves)
 
 
-async def forecasts(
-    pipeline: Pipeline, outlooks: Sequence[Outlook], caller: Caller | None = None
-) -> list[Value | MovemaskError | None]:
+async def forecasts(evaluator: Evaluator, outlooks: Sequence[Outlook]) -> list[Value | MovemaskError | None]:
     """For each position, the probability-weighted mean of the values after its moves, for the side to move.
 
     Moves that are not looked at count with the position's own value. None for a network without a value; the first
@@ -72,7 +69,7 @@ async def forecasts(
                 places.append((place, probability))
     for start in range(0, len(queries), _POSITIONS_PER_SUBMISSION):
         span = slice(start, start + _POSITIONS_PER_SUBMISSION)
-        values = await pipeline.submit(queries[span], lambda answer: answer.value, caller)
+        values = await evaluator.submit([(query, _value) for query in queries[span]])
         for value, (place, probability) in zip(values, places[span], strict=True):
             if isinstance(value, MovemaskError):
                 failed[place] = value
@@ -86,6 +83,10 @@ def value_after(board: chess.Board, value: Value | None) -> Value | None:
     if board.is_checkmate():
         return Value(1, 0, 0, 1)
     return Value(0, 1, 0, 0.5) if board.is_game_over() else value and value.flipped()
+
+
+def _value(answer: Answer) -> Value | None:
+    return answer.value
 
 
 def _mean(values: Sequence[tuple[Value, float]]) -> Value | None:

@@ -20,13 +20,12 @@ from movemask.board.moves import code_of, moves_of
 from movemask.board.pgn import Game, Ply, read_games, read_trees
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Query
+from movemask.evaluate import Answer, Evaluator, Query
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Temperature
 from movemask.policy.temperature import cross_entropy
-from movemask.server.pipeline import Caller, Pipeline
 
 Mark = Literal["trap", "mistake", "gem"]
 
@@ -121,13 +120,12 @@ class GameReport:
 
 
 async def report_games(
-    pipeline: Pipeline,
+    evaluator: Evaluator,
     pgn: str,
     temperature: Temperature,
     *,
     max_positions: int,
     trees: bool = False,
-    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game of a PGN. A game that cannot be read, or text between games, gives an error in its place.
 
@@ -139,15 +137,14 @@ async def report_games(
     games: list[Game | MovemaskError] = []
     while group := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
         games += group
-    return await reports_of(pipeline, games, temperature, caller=caller)
+    return await reports_of(evaluator, games, temperature)
 
 
 async def reports_of(
-    pipeline: Pipeline,
+    evaluator: Evaluator,
     games: Sequence[Game | MovemaskError],
     temperature: Temperature,
     elo: tuple[float, float] | None = None,
-    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game, or the game's error in its place.
 
@@ -163,7 +160,7 @@ async def reports_of(
         if isinstance(game, Game)
         for number, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.submit_each(items, caller), caller))
+    moves = iter(await _swept(evaluator, await evaluator.submit(items)))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -180,7 +177,7 @@ async def reports_of(
 
 
 async def _swept(
-    pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError], caller: Caller | None
+    evaluator: Evaluator, moves: Sequence[MoveReport | MovemaskError]
 ) -> Sequence[MoveReport | MovemaskError]:
     """The reports. The worst mistakes get their probability by rating, the same for both players."""
     mistakes = [
@@ -189,9 +186,9 @@ async def _swept(
         if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE
     ]
     worst = sorted(mistakes, key=lambda mistake: -(mistake[1].lost or 0.0))[:_SWEPT]
-    if not worst or not pipeline.model.contract.takes_elo:
+    if not worst or not evaluator.model.contract.takes_elo:
         return moves
-    ratings = usual_ratings(pipeline.model.contract)[::_STEP]
+    ratings = usual_ratings(evaluator.model.contract)[::_STEP]
     rule = Normalisation(temperature=worst[0][1].temperature)
     items = [
         (
@@ -201,7 +198,7 @@ async def _swept(
         for _, move in worst
         for rating in ratings
     ]
-    probabilities = iter(await pipeline.submit_each(items, caller))
+    probabilities = iter(await evaluator.submit(items))
     swept = list(moves)
     for place, move in worst:
         points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
@@ -211,10 +208,9 @@ async def _swept(
 
 
 async def foreseen(
-    pipeline: Pipeline,
+    evaluator: Evaluator,
     reports: Sequence[GameReport | MovemaskError],
     wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
-    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """The reports with a `forecast` for each move that is `wanted`, by default all.
 
@@ -227,7 +223,7 @@ async def foreseen(
         for place, move in enumerate(report.moves)
         if wanted(report, place)
     }
-    values = dict(zip(outlooks, await forecasts(pipeline, list(outlooks.values()), caller), strict=True))
+    values = dict(zip(outlooks, await forecasts(evaluator, list(outlooks.values())), strict=True))
 
     def with_forecasts(number: int, report: GameReport) -> GameReport | MovemaskError:
         moves = []

@@ -10,13 +10,12 @@ from typing import TypeVar
 
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
-from movemask.evaluate import Answer, Query, evaluate_positions
+from movemask.evaluate import Answer, Evaluator, Query, evaluate_positions
 from movemask.network.contract import Contract
 from movemask.network.model import Model
 from movemask.policy.normalisation import Normalisation
 from movemask.policy.ragged import Float
 from movemask.policy.softmax import softmax
-from movemask.server.pipeline import Caller, Pipeline
 
 R = TypeVar("R")
 
@@ -36,7 +35,7 @@ class Vary(Enum):
 class Series:
     """One network of a sweep, and the ratings at each point."""
 
-    pipeline: Pipeline
+    evaluator: Evaluator
     elos: Sequence[Elo | None]
 
 
@@ -74,7 +73,6 @@ async def sweep(
     position: Position,
     rule: Normalisation,
     write: Callable[[Answer], R],
-    caller: Caller | None = None,
 ) -> list[R]:
     """`write(answer)` for every rating of every network, in order. Each network gets one submission.
 
@@ -84,7 +82,7 @@ async def sweep(
 
     async def points_of(network: Series) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in network.elos]
-        return await network.pipeline.submit(queries, write, caller)
+        return await network.evaluator.submit([(query, write) for query in queries])
 
     points: list[R] = []
     for outcomes in await asyncio.gather(*map(points_of, series)):

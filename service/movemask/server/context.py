@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.server.keys import KeyScope
-from movemask.server.pipeline import Caller, Run
+from movemask.server.pipeline import Run
 
 T = TypeVar("T")
 
@@ -26,9 +26,10 @@ DISCONNECTION = "movemask.disconnection"
 
 
 @dataclass(slots=True, kw_only=True)
-class RequestContext(Caller):
+class RequestContext:
     """The state of one request, in its scope.
 
+    client : whose turn it is in a queue, and whose rate and bytes are counted
     key, scopes : the name and the scopes of its API key
     charged : positions counted against the client's rate so far
     charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
@@ -40,6 +41,7 @@ class RequestContext(Caller):
     """
 
     id: str
+    client: str = ""
     key: str | None = None
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
     charged: int = 0

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluated, Query, run_queries
+from movemask.evaluate import Answer, Evaluated, Evaluator, Query, run_queries
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
@@ -37,12 +37,11 @@ _PLIES = 32
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The outcome of a call of `Pipeline.submit`.
+    """A submission that is done.
 
     model : the model's name
     answers : queries with an answer, not an error
     evaluated : answers that the network gave; the others have no legal move
-    submission : its times say how long it waited and ran
     """
 
     model: str
@@ -51,11 +50,11 @@ class Run:
     submission: Submission
 
 
-@dataclass(slots=True, kw_only=True)
-class Caller:
-    """The sender of queries. Clients take turns. The base class ignores every event."""
+class Caller(Protocol):
+    """The sender of queries. Clients take turns."""
 
-    client: str = ""
+    @property
+    def client(self) -> str: ...
 
     def done(self, run: Run) -> None:
         """Called on the event loop when a submission of this caller is done."""
@@ -87,10 +86,6 @@ class Audit(Protocol):
 
     def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
         """Takes batches and their tickets, and returns at once. `audited` is empty if the batches could not be made."""
-
-
-#: The result of a query: the value that `write` returned, or an error; and whether the network ran for it.
-_Result = tuple[R | Exception, bool]
 
 
 class Pipeline:
@@ -135,22 +130,14 @@ class Pipeline:
         )
 
     async def submit(
-        self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
-    ) -> list[R | MovemaskError]:
-        """For each query, in order: the result of `write(answer)`, or the query's error.
-
-        `write` is called on the thread that ran the batch. Raises errors that concern all queries: Overloaded,
-        ShuttingDown, InferenceFailed. If the caller is cancelled, queries not yet in a batch are dropped.
-        """
-        return await self.submit_each([(query, write) for query in queries], caller)
-
-    async def submit_each(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
     ) -> list[R | MovemaskError]:
-        """Like `submit`, with a separate `write` for each query."""
-        caller = caller or Caller()
+        """As `evaluate.Evaluator.submit`. `write` is called on the thread that ran the batch.
+
+        If the caller is cancelled, queries not yet in a batch are dropped.
+        """
         costs = [1 + len(query.moves) / _PLIES for query, _ in items]
-        submission = await self.queue.submit(items, caller.client, costs)
+        submission = await self.queue.submit(items, "" if caller is None else caller.client, costs)
         results: list[R | MovemaskError] = []
         answers = evaluated = 0
         for result, ran in submission.results:
@@ -160,8 +147,13 @@ class Pipeline:
             elif not isinstance(result, MovemaskError):  # a bug in `write`
                 raise result
             results.append(result)
-        caller.done(Run(self.model.name, answers, evaluated, submission))
+        if caller is not None:
+            caller.done(Run(self.model.name, answers, evaluated, submission))
         return results
+
+    def for_caller(self, caller: Caller) -> Evaluator:
+        """The pipeline for one caller's queries."""
+        return _ForCaller(self, caller)
 
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""
@@ -169,7 +161,7 @@ class Pipeline:
 
     def _run_batch(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
-    ) -> tuple[list[_Result[R]], DoneBatch]:
+    ) -> tuple[list[tuple[R | Exception, bool]], DoneBatch]:
         """The result of each query, and the batch for the follow-up."""
         outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
@@ -217,12 +209,24 @@ class Pipeline:
         return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))
 
 
-def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> _Result[R]:
-    """The result of a query. An error of `write` concerns no other query."""
+@dataclass(frozen=True, slots=True)
+class _ForCaller:
+    pipeline: Pipeline
+    caller: Caller
+
+    @property
+    def model(self) -> Model:
+        return self.pipeline.model
+
+    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+        return await self.pipeline.submit(items, self.caller)
+
+
+def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> tuple[R | Exception, bool]:
+    """What `write` returns, or an error, which concerns no other query; and whether the network gave the answer."""
     if isinstance(outcome, MovemaskError):
         return outcome, False
-    ran = outcome.evaluated is not None
     try:
-        return write(outcome), ran
+        return write(outcome), outcome.evaluated is not None
     except Exception as error:
-        return error, ran
+        return error, False

@@ -7,7 +7,7 @@ items come next, `pace.py` predicts how long they take.
 
 A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
 look into items and results. An item is a query of the pipeline with its `write`; a result is what `write` returned, or
-an error, and whether the network ran.
+an error.
 """
 
 from __future__ import annotations

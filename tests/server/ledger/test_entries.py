@@ -138,7 +138,10 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
     recorder = recording(store)
     asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
     queries = [Query(moves=("e2e4",)), Query(moves=("d2d4",))]
-    assert asyncio.run(asked.submit(queries, lambda answer: answer.status)) == ["ongoing", "ongoing"]
+    assert asyncio.run(asked.submit([(query, lambda answer: answer.status) for query in queries])) == [
+        "ongoing",
+        "ongoing",
+    ]
     asked.close()
     recorder.close(60)
     assert (recorder.dropped, recorder.waiting) == (2, 0)
@@ -152,7 +155,7 @@ def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
         return answer.position.turn
 
     async def story() -> None:
-        both = [asked.submit([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        both = [asked.submit([(query, write) for query in (Query(), Query(moves=moves))]) for moves in ((), ("e2e4",))]
         good, bad = await asyncio.gather(*both, return_exceptions=True)
         assert good == ["white", "white"]
         assert isinstance(bad, ZeroDivisionError)

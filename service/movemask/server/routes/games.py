@@ -7,14 +7,15 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.errors import MovemaskError
+from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, foreseen, report_games, unclear
+from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut
 from movemask.server.bodies import games_limits
-from movemask.server.context import RequestContext, context_of, while_connected
+from movemask.server.context import context_of, while_connected
 from movemask.server.media_types import preferred
-from movemask.server.pipeline import Pipeline
 from movemask.server.post_routes import Router
 from movemask.server.problems import counted_problem, item_error
 from movemask.server.requests import GamesIn
@@ -49,42 +50,35 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     unlikely moves that cost something. Add `tree` to `include` to keep the comments and variations of the original.
     """
     limit = services.settings.max_positions
-    context = context_of(http.scope)
     with services.models.lease(request.model) as pipeline:
+        evaluator = pipeline.for_caller(context_of(http.scope))
         if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
-            coroutine = _annotated(pipeline, request, services, context)
+            coroutine = _annotated(evaluator, request, services)
             return Response(await while_connected(http.scope, coroutine), media_type=PGN)
-        games = await while_connected(http.scope, _reported(pipeline, request, limit, context))
-    return await run_in_threadpool(_reports, games, pipeline, services, "forecast" in request.include)
+        games = await while_connected(http.scope, _reported(evaluator, request, limit))
+    return await run_in_threadpool(_reports, games, pipeline.model, services, "forecast" in request.include)
 
 
-async def _reported(
-    pipeline: Pipeline, request: GamesIn, limit: int, context: RequestContext
-) -> list[GameReport | MovemaskError]:
+async def _reported(evaluator: Evaluator, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
     """The reports on the games, with the trees and forecasts that `include` names."""
     trees = "tree" in request.include
-    reports = await report_games(
-        pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees, caller=context
-    )
+    reports = await report_games(evaluator, request.pgn, request.temperature, max_positions=limit, trees=trees)
     every = "forecast" in request.include
-    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place), context)
+    return await foreseen(evaluator, reports, lambda report, place: every or unclear(report, place))
 
 
-async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
+async def _annotated(evaluator: Evaluator, request: GamesIn, services: Services) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
     limit, texts = services.settings.max_positions, []
-    async for game in annotated(pipeline, request.pgn, request.temperature, max_positions=limit, caller=context):
+    async for game in annotated(evaluator, request.pgn, request.temperature, max_positions=limit):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
         texts.append(f"{game}\n\n")
     return "".join(texts)
 
 
-def _reports(
-    reports: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, forecasts: bool
-) -> Response:
+def _reports(reports: list[GameReport | MovemaskError], model: Model, services: Services, forecasts: bool) -> Response:
     """The response with the reports, and the error of a game in its place."""
-    model = pipeline.model
     temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
     games = [
         item_error(game, services.metrics.problem)

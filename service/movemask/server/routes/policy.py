@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from movemask.board.position import MAX_LENGTH, Elo, Position
 from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
-from movemask.evaluate import Answer, Query
+from movemask.evaluate import Answer, Evaluator, Query
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOut
@@ -66,7 +66,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
         content = await _content(query, request.model, http, services, lambda answer: policy_out(answer, include))
         return Response(content, media_type=JSON)
     with services.models.lease(request.model) as pipeline:
-        coroutine = _with_forecast(query, include, pipeline, context_of(http.scope))
+        coroutine = _with_forecast(query, include, pipeline.for_caller(context_of(http.scope)))
         return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
 
@@ -157,35 +157,29 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
         series = []
         for name in [request.model] if request.models is None else request.models:
             pipeline = stack.enter_context(services.models.lease(name))
-            model = pipeline.model
+            evaluator, model = pipeline.for_caller(context_of(http.scope)), pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
-                series.append(Series(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+                series.append(Series(evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
             else:
-                series.append(Series(pipeline, [query.elo]))
+                series.append(Series(evaluator, [query.elo]))
         position = await run_in_threadpool(
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        coroutine = sweep(
-            series, position, query.rule, lambda answer: point_out(answer, include), context_of(http.scope)
-        )
+        coroutine = sweep(series, position, query.rule, lambda answer: point_out(answer, include))
         points = await while_connected(http.scope, coroutine)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
 
 
-async def _with_forecast(
-    query: Query, include: Sequence[Include], pipeline: Pipeline, context: RequestContext
-) -> bytes:
+async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Evaluator) -> bytes:
     """The JSON of a `PolicyOut` with a forecast; raises the position's error."""
-    (outcome,) = await pipeline.submit(
-        [query], lambda answer: (policy_out(answer, include), Outlook.of(answer)), context
-    )
+    (outcome,) = await evaluator.submit([(query, lambda answer: (policy_out(answer, include), Outlook.of(answer)))])
     if isinstance(outcome, MovemaskError):
         raise outcome
     out, outlook = outcome
-    (value,) = await forecasts(pipeline, [outlook], context)
+    (value,) = await forecasts(evaluator, [outlook])
     if isinstance(value, MovemaskError):
         raise value
     if value is not None:
@@ -213,12 +207,12 @@ async def _results(
     """The JSON of the answers or errors of the positions from `start` to `stop`, in order."""
     positions = request.positions[start:stop]
     items = [_query(position, request) for position in positions]
-    queries = [item for item in items if isinstance(item, Query)]
 
     def write(answer: Answer) -> bytes:
         return orjson.dumps(policy_out(answer, request.include))
 
-    outcomes = iter(await pipeline.submit(queries, write, context))
+    submitted = [(item, write) for item in items if isinstance(item, Query)]
+    outcomes = iter(await pipeline.submit(submitted, context))
     results = []
     for index, (position, item) in enumerate(zip(positions, items, strict=True), start):
         outcome = next(outcomes) if isinstance(item, Query) else item
@@ -247,7 +241,7 @@ async def _content(
     """The JSON of the answer to one position; raises its error."""
     with services.models.lease(model) as pipeline:
         (outcome,) = await while_connected(
-            http.scope, pipeline.submit([query], lambda answer: orjson.dumps(write(answer)), context_of(http.scope))
+            http.scope, pipeline.submit([(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope))
         )
     if isinstance(outcome, MovemaskError):
         raise outcome
