@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from movemask.audit.files import Folder
+from movemask.audit.read import Choice
 from movemask.audit.summary import summarised as summary_of
 from movemask.board.position import Elo, Position
 from movemask.cli.main import main
@@ -121,6 +122,34 @@ def test_plies_can_be_left_out(tmp_path: Path, models: Path) -> None:
     table = pq.read_table(tmp_path / "out" / "positions.parquet")
     assert table["ply"].to_pylist() == [4, 7]
     assert [kind for kind in KINDS if kind in table.column_names] == ["raw", "served"]
+
+
+@pytest.mark.parametrize("every", [2, 3, 4, 6, 101])
+def test_one_ply_in_n_is_taken_of_both_sides_alike(every: int) -> None:
+    """A sample of White's plies alone would pass a network that misreads Black's half of the board."""
+    choice = Choice(first_ply=3, every=every)
+    lengths = [17, 40, 1, 4, 80, 9, 61, 5, 12, 33]
+    taken = [(game, ply) for game, end in enumerate(lengths, 1) for ply in range(end) if choice.takes(game, ply)]
+    white, black = (sum(ply % 2 == side for _, ply in taken) for side in (0, 1))
+    assert min(white, black) >= 0.4 * len(taken) > 0
+    assert min(ply for _, ply in taken) == 3
+    for game, end in enumerate(lengths, 1):
+        count = sum(its_game == game for its_game, _ in taken)
+        assert abs(count - max(0, end - 3) / every) < 2
+        if every < 10 and end > 30:
+            assert {ply % 2 for its_game, ply in taken if its_game == game} == {0, 1}
+
+
+def test_an_audit_says_how_many_positions_of_each_side_it_has(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    options = ("--models-dir", models, "--model", "net", "--kinds", "multiplied")
+    result = audited(tmp_path / "x.pgn", *options, "--every", 2, "--out", tmp_path / "out")
+    assert "7 positions (4 with White to move, 3 with Black)" in result.output
+    assert "warning" not in result.output
+    (tmp_path / "white.fen").write_text("\n".join(fen for fen in fens(40) if " w " in fen))
+    result = audited(tmp_path / "white.fen", *options, "--out", tmp_path / "white")
+    assert "warning: no position has Black to move, so this says nothing of how those are read" in result.stderr
+    assert "Warning: no position has Black to move" in (tmp_path / "white" / "report.html").read_text()
 
 
 def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, models: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +201,17 @@ def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
     if verdict == "right":
         assert all(tagged.raw_mean <= 1.05 * diagnosis.KNOWN_RAW[tagged.name] for tagged in look.by_tag)
         assert quick_table(look).endswith(": nothing is wrong, as far as this shows")
+
+
+def test_no_sample_of_the_probes_leaves_a_side_out() -> None:
+    """A network that misreads Black's half of the board must show in the quick look and in a first comparison."""
+    groups: dict[str, list[str]] = {}
+    for probe in probes():
+        groups.setdefault(probe.group, []).append(probe.position.turn)
+    for turns in [*groups.values(), [*chain.from_iterable(groups.values())]]:
+        for step in (diagnosis._EVERY, -(-len(turns) // diagnosis._FEW)):
+            taken = turns[::step]
+            assert min(taken.count("white"), taken.count("black")) >= 0.3 * len(taken)
 
 
 def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(

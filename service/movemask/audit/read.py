@@ -198,7 +198,7 @@ EXAMPLES, _EXAMPLE = 20, 300
 class Choice:
     """Which positions are audited, and how.
 
-    every : takes every Nth ply of a game, from `first_ply` on
+    every : takes one ply in N of a game, from `first_ply` on, White's and Black's in turn
     elo : ratings for positions without ratings
     """
 
@@ -208,6 +208,18 @@ class Choice:
     every: int = 1
     chess960: bool = False
     elo: Elo | None = None
+
+    def takes(self, game: int, ply: int) -> bool:
+        """Whether a ply of a game, which is numbered from 1, is audited.
+
+        Of each N plies the first or the second is taken, so that the sides take turns: within a game, and from game to
+        game for games of fewer than N plies.
+        """
+        if ply < self.first_ply:
+            return False
+        block, place = divmod(ply - self.first_ply, self.every)
+        second = (game + 1 + (block if self.every % 2 == 0 else 0)) % 2  # an odd N alternates by itself
+        return place == min(second, self.every - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +275,7 @@ def _game_samples(text: GameText, source: str, number: int, choice: Choice, skip
         skipped.add("game that cannot be played through", f"{source}: {game}")
         return
     for index, ply in enumerate(game.plies):
-        if index >= choice.first_ply and (index - choice.first_ply) % choice.every == 0:
+        if choice.takes(number, index):
             yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
 
 

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from movemask.audit.read import Skipped
 from movemask.audit.run import Job
 from movemask.audit.summary import REPORT_KINDS, ModelSummary, Threshold
-from movemask.audit.verdict import KNOWN, verdict
+from movemask.audit.verdict import KNOWN, one_sided, sides, verdict
 from movemask.board.position import board_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
@@ -58,6 +58,8 @@ def page(
         thresholds=thresholds,
         models=models,
         verdicts=[(judged.level, _with_code(judged.words)) for judged in map(verdict, models)],
+        sides={model.name: sides(model) for model in models},
+        one_sided=one_sided(models[0]),
         known=KNOWN,
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,

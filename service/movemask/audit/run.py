@@ -72,7 +72,7 @@ class Job:
 
     def options(self, digests: dict[str, str]) -> str:
         """The options as JSON. A run can use an earlier run's parts only if both have the same options."""
-        return json.dumps({"version": 4, "models": digests, "choice": asdict(self.choice)}, indent=1)
+        return json.dumps({"version": 5, "models": digests, "choice": asdict(self.choice)}, indent=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,20 @@ def verdict(model: ModelSummary) -> Verdict:
     return Verdict("high", f"{model.name}: {words}.{few}")
 
 
+def sides(model: ModelSummary) -> dict[str, int]:
+    """Number of positions by side to move, White first."""
+    kind = next(iter(model.cells)).kind
+    return {side: model.of(kind, "side", side).positions for side in ("white", "black")}
+
+
+def one_sided(model: ModelSummary) -> str | None:
+    """A warning, if all positions have the same side to move; None if not."""
+    missing = [side for side, count in sides(model).items() if not count]
+    if not missing:
+        return None
+    return f"no position has {missing[0].capitalize()} to move, so this says nothing of how those are read"
+
+
 def _of_singles(model: ModelSummary) -> str:
     """Why the leakage of single positions is no verdict, in words."""
     games = f"only {model.of_games:,} of {model.positions:,} positions come from games"

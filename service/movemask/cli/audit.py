@@ -74,7 +74,7 @@ class _AuditCommand(RatingsCommand):
 @click.option(
     "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="First ply of a game to take."
 )
-@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take every Nth ply of a game.")
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take one ply in N of a game.")
 @click.option("--limit", type=click.IntRange(min=1), help="Most games or lines to take.")
 @click.option("--kinds", default="all", show_default=True, help="Kinds of leakage, separated by commas.")
 @click.option(
@@ -136,7 +136,7 @@ def audit(
     from movemask.audit.read import Choice, check, total_bytes
     from movemask.audit.report import page
     from movemask.audit.summary import Threshold, summarised
-    from movemask.audit.verdict import verdict
+    from movemask.audit.verdict import one_sided, verdict
     from movemask.board.position import Elo
     from movemask.board.textfile import STDIN
 
@@ -186,6 +186,9 @@ def audit(
         click.echo(_figures(model))
     for model in models:
         click.echo(verdict(model).words)
+    for model in models[:1]:
+        if warning := one_sided(model):
+            click.echo(f"warning: {warning}", err=True)
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
     unmeasured = [name for name in digests if name not in {model.name for model in models}]
     for name in unmeasured:
@@ -289,7 +292,10 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
 
 def _figures(model: ModelSummary) -> str:
     """The main figures of a network, in one line."""
-    parts = [f"{model.name}: {model.positions:,} positions"]
+    from movemask.audit.verdict import sides
+
+    white, black = sides(model).values()
+    parts = [f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"]
     for name in ("raw", "multiplied"):
         if (cell := model.of(name)).count:
             parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
