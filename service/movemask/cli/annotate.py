@@ -63,10 +63,10 @@ def annotate(
 ) -> None:
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
-    Each move gets a comment with its probability, rank and surprise. A move that few people would make and that lowers
-    the expected score gets ?!. Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the
-    network's value forecasts the result between people and does not evaluate the position. A summary goes to standard
-    error. Exits with 1 if no game could be read; a file without games gives no output.
+    Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
+    glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts the result between
+    people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
+    a file without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")

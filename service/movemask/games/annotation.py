@@ -9,7 +9,7 @@ import asyncio
 import re
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count, islice
@@ -23,20 +23,15 @@ from movemask.board.pgn import Game, Lines, odd_tags, read_trees
 from movemask.board.split import GameText, escaped
 from movemask.errors import EngineFailed, MovemaskError
 from movemask.evaluate import Evaluator
+from movemask.games.costs import BLUNDER, MISTAKE, Mark
 from movemask.games.reports import (
-    FEW_FIND,
-    HOLDS,
-    MISTAKE,
-    MOST_PLAY,
     GameReport,
     MoveReport,
     SideReport,
-    forecast_change,
-    foreseen,
     moments_of,
     percent,
     reports_of,
-    unclear,
+    words_of,
 )
 from movemask.policy.normalisation import Temperature
 
@@ -47,26 +42,21 @@ _GAMES_TOGETHER = 16
 #: search is linear in the length of the text.
 _OURS = re.compile(
     r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
-    r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
+    r"(?:; (?:(?:blunder|mistake|trap|gem): )?"
+    r"(?:(?:(?:allows|misses) mate in one|stalemates|draws)(?:, loses \d+ points?)?|loses \d+ points?)"
+    r"(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
 _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\n?")
 #: A line number in an error. It is removed, because the written file has other lines.
 _PLACE = re.compile(r"\bline \d+: ")
 
-#: The meaning of the marks, for the summary of a game with evaluations. Points are hundredths of the expected score.
-_MARKS = (
-    f"trap at least {MOST_PLAY:.0%} and {100 * MISTAKE:.0f} points lost, "
-    f"gem at most {FEW_FIND:.0%} and no more than {100 * HOLDS:.0f} points lost"
-)
-
 _QUALITY = frozenset(range(1, 7))  # $1 to $6; a move has at most one of these glyphs
 
 
-#: A move of at most this probability gets `?!` if it lowers the mover's expected score, 0 to 1, by FALL or more. Both
-#: scores are forecasts, so a network without a value gives no glyph.
-RARE, FALL = 0.02, 0.1
-_GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
+#: The glyphs of the marks, and their meaning for the summary of a game.
+_GLYPHS: Mapping[Mark, int] = {"mistake": chess.pgn.NAG_MISTAKE, "blunder": chess.pgn.NAG_BLUNDER}
+_MARKS = f"? loses {100 * MISTAKE:.0f} points or more of 100, ?? {100 * BLUNDER:.0f}"
 
 
 class _Exporter(chess.pgn.StringExporter):
@@ -136,8 +126,7 @@ async def annotated(
                 for parsed in group
             ]
         games = [parsed.game for parsed in group if parsed.game is not None]
-        judged = await reports_of(evaluator, games, temperature, elo)
-        reports = iter(await foreseen(evaluator, judged, unclear))
+        reports = iter(await reports_of(evaluator, games, temperature, elo))
         for text, tree, game in group:
             report = None if game is None else next(reports)
             if tree is not None and report is not None:
@@ -154,20 +143,18 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
-    words = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
-    moments = [f"{moment.text} ({moment.label})" for moment in moments_of(report)]
+    words = [model, _MARKS]
+    moments = [f"{moment.text} ({moment.mark})" for moment in moments_of(report)]
     if moments:
         words += [f"moments: {moments[0]}", *moments[1:]]
     named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
     tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*words, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
-    nodes = list(tree.mainline())
-    for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
+    for node, move in zip(tree.mainline(), report.moves, strict=True):
         node.comment = _joined(node.comment, _comment(move))
-        following = report.moves[place + 1] if place + 1 < len(nodes) else None
-        if not node.nags & _QUALITY and _dubious(move, following):
-            node.nags.add(chess.pgn.NAG_DUBIOUS_MOVE)
+        if move.cost.mark is not None and move.legal > 1 and not node.nags & _QUALITY:
+            node.nags.add(_GLYPHS[move.cost.mark])
 
 
 def _joined(there: str, ours: str) -> str:
@@ -186,22 +173,16 @@ def _comment(move: MoveReport) -> str:
 
 
 def _judged(move: MoveReport) -> str:
-    """The mark of a move by the PGN's evaluations, in words."""
-    if move.mark is None or move.lost is None:
-        return ""
+    """What a move cost, in words."""
+    words = words_of(move.cost)
+    mark = f"{move.cost.mark}: " if move.cost.mark is not None else ""
     rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
-    return f"; {move.mark}: loses {100 * move.lost:.0f} points{', made by ' if rates else ''}{rates}"
+    return f"; {mark}{words}{', made by ' if rates else ''}{rates}" if words else ""
 
 
 def _ordinal(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
-
-
-def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
-    """Whether a move gets `?!`."""
-    change = forecast_change(move, following)
-    return move.probability <= RARE and change is not None and change <= -FALL
 
 
 def _summary(side: SideReport) -> str:

@@ -1,17 +1,12 @@
-"""Reports on games: the probability of each move played, totals for each side, and the most telling moves.
-
-Telling moves are big losses, likely moves that were missed, and rare moves that worked. A move is judged by the PGN's
-evaluations; without evaluations, by the network's forecasts before and after it.
-"""
+"""Reports on games: how likely each move was, what it cost (`games.costs`), totals for each side, and the key moves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, starmap, zip_longest
-from typing import Literal
+from itertools import islice
 
 import chess
 import numpy as np
@@ -21,20 +16,12 @@ from movemask.board.pgn import Game, Ply, read_games, read_trees
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
-from movemask.games.forecast import Outlook, forecasts, value_after
+from movemask.games.costs import Cost, Mark, costs_of
+from movemask.games.forecast import Outlook, forecasts
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Temperature
 from movemask.policy.temperature import cross_entropy
-
-Mark = Literal["trap", "mistake", "gem"]
-
-#: Losses of the mover's expected score, 0 to 1. A mistake loses at least MISTAKE, as on lichess; a gem at most HOLDS.
-#: If the expected score is within DECIDED of 0 or 1, there are no gems: every move holds.
-MISTAKE, HOLDS, DECIDED = 0.1, 0.02, 0.1
-
-#: Probabilities. A trap is a mistake of at least MOST_PLAY; a gem has at most FEW_FIND.
-MOST_PLAY, FEW_FIND = 0.5, 0.05
 
 #: Most mistakes per request that are swept along the ratings, worst first; and the step through the usual ratings.
 _SWEPT, _STEP = 20, 4
@@ -67,25 +54,10 @@ class MoveReport:
     temperature: float
     elo: Elo | None  # as the network gets it
     ignored: tuple[str, ...]
-    chances: tuple[float, float] | None  # the mover's expected score before and after, from the PGN's [%eval]
     outlook: Outlook
+    cost: Cost = field(default_factory=Cost)
     by_rating: Mapping[float, float] = field(default_factory=dict)  # a mistake's probability at these ratings
     forecast: Value | None = None  # the value from one ply ahead, if asked for
-
-    @property
-    def lost(self) -> float | None:
-        """The mover's loss of expected score by the move, 0 or more; None without evaluations."""
-        return None if self.chances is None else max(0.0, self.chances[0] - self.chances[1])
-
-    @property
-    def mark(self) -> Mark | None:
-        """The move's mark by the evaluations; None for an ordinary move or without evaluations."""
-        if self.chances is None or self.lost is None:
-            return None
-        if self.lost >= MISTAKE:
-            return "trap" if self.probability >= MOST_PLAY else "mistake"
-        undecided = DECIDED <= self.chances[0] <= 1 - DECIDED
-        return "gem" if self.lost <= HOLDS and self.probability <= FEW_FIND and undecided else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,40 +126,44 @@ async def reports_of(
     items = [
         (
             Query(position=ply.position, elo=_elo_of(ply, elo), rule=rule),
-            partial(_report, ply=number, played=ply.played, chances=ply.chances),
+            partial(_report, ply=number, played=ply.played),
         )
         for game in games
         if isinstance(game, Game)
         for number, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(evaluator, await evaluator.submit(items)))
-    result: list[GameReport | MovemaskError] = []
+    moves = iter(await evaluator.submit(items))
+    costs = iter(await costs_of(evaluator, [game for game in games if isinstance(game, Game)]))
+    reports: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
-            result.append(game)
+            reports.append(game)
             continue
-        played = list(islice(moves, len(game.plies)))
-        failed = next((move for move in played if isinstance(move, MovemaskError)), None)
-        if failed is not None:
-            result.append(failed)
+        played, cost = list(islice(moves, len(game.plies))), next(costs)
+        failures = [outcome for outcome in [*played, cost] if isinstance(outcome, MovemaskError)]
+        if failures or isinstance(cost, MovemaskError):
+            reports.append(failures[0])
             continue
-        reports = tuple(move for move in played if isinstance(move, MoveReport))
-        result.append(GameReport(game, reports, _side(reports, chess.WHITE), _side(reports, chess.BLACK)))
-    return result
+        known = zip(played, cost, strict=True)
+        whole = tuple(replace(move, cost=lost) for move, lost in known if isinstance(move, MoveReport))
+        reports.append(GameReport(game, whole, _side(whole, chess.WHITE), _side(whole, chess.BLACK)))
+    return await _swept(evaluator, reports)
 
 
 async def _swept(
-    evaluator: Evaluator, moves: Sequence[MoveReport | MovemaskError]
-) -> Sequence[MoveReport | MovemaskError]:
+    evaluator: Evaluator, reports: Sequence[GameReport | MovemaskError]
+) -> list[GameReport | MovemaskError]:
     """The reports. The worst mistakes get their probability by rating, the same for both players."""
     mistakes = [
-        (place, move)
-        for place, move in enumerate(moves)
-        if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE
+        (number, move)
+        for number, report in enumerate(reports)
+        if isinstance(report, GameReport)
+        for move in report.moves
+        if move.cost.mark is not None
     ]
-    worst = sorted(mistakes, key=lambda mistake: -(mistake[1].lost or 0.0))[:_SWEPT]
+    worst = sorted(mistakes, key=lambda mistake: -(mistake[1].cost.lost or 0.0))[:_SWEPT]
     if not worst or not evaluator.model.contract.takes_elo:
-        return moves
+        return list(reports)
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
     rule = Normalisation(temperature=worst[0][1].temperature)
     items = [
@@ -199,45 +175,42 @@ async def _swept(
         for rating in ratings
     ]
     probabilities = iter(await evaluator.submit(items))
-    swept = list(moves)
-    for place, move in worst:
+    swept: dict[tuple[int, int], MoveReport] = {}
+    for number, move in worst:
         points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
         by_rating = {rating: p for rating, p in points if not isinstance(p, MovemaskError)}
-        swept[place] = replace(move, by_rating=by_rating)
-    return swept
+        swept[number, move.ply] = replace(move, by_rating=by_rating)
+    return [
+        replace(report, moves=tuple(swept.get((number, move.ply), move) for move in report.moves))
+        if isinstance(report, GameReport)
+        else report
+        for number, report in enumerate(reports)
+    ]
 
 
 async def foreseen(
-    evaluator: Evaluator,
-    reports: Sequence[GameReport | MovemaskError],
-    wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
+    evaluator: Evaluator, reports: Sequence[GameReport | MovemaskError]
 ) -> list[GameReport | MovemaskError]:
-    """The reports with a `forecast` for each move that is `wanted`, by default all.
+    """The reports with a `forecast` for each move.
 
     If a move's forecast fails, its error takes the game's place. Raises errors of the model and the queue.
     """
-    outlooks = {
-        (number, place): move.outlook
-        for number, report in enumerate(reports)
-        if isinstance(report, GameReport)
-        for place, move in enumerate(report.moves)
-        if wanted(report, place)
-    }
-    values = dict(zip(outlooks, await forecasts(evaluator, list(outlooks.values())), strict=True))
+    outlooks = [move.outlook for report in reports if isinstance(report, GameReport) for move in report.moves]
+    values = iter(await forecasts(evaluator, outlooks))
 
-    def with_forecasts(number: int, report: GameReport) -> GameReport | MovemaskError:
-        moves = []
-        for place, move in enumerate(report.moves):
-            value = values.get((number, place))
-            if isinstance(value, MovemaskError):
-                return value
-            moves.append(replace(move, forecast=value))
+    def with_forecasts(report: GameReport) -> GameReport | MovemaskError:
+        found = list(islice(values, len(report.moves)))
+        failed = next((value for value in found if isinstance(value, MovemaskError)), None)
+        if failed is not None:
+            return failed
+        moves = (
+            replace(move, forecast=value)
+            for move, value in zip(report.moves, found, strict=True)
+            if not isinstance(value, MovemaskError)
+        )
         return replace(report, moves=tuple(moves))
 
-    return [
-        with_forecasts(number, report) if isinstance(report, GameReport) else report
-        for number, report in enumerate(reports)
-    ]
+    return [with_forecasts(report) if isinstance(report, GameReport) else report for report in reports]
 
 
 def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
@@ -252,7 +225,7 @@ def _probability(answer: Answer, *, played: chess.Move) -> float:
     return probabilities[codes.index(code_of(played))]
 
 
-def _report(answer: Answer, *, ply: int, played: chess.Move, chances: tuple[float, float] | None) -> MoveReport:
+def _report(answer: Answer, *, ply: int, played: chess.Move) -> MoveReport:
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(played)), len(codes)
     surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)
@@ -272,7 +245,6 @@ def _report(answer: Answer, *, ply: int, played: chess.Move, chances: tuple[floa
         temperature=answer.rule.divisor,
         elo=answer.elo,
         ignored=answer.ignored,
-        chances=chances,
         outlook=Outlook.of(answer),
     )
 
@@ -293,53 +265,25 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     )
 
 
-MomentLabel = Literal["trap", "missed", "mistake", "gem", "surprise"]
-
-#: Most moments of a game; and the surprise in nats at which a rare move that works ranks as high as losing a won game.
-_MOST, _NATS = 5, 10
+#: Most key moves of a game.
+_MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move. `MomentOut` in the API explains the labels."""
+    """A key move: a mistake or a blunder. `lost` is None if only the rules tell that it is one."""
 
     ply: int  # from 1
-    label: MomentLabel
-    change: float  # of the mover's expected score, -1 to 1
-    best: str | None  # the likely move that was `missed`, in UCI
+    mark: Mark
+    lost: float | None
     text: str  # in words
 
 
 def moments_of(report: GameReport) -> list[Moment]:
-    """At most five moments of a game, the most telling first.
-
-    Uses the report's forecasts; `unclear` says for which moves they are needed.
-    """
-    moments = [*filter(None, starmap(_moment, zip_longest(report.moves, report.moves[1:])))]
-
-    def weight(moment: Moment) -> float:
-        if moment.change <= -MISTAKE:
-            return -moment.change
-        return min(report.moves[moment.ply - 1].surprise / _NATS, 1)
-
-    return sorted(moments, key=weight, reverse=True)[:_MOST]
-
-
-def unclear(report: GameReport, place: int) -> bool:
-    """Whether a moment or a glyph needs the forecast before this move: this or the previous move is rare."""
-    return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
-
-
-def forecast_change(move: MoveReport, following: MoveReport | None) -> float | None:
-    """The change of the mover's expected score by a rare move: the forecast after it minus the forecast before.
-
-    None for a move that is not rare or has evaluations, and without forecasts.
-    """
-    if move.forecast is None or not _rare(move):
-        return None
-    position = following.position if following else move.position.after(move.move)
-    after = value_after(position.board, following.forecast if following else None)
-    return None if after is None else after.score - move.forecast.score
+    """The moves that cost most, at most five, the costliest first."""
+    marked = [move for move in report.moves if move.cost.mark is not None and move.legal > 1]
+    costliest = sorted(marked, key=lambda move: -(move.cost.lost or 0.0))[:_MOST]
+    return [Moment(move.ply, move.cost.mark or "mistake", move.cost.lost, _text(move)) for move in costliest]
 
 
 def percent(probability: float) -> str:
@@ -347,26 +291,16 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
-def _players(probability: float) -> str:
-    """The share of players who would play a move: `41.0 %`, or `hardly anyone` below 0.1 %."""
-    return percent(probability) if probability >= 0.001 else "hardly anyone"
+def words_of(cost: Cost) -> str:
+    """What a move cost in words, such as `allows mate in one, loses 40 points`; empty for half a point or less."""
+    points = 100 * (cost.lost or 0.0)
+    words = [cost.fact.words] if cost.fact is not None else []
+    if points > 0.5:
+        words.append(f"loses {points:.0f} point{'' if round(points) == 1 else 's'}")
+    return ", ".join(words)
 
 
-def _rare(move: MoveReport) -> bool:
-    return move.chances is None and move.legal > 1 and move.probability <= FEW_FIND
-
-
-def _moment(move: MoveReport, following: MoveReport | None) -> Moment | None:
-    change = move.chances[1] - move.chances[0] if move.chances else forecast_change(move, following)
-    label: MomentLabel | None = move.mark
-    if change is not None and move.chances is None and abs(change) >= MISTAKE:
-        label = "mistake" if change < 0 else "surprise"
-    if change is None or label is None or move.legal == 1:
-        return None
-    effect = "loses" if move.chances else "raises the forecast by" if change > 0 else "lowers the forecast by"
-    effect = "holds" if label == "gem" else f"{effect} {abs(100 * change):.0f} points"
-    board, best, others = move.position.board, None, f"{_players(move.probability)} would play it"
-    if label == "mistake" and move.best_probability >= MOST_PLAY:
-        label, best = "missed", move.best.uci()
-        others = f"{percent(move.best_probability)} would play {move.position.sans([move.best])[0]}"
-    return Moment(move.ply, label, change, best, f"{board.variation_san([move.move])} {effect}, and {others}")
+def _text(move: MoveReport) -> str:
+    """A key move in a sentence: what it cost, and how likely it was."""
+    players = percent(move.probability) if move.probability >= 0.001 else "hardly anyone"
+    return f"{move.position.board.variation_san([move.move])} {words_of(move.cost)}, and {players} would play it"

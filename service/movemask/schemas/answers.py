@@ -12,6 +12,7 @@ from movemask.schemas.shapes import ByName, Items, Out
 
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
+Mark = Literal["mistake", "blunder"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
 DrawReason = Literal[
     "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
@@ -227,7 +228,7 @@ class MadeOut(Out):
 
 
 class PlayedOut(Out):
-    """A move that was played. The last three fields need engine evaluations in the PGN (`[%eval]`)."""
+    """A move that was played: how human it was, and what it cost."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     turn: Turn = Field(description="The side to move.")
@@ -239,14 +240,25 @@ class PlayedOut(Out):
     value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
     forecast: ValueOut | None = Field(None, description=FORECAST)
     leakage: LeakageOut = Field(description="What a wrong mask would have put on illegal moves.")
-    lost: float | None = Field(None, description="How much of the mover's expected score it loses, 0 to 1.")
-    mark: Literal["trap", "mistake", "gem"] | None = Field(
+    lost: float | None = Field(
+        None, description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells."
+    )
+    source: Literal["rules", "evaluations", "network"] | None = Field(
         None,
-        description="`mistake`: loses 0.1 or more; `trap`: a mistake with a probability of 0.5 or more; `gem`: a move "
-        "with a probability of at most 0.05 that loses at most 0.02, while both sides still expect at least 0.1.",
+        description="What told `lost`: the `rules`, the `evaluations` in the PGN (`[%eval]`), or the `network`, by its "
+        "forecasts at rating 2500 after this move and after the likeliest others.",
+    )
+    mark: Mark | None = Field(
+        None, description="`mistake`: loses 0.1 or more, or allows mate in one; `blunder`: loses 0.2 or more."
+    )
+    fact: Literal["allows_mate", "misses_mate", "stalemates", "draws"] | None = Field(
+        None, description="What the rules know of the move. Mates are mates in one that another move avoids or gives."
+    )
+    better: MoveOut | None = Field(
+        None, description="Where the network found a mistake: a move that costs less, and its probability at 2500."
     )
     by_rating: Items[MadeOut] | None = Field(
-        None, description="For the 20 worst mistakes: how often players of each rating make it."
+        None, description="For the 20 worst mistakes of a request: how often players of each rating make it."
     )
 
 
@@ -273,15 +285,12 @@ class SideOut(Out):
 
 
 class MomentOut(Out):
-    """A key move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
-    are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
-    or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
+    """A key move: one of those that cost most."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    kind: Literal["trap", "missed", "mistake", "gem", "surprise"] = Field(description="Why it is a key move.")
-    change: float = Field(description="Change of the mover's expected score, -1 to 1.")
-    best: str | None = Field(description="The likely move that was `missed`, in UCI; else null.")
-    text: str = Field(description="The moment in a sentence.")
+    kind: Mark = Field(description="The move's `mark`.")
+    lost: float | None = Field(description="What it cost, 0 to 1; null if only the rules tell that it is a mistake.")
+    text: str = Field(description="The move in a sentence.")
 
 
 class GameOut(Out):
@@ -299,7 +308,7 @@ class GameOut(Out):
     opening: Opening | None = Field(
         description="By the last position in lichess's list; null in Chess960, or from a FEN."
     )
-    moments: Items[MomentOut] = Field(description="At most five key moves, the most important first.")
+    moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
     moves: Items[PlayedOut] = Field(description="The moves, in order.")
     tree: Items[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 

@@ -115,8 +115,8 @@ def games_out(
     return _Games(model=model_out(model), temperature=temperature, games=games)
 
 
-def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answers.GameOut:
-    """The report on a game, with or without its forecasts."""
+def game_out(report: GameReport, model: Model) -> answers.GameOut:
+    """The report on a game."""
     first, game = report.moves[0], report.game
     out = _Game(
         headers=dict(game.headers),
@@ -126,10 +126,10 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> answer
         black=_side(report.black),
         opening=opening_of(game.played),
         moments=[
-            _Moment(ply=moment.ply, kind=moment.label, change=moment.change, best=moment.best, text=moment.text)
+            _Moment(ply=moment.ply, kind=moment.mark, lost=moment.lost, text=moment.text)
             for moment in moments_of(report)
         ],
-        moves=[_played(move, model, forecasts) for move in report.moves],
+        moves=[_played(move, model) for move in report.moves],
     )
     if first.elo is not None:
         mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
@@ -254,7 +254,7 @@ def _side(side: SideReport | None) -> answers.SideOut | None:
     )
 
 
-def _played(report: MoveReport, model: Model, forecasts: bool) -> answers.PlayedOut:
+def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
     """A move that was played. orjson writes an infinite number as null."""
     position = report.position
     out = _Played(
@@ -269,12 +269,18 @@ def _played(report: MoveReport, model: Model, forecasts: bool) -> answers.Played
     )
     if report.value is not None:
         out.value = value_out(report.value)
-    if report.forecast is not None and forecasts:
+    if report.forecast is not None:
         out.forecast = value_out(report.forecast)
-    if report.lost is not None:
-        out.lost = report.lost
-    if report.mark is not None:
-        out.mark = report.mark
+    cost = report.cost
+    if cost.lost is not None and cost.source is not None:
+        out.lost, out.source = cost.lost, cost.source
+    if cost.mark is not None:
+        out.mark = cost.mark
+    if cost.fact is not None:
+        out.fact = cost.fact.value
+    if cost.better is not None:
+        move, probability = cost.better
+        out.better = _Move(uci=move.uci(), san=position.sans([move])[0], probability=probability)
     if report.by_rating:
         out.by_rating = [_Made(rating=rating, probability=p) for rating, p in report.by_rating.items()]
     return out

@@ -10,7 +10,7 @@ from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT
-from movemask.games.reports import GameReport, foreseen, report_games, unclear
+from movemask.games.reports import GameReport, foreseen, report_games
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut
 from movemask.server.bodies import games_limits
@@ -27,6 +27,9 @@ JSON, PGN = "application/json", "application/x-chess-pgn"
 #: Characters of a PGN that count as one position against a client's rate: a move, its number and a space.
 _CHARACTERS = 8
 
+#: Positions that the network sees for each move, to tell what it cost (measured: 5).
+_JUDGED = 5
+
 router = Router(tags=["games"])
 
 
@@ -36,18 +39,20 @@ router = Router(tags=["games"])
     response_model=GamesOut,
     limits=games_limits,
     statuses=(404, 502, 503),
-    positions=lambda request: (1 + len(request.pgn) // _CHARACTERS) * (1 + LOOKED_AT * ("forecast" in request.include)),
+    positions=lambda request: (
+        (1 + len(request.pgn) // _CHARACTERS) * (1 + _JUDGED + LOOKED_AT * ("forecast" in request.include))
+    ),
     responses={
         200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
-    """Reports how human each move was: its probability, rank, surprise and leakage. Each side gets its cross-entropy,
-    perplexity and share of most probable moves; each game gets its opening and its key moments. A game that cannot be
-    read gets an `error` in its place.
+    """Reports how human each move was (its probability, rank and surprise), what it cost (`lost`, `mark`) and its
+    leakage. Each side gets its cross-entropy, perplexity and share of most probable moves; each game gets its opening
+    and its key moves. A game that cannot be read gets an `error` in its place.
 
-    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?!` after
-    unlikely moves that cost something. Add `tree` to `include` to keep the comments and variations of the original.
+    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?` after
+    mistakes and `??` after blunders. Add `tree` to `include` for the comments and variations of the original.
     """
     limit = services.settings.max_positions
     with services.models.lease(request.model) as pipeline:
@@ -56,15 +61,14 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
             coroutine = _annotated(evaluator, request, services)
             return Response(await while_connected(http.scope, coroutine), media_type=PGN)
         games = await while_connected(http.scope, _reported(evaluator, request, limit))
-    return await run_in_threadpool(_reports, games, pipeline.model, services, "forecast" in request.include)
+    return await run_in_threadpool(_reports, games, pipeline.model, services)
 
 
 async def _reported(evaluator: Evaluator, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
     """The reports on the games, with the trees and forecasts that `include` names."""
     trees = "tree" in request.include
     reports = await report_games(evaluator, request.pgn, request.temperature, max_positions=limit, trees=trees)
-    every = "forecast" in request.include
-    return await foreseen(evaluator, reports, lambda report, place: every or unclear(report, place))
+    return await foreseen(evaluator, reports) if "forecast" in request.include else reports
 
 
 async def _annotated(evaluator: Evaluator, request: GamesIn, services: Services) -> str:
@@ -77,13 +81,11 @@ async def _annotated(evaluator: Evaluator, request: GamesIn, services: Services)
     return "".join(texts)
 
 
-def _reports(reports: list[GameReport | MovemaskError], model: Model, services: Services, forecasts: bool) -> Response:
+def _reports(reports: list[GameReport | MovemaskError], model: Model, services: Services) -> Response:
     """The response with the reports, and the error of a game in its place."""
     temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
     games = [
-        item_error(game, services.metrics.problem)
-        if isinstance(game, MovemaskError)
-        else game_out(game, model, forecasts)
+        item_error(game, services.metrics.problem) if isinstance(game, MovemaskError) else game_out(game, model)
         for game in reports
     ]
     return Response(orjson.dumps(games_out(games, model, temperature)), media_type=JSON)

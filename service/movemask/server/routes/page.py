@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from movemask.server.post_routes import Router
 
-FOLDER = Path(__file__).parents[1] / "page"
+FOLDER = Path(__file__).parents[2] / "page"
 
 #: Path of the files. The digest of all files follows, so that a browser may keep a file forever.
 PREFIX = "/page"
