@@ -136,10 +136,7 @@ class _Kept:
     def __init__(self) -> None:
         self.audited: list[AuditBatch] = []
 
-    def expect(self, positions: int) -> int:
-        return 0
-
-    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
+    def audit(self, audited: Sequence[AuditBatch], lost: int = 0) -> None:
         self.audited += audited
 
 

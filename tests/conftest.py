@@ -22,7 +22,7 @@ from movemask.server.logs import QueuedHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
-from tests.server.ledger.records import written
+from tests.server.ledger.records import recorded
 
 hypothesis.settings.register_profile("movemask", deadline=None, max_examples=50)  # no test fails for a busy machine
 hypothesis.settings.load_profile("movemask")
@@ -34,7 +34,7 @@ class AuditedClient(TestClient):
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
-            written(self.app.state.services.recorder)  # type: ignore[attr-defined]
+            recorded(self.app.state.services)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 
 

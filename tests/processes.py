@@ -123,7 +123,7 @@ def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
             if found := condition():
                 return found
         assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def serving(models: Path, count: int, process_id: int) -> set[int]:

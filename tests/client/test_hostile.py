@@ -200,8 +200,7 @@ def test_a_pgn_that_may_lack_its_end_is_refused(call: Call) -> None:
 
 
 def test_pages_that_lead_to_themselves_end(call: Call) -> None:
-    fresh = {"as_of": 0, "waiting": 0, "as_of_utc": ""}
-    page = json.dumps({"positions": [], "next": "7", "freshness": fresh}).encode()
+    page = json.dumps({"positions": [], "next": "7"}).encode()
     with misbehaving(answer(page)) as url, pytest.raises(movemask.InvalidResponse, match="names a next one"):
         call(url, "leakage_positions")
 

@@ -158,16 +158,14 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
         assert until(status, "a worker answers") == 429
 
 
-def test_who_reads_the_figures_finds_what_he_just_asked_whichever_worker_answers(models: Path) -> None:
+def test_what_every_worker_answered_is_soon_in_the_figures_of_all(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
         serving(models, 2, process.pid)
-        for asked in range(1, 21):  # each on a connection of its own
+        for _ in range(20):  # each on a connection of its own
             call(port, "/v1/policy", {"moves": []})
-            figures = call(port, "/v1/leakage")
-            known = sum(one["positions"] for one in figures["models"].values())
-            assert known + figures["freshness"]["waiting"] >= asked
-        until(lambda: call(port, "/v1/leakage")["freshness"]["waiting"] == 0, "all is written")
-        assert call(port, "/v1/leakage")["models"]["net"]["positions"] == asked
+        until(
+            lambda: call(port, "/v1/leakage")["models"].get("net", {}).get("positions") == 20, "all answers are counted"
+        )
         assert stopped(process) == 0
 
 

@@ -39,7 +39,7 @@ async function look() {
   if (document.hidden) return;
   try {
     const found = await call("v1/leakage");
-    await standing(found);
+    await standing();
     const count = JSON.stringify(Object.entries(found.models).map(([name, model]) => [name, model.digest, model.positions]));
     if (count !== known && timer !== undefined) {
       figures(found.models);
@@ -174,10 +174,10 @@ async function models() {
     Object.entries(rows).map(([name, cell]) => [name, ...models.map(cell)])));
 }
 
-/** The state of the service in one line. Where keys are set, only some see more than the last write. */
-async function standing({ freshness }) {
+/** The state of the service in one line. Where keys are set, only some see the queue. */
+async function standing() {
   const { waiting, audit } = await call("readyz");
-  const parts = [`last write ${new Date(1000 * freshness.as_of).toLocaleTimeString()}`, `refreshed every ${EVERY / 1000} s`];
+  const parts = [`refreshed every ${EVERY / 1000} s`];
   if (audit) {
     const lost = audit.dropped ? `, ${audit.dropped} lost` : "";
     parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${lost}`);

@@ -8,14 +8,6 @@ from movemask.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
 from movemask.schemas.shapes import ByName, Items, Out
 
 
-class FreshnessOut(Out):
-    """How recent the figures are: they are as of the last write."""
-
-    as_of: float = Field(description="All workers' answers before this time are counted; in seconds since 1970.")
-    waiting: int = Field(description="Number of audit records that are not written yet, in all workers.")
-    as_of_utc: str = Field(description="`as_of` in RFC 3339.")
-
-
 class KindOut(Out):
     """Figures of one kind. All are exact except the quantiles. A quantile is never below its exact value (the smallest
     that at least this share of the positions do not exceed), and at most 2 % above it. With by=cause, figures that are
@@ -60,7 +52,6 @@ class LeakageFiguresOut(Out):
     """Figures of all networks."""
 
     models: ByName[ModelLeakageOut] = Field(description="By the name of the network.")
-    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class BucketOut(Out):
@@ -85,7 +76,6 @@ class HistoryOut(Out):
     """Figures of all networks over time."""
 
     models: ByName[ModelHistoryOut] = Field(description="By the name of the network.")
-    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class AuditedOut(Out):
@@ -115,7 +105,6 @@ class WorstOut(Out):
     """The positions that leak most."""
 
     positions: Items[AuditedOut] = Field(description="Worst first.")
-    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class PositionsOut(Out):
@@ -123,4 +112,3 @@ class PositionsOut(Out):
 
     positions: Items[AuditedOut] = Field(description="Newest first.")
     next: str | None = Field(description="The `cursor` of the next page; null on the last page.")
-    freshness: FreshnessOut = Field(description="How recent the figures are.")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from movemask.schemas.figures import FreshnessOut, ModelLeakageOut
+from movemask.schemas.figures import ModelLeakageOut
 from movemask.schemas.shapes import ByName, Items, Out
 
 
@@ -33,7 +33,6 @@ class ModelEntryOut(Out):
     card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
     check: Items[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
     leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
-    freshness: FreshnessOut | None = Field(None, description="How recent `leakage` is.")
 
 
 class ModelsOut(Out):
@@ -51,7 +50,7 @@ class AliveOut(Out):
 class AuditStateOut(Out):
     """The state of the audit. Answers do not depend on it."""
 
-    waiting: int = Field(description="Number of audit records that are not written yet, in all workers.")
+    waiting: int = Field(description="Number of audit records that are not written yet, in the worker that answers.")
     dropped: int = Field(description="Number of audit records that the answering worker lost.")
     failure: str | None = Field(description="Set while the answering worker cannot write records; the log says why.")
 

@@ -34,10 +34,7 @@ from movemask.server.telemetry import Metrics, RequestLog
 from movemask.version import __version__
 
 #: Headers of answers that pages of other origins may read.
-_EXPOSED = (
-    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag"),
-    *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
-)
+_EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag")
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499

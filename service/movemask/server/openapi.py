@@ -39,9 +39,6 @@ _HEADERS = {
     "WWW-Authenticate": "How to send a key.",
     "ETag": "Changes with the content. Send it as If-None-Match to get a 304 if the content is the same.",
     "Cache-Control": "For how many seconds the client may reuse the response.",
-    "Movemask-As-Of": "With NDJSON and CSV: `freshness.as_of`.",
-    "Movemask-As-Of-Utc": "With NDJSON and CSV: `freshness.as_of_utc`.",
-    "Movemask-Waiting": "With NDJSON and CSV: `freshness.waiting`.",
 }
 
 _RATED = ("RateLimit", "RateLimit-Policy")
@@ -51,7 +48,6 @@ _OF_CACHED = ("ETag", "Cache-Control")
 
 #: Paths whose responses to GET a client may keep.
 _CACHED = ("/v1/policy", "/v1/models")
-_EXPORT = "/v1/leakage/positions"
 
 
 def install_openapi(app: FastAPI, *, keyed: bool) -> None:
@@ -93,6 +89,4 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
                 names = ["X-Request-ID", *(_RATED if secured else ()), *_OF_STATUS.get(status, ())]
                 if method == "get" and path in _CACHED and status in ("200", "304"):
                     names += _OF_CACHED
-                if path == _EXPORT and status == "200":
-                    names += [name for name in _HEADERS if name.startswith("Movemask-")]
                 response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

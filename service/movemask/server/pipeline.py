@@ -68,24 +68,19 @@ class DoneBatch:
     evaluated : None if no position has a legal move
     waiting : queries that waited for the next batch
     time : in seconds since 1970
-    ticket : number from `Audit.expect`
     """
 
     answers: Sequence[Answer]
     evaluated: Evaluated | None
     waiting: int
     time: float
-    ticket: int
 
 
 class Audit(Protocol):
-    """Records answers. Implemented by `store.recorder.Recorder`."""
+    """Records answers. Implemented by `server.ledger.recorder.Recorder`."""
 
-    def expect(self, positions: int) -> int:
-        """Announces a number of evaluated answers before they are sent. Returns a ticket for `audit`."""
-
-    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
-        """Takes batches and their tickets, and returns at once. `audited` is empty if the batches could not be made."""
+    def audit(self, audited: Sequence[AuditBatch], lost: int = 0) -> None:
+        """Takes batches, and the number of answers that no batch could be made of. Returns at once."""
 
 
 class Pipeline:
@@ -165,10 +160,8 @@ class Pipeline:
         """The result of each query, and the batch for the follow-up."""
         outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
-        expected = sum(answer.evaluated is not None for answer in answers)
-        ticket = 0 if self._audit is None else self._audit.expect(expected)
         results = [_written(outcome, write) for outcome, (_, write) in zip(outcomes, items, strict=True)]
-        return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
+        return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time())
 
     def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
         """Feeds metrics and the audit, for many batches at once, after their replies."""
@@ -184,7 +177,8 @@ class Pipeline:
             audited = [self._audit_batch(kinds, of_kinds) for kinds, of_kinds in by_kinds.items()]
         finally:
             if self._audit is not None:
-                self._audit.audit(audited, [batch.ticket for batch in batches])
+                answers = sum(answer.evaluated is not None for batch in batches for answer in batch.answers)
+                self._audit.audit(audited, lost=answers - sum(map(len, audited)))
 
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
         """The batches joined for the audit. The logits are read here; the recorder computes the rest."""

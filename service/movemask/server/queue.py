@@ -252,6 +252,12 @@ class Backlog:
             self._wake_threads()
             return due
 
+    @property
+    def followed_up(self) -> bool:
+        """Whether every batch that has its results was followed up."""
+        with self._changed:
+            return not self._finished and self._idle + len(self._running) >= self._threads
+
     def idle(self) -> None:
         """Records that this thread is idle."""
         with self._changed:
@@ -349,6 +355,11 @@ class Queue:
     def waiting(self) -> int:
         """Items waiting for a batch."""
         return self._backlog.items
+
+    @property
+    def followed_up(self) -> bool:
+        """Whether every batch that has its results was followed up."""
+        return self._backlog.followed_up
 
     @property
     def fault(self) -> str | None:

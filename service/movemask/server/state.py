@@ -99,7 +99,7 @@ def running_services(
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage, tally=tally)
+    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
     models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:

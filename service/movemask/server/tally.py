@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 #: Rows of the service: bytes in flight; positions waiting for a network; audit records to be written, and when the
 #: oldest of them was answered, in seconds since 1970, or 0; batches that networks are running; open connections; when
 #: the process last reported that it serves, by time.monotonic; and the name of the default model.
-HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE, DEFAULT = range(8)
+HELD, WAITING, RUNNING, CONNECTIONS, ALIVE, DEFAULT = range(6)
 _FIRST_CLIENT = 8
 
 #: Rows of a client: when its bucket of positions is full again, by time.monotonic; bytes in flight; open connections.
@@ -84,11 +84,6 @@ class Tally:
         """The number of another process."""
         return self._cells[row * self.processes + column]
 
-    def earliest(self, row: int) -> float | None:
-        """The least number of a row, zeros left out; None if there is no other."""
-        start = row * self.processes
-        return min(filter(None, self._cells[start : start + self.processes]), default=None)
-
     def latest(self, row: int) -> float:
         """The largest number of a row."""
         start = row * self.processes
@@ -124,7 +119,7 @@ class Tally:
         What its clients have spent of their rate stays spent, and the name of the default model stays, for the process
         that takes its place.
         """
-        rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING, CONNECTIONS, ALIVE]
+        rows = [HELD, WAITING, RUNNING, CONNECTIONS, ALIVE]
         for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
             rows += (client + CLIENT_HELD, client + CLIENT_CONNECTIONS)
         for row in rows:

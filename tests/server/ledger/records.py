@@ -6,7 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,17 @@ import numpy as np
 from movemask.board.boards import PHASES, Phase
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
+from movemask.errors import MovemaskError
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
 from movemask.server.ledger.entries import AuditBatch, AuditTable
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.ledger.writer import Store
+from movemask.server.queue import Queue
+from movemask.server.state import Services
 from tests.leakage import batches
+from tests.processes import until
 
 
 def record(
@@ -118,12 +122,25 @@ def recording(store: Store, **options: Any) -> Recorder:
 
 
 def written(recorder: Recorder) -> bool:
-    """Waits until everything answered before is written, or the store fails; whether it is written."""
+    """Waits until everything that was accepted is written, or the store fails; whether it is written."""
     end = time.monotonic() + 60
-    while recorder._expected or (recorder.waiting and recorder.failure is None):
+    while recorder.waiting and recorder.failure is None:
         assert time.monotonic() < end, "not written within a minute"
         time.sleep(0.002)
     return not recorder.waiting
+
+
+def _followed_up(queue: Queue) -> None:
+    until(lambda: queue.followed_up, "what was answered is with the recorder")
+
+
+def recorded(services: Services) -> None:
+    """Waits until everything that these services have answered is written, or the store fails."""
+    for entry in services.models.registry:
+        if entry.served:
+            with suppress(MovemaskError), services.models.lease(entry.name) as pipeline:
+                _followed_up(pipeline.queue)
+    written(services.recorder)
 
 
 def write(store: Store, records: Iterable[AuditTable]) -> None:

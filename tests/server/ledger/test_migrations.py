@@ -118,7 +118,7 @@ BEFORE = {"net": (2, pytest.approx(0.13)), "other": (1, 0.5)}
 def test_a_database_of_version_3_keeps_its_figures_and_goes_on(more: str, database_url: str, serve: Serve) -> None:
     audit = of_version_3(database_url, more)
     for positions in (2, 3):
-        models = serve(database_url=audit).get("/v1/leakage").json()["models"]
+        models = serve(database_url=audit, audit_keep_days=1e6).get("/v1/leakage").json()["models"]
         assert (models["net"]["positions"], models["other"]["kinds"]["raw"]["mean"]) == (positions, 0.5)
         with opened(audit) as store:
             assert len(list(AuditReader(store.database).positions(1_000_000))) == positions + 1

@@ -1,4 +1,4 @@
-"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write. No request waits for a write.
+"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write.
 
 Two threads of `Services.reading` read the database and write the JSON: the event loop and FastAPI's threads stay free.
 """
@@ -24,7 +24,6 @@ from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.schemas.figures import (
     AuditedOut,
     BucketOut,
-    FreshnessOut,
     GroupOut,
     HistoryOut,
     KindOut,
@@ -48,7 +47,7 @@ from movemask.times import FORMS, rfc3339, time_of
 _LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
 _History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(BucketOut)
 _Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
-_Freshness, _Group, _Kind = as_json(FreshnessOut), as_json(GroupOut), as_json(KindOut)
+_Group, _Kind = as_json(GroupOut), as_json(KindOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _FORMATS = {"application/json": "json", _NDJSON: "ndjson", _CSV: "csv"}
@@ -106,16 +105,14 @@ async def figures(
     sample of the requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
-    days, and a day before that. The answer gives the bounds it used. The figures are complete up to `freshness.as_of`;
-    `freshness.waiting` later records have not been written yet.
+    days, and a day before that. The answer gives the bounds it used. An answer is in the figures within half a second;
+    `GET /readyz` says how many records wait.
     """
     dimension = None if by == "model" else by
 
-    def read(freshness: FreshnessOut) -> LeakageFiguresOut:
+    def read() -> LeakageFiguresOut:
         models = services.reader.summaries(*which, dimension)
-        return _LeakageFigures(
-            models={model.name: model_figures_out(model, dimension) for model in models}, freshness=freshness
-        )
+        return _LeakageFigures(models={model.name: model_figures_out(model, dimension) for model in models})
 
     return await _respond(services, read)
 
@@ -130,11 +127,9 @@ async def history(
     forever, so older figures may come in longer buckets than you asked for. Each bucket gives its length in
     `seconds`."""
 
-    def read(freshness: FreshnessOut) -> HistoryOut:
+    def read() -> HistoryOut:
         histories = services.reader.history(*which, _BUCKETS[bucket])
-        return _History(
-            models={model.name: _history_out(model, buckets) for model, buckets in histories}, freshness=freshness
-        )
+        return _History(models={model.name: _history_out(model, buckets) for model, buckets in histories})
 
     return await _respond(services, read)
 
@@ -152,9 +147,9 @@ async def worst(
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
-    def read(freshness: FreshnessOut) -> WorstOut:
+    def read() -> WorstOut:
         worst = services.reader.worst(kind, limit, *which)
-        return _Worst(positions=[_position_out(position) for position in worst], freshness=freshness)
+        return _Worst(positions=[_position_out(position) for position in worst])
 
     return await _respond(services, read)
 
@@ -183,8 +178,7 @@ async def positions(
     accept: Annotated[str, Header(description="Media type of the answer.")] = "application/json",
 ) -> Response:
     """Individual positions, those written last first. JSON is paged, and the pages stay stable while new positions
-    arrive. NDJSON and CSV (set `format` or `Accept`) stream every position; `freshness` is then in the headers
-    `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
+    arrive. NDJSON and CSV (set `format` or `Accept`) stream every position."""
     (model, span), before = which, None if cursor is None else int(cursor)
     chosen = format or _FORMATS[preferred(accept, tuple(_FORMATS))]
     if chosen == "json":
@@ -192,14 +186,13 @@ async def positions(
             raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")
         wanted = limit or 100
 
-        def read(freshness: FreshnessOut) -> PositionsOut:
+        def read() -> PositionsOut:
             page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             positions = [_position_out(position) for position in page[:wanted]]
-            return _Positions(positions=positions, next=more, freshness=freshness)
+            return _Positions(positions=positions, next=more)
 
         return await _respond(services, read)
-    fresh = services.recorder.freshness()
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
         return services.reader.positions(size, before=before, model=model, span=span)
@@ -208,29 +201,14 @@ async def positions(
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
     else:
         parts, media_type = _parts(page, before, limit, _ndjson), _NDJSON
-    headers = {
-        "Movemask-As-Of": repr(fresh.as_of),
-        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
-        "Movemask-Waiting": str(fresh.waiting),
-    }
     if context_of(http.scope).head:  # reads no rows: there may be millions
-        return Response(headers=headers, media_type=media_type)
-    return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
+        return Response(media_type=media_type)
+    return StreamingResponse(await services.streamed(parts), media_type=media_type)
 
 
-async def _respond(services: Services, read: Callable[[FreshnessOut], Out]) -> Response:
-    """The JSON of the result of `read`, which takes the freshness; made on a thread of the readers."""
-
-    def made() -> bytes:
-        return orjson.dumps(read(freshness_out(services)))  # figures that are read later are at least as fresh
-
-    return Response(await services.read(made), media_type="application/json")
-
-
-def freshness_out(services: Services) -> FreshnessOut:
-    """How recent the figures are."""
-    fresh = services.recorder.freshness()
-    return _Freshness(as_of=fresh.as_of, waiting=fresh.waiting, as_of_utc=rfc3339(fresh.as_of))
+async def _respond(services: Services, read: Callable[[], Out]) -> Response:
+    """The JSON of the result of `read`; made on a thread of the readers."""
+    return Response(await services.read(lambda: orjson.dumps(read())), media_type="application/json")
 
 
 def model_figures_out(model: AuditSummary, by: str | None = None) -> ModelLeakageOut:

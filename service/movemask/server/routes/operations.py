@@ -30,7 +30,7 @@ from movemask.server.caching import cacheable
 from movemask.server.context import context_of
 from movemask.server.keys import KeyScope
 from movemask.server.post_routes import Router
-from movemask.server.routes.leakage import freshness_out, model_figures_out
+from movemask.server.routes.leakage import model_figures_out
 from movemask.server.state import AppServices, Services
 from movemask.server.tally import WAITING
 from movemask.version import __version__
@@ -72,7 +72,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
-        audit=AuditStateOut(waiting=recorder.freshness().waiting, dropped=recorder.dropped, failure=failure),
+        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
         waiting=int(services.tally.total(WAITING)),
     )
 
@@ -115,7 +115,6 @@ async def model(
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
-        out.freshness = freshness_out(services)
         for figures in await services.read(lambda: services.reader.summaries(entry.name)):
             out.leakage = model_figures_out(figures)
     return _response(out)
