@@ -17,12 +17,22 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks.ray_nodes import environment
+from movemask.audit.rows import schema
+from movemask.board.boards import PHASES
 from movemask.leakage.causes import Cause
 
 #: Kinds of the made-up rows: those whose distributions a report draws.
 KINDS = ("raw", "multiplied")
+#: Rows that are made at a time.
+_AT_ONCE = 100_000
 
 
 def rate(games: str, rounds: int) -> None:
@@ -82,21 +92,38 @@ def figures(rows: int, folder: Path) -> None:
 
 def make(rows: int, file: Path) -> None:
     """Rows of every group, whose figures are spread over twelve powers of ten."""
-    import duckdb
+    draws = np.random.default_rng(1)
+    with pq.ParquetWriter(file, schema(KINDS), compression="zstd") as writer:
+        for start in range(0, rows, _AT_ONCE):
+            writer.write_table(_made(draws, np.arange(start, min(rows, start + _AT_ONCE))))
 
-    columns = [
-        *(f"10 ** (-12 * random()) AS {kind}, random() < 0.1 AS {kind}_flipped" for kind in KINDS),
-        *(f"if(random() < 0.001, 'inf'::DOUBLE, 10 ** (2 - 10 * random())) AS {kind}_kl" for kind in KINDS),
-        *(f"if(random() < 0.05, random() / 10, 0) AS cause_{cause.value}" for cause in Cause),
-    ]
-    duckdb.sql(
-        "COPY (SELECT 'made up' AS source, i // 70 AS item, (i % 70)::INT AS ply, 'position ' || i AS fen, "
-        "['white', 'black'][1 + i % 2] AS turn, ['opening', 'middlegame', 'endgame'][1 + i % 3] AS phase, "
-        "random() < 0.05 AS in_check, (1 + floor(70 * random()))::INT AS legal_moves, "
-        "if(random() < 0.1, NULL, floor(600 + 2200 * random())) AS elo, 'made-up' AS model, 'd' AS digest, "
-        f"false AS trained_with_mask, {', '.join(columns)} FROM range({rows}) AS made(i)) "
-        f"TO '{file}' (FORMAT parquet, COMPRESSION zstd)"
-    )
+
+def _made(draws: np.random.Generator, numbers: NDArray[np.int64]) -> pa.Table:
+    count = len(numbers)
+    columns: dict[str, Any] = {
+        "source": ["made up"] * count,
+        "item": numbers // 70,
+        "ply": numbers % 70,
+        "fen": [f"position {number}" for number in numbers.tolist()],
+        "turn": np.array(["white", "black"])[1 - numbers % 2],
+        "phase": np.array([phase.value for phase in PHASES])[numbers % 3],
+        "in_check": draws.random(count) < 0.05,
+        "legal_moves": draws.integers(1, 71, count),
+        "elo": np.where(draws.random(count) < 0.1, np.nan, draws.integers(600, 2800, count)),
+        "model": ["made-up"] * count,
+        "digest": ["d"] * count,
+        "trained_with_mask": [False] * count,
+    }
+    for kind in KINDS:
+        infinite = draws.random(count) < 0.001
+        columns[kind] = 10 ** (-12 * draws.random(count))
+        columns[f"{kind}_flipped"] = draws.random(count) < 0.1
+        columns[f"{kind}_kl"] = np.where(infinite, np.inf, 10 ** (2 - 10 * draws.random(count)))
+    for cause in Cause:
+        columns[f"cause_{cause.value}"] = np.where(draws.random(count) < 0.05, draws.random(count) / 10, 0)
+    nothing = [None] * count
+    arrays = [pa.array(columns.get(at.name, nothing), at.type, from_pandas=True) for at in schema(KINDS)]
+    return pa.table(arrays, schema=schema(KINDS))
 
 
 def main() -> None:

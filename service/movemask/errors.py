@@ -199,7 +199,7 @@ class SettingsError(MovemaskError): ...
 
 #: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.
 EXTRAS = {
-    "audit": ("duckdb", "jinja2", "matplotlib", "pyarrow", "tqdm"),
+    "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm"),
     "client": ("httpx2",),
     "import": ("onnx",),
     "mcp": ("mcp",),

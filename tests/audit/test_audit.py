@@ -25,11 +25,11 @@ from movemask.audit.read import Choice
 from movemask.audit.summary import summarised as summary_of
 from movemask.board.position import Elo, Position
 from movemask.cli.main import main
+from movemask.leakage.cells import QUANTILES, SMALLEST
 from movemask.leakage.kinds import KINDS
 from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.server.ledger.cells import QUANTILES
 from tests.audit.audits import GAMES, audited, fens, run, summarised, table_of
 
 
@@ -76,7 +76,8 @@ def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -
         assert figures["mean"] == pytest.approx(values.mean(), rel=1e-9)
         assert figures["max"] == pytest.approx(values.max(), rel=1e-9)
         for name, q in QUANTILES.items():
-            assert figures[name] == pytest.approx(np.quantile(values, q, method="inverted_cdf"), rel=1e-9)
+            true = np.quantile(values, q, method="inverted_cdf")
+            assert true * (1 - 1e-9) <= figures[name] <= true * 1.02  # never too low, at most 2 % too high
     assert summary["kinds"]["rounded"]["mean"] == pytest.approx(expected["rounded"].mean(), rel=1e-9)
     assert summary["kinds"]["raw"]["mean_kl"] == pytest.approx(expected["raw_kl"].mean(), rel=1e-6)
     assert summary["kinds"]["served"]["max"] == 0
@@ -176,7 +177,7 @@ def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, mode
         assert raws[0] == one["kinds"]["raw"]["max"]
 
 
-def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path: Path) -> None:
+def test_quantiles_are_never_too_low_and_at_most_2_percent_too_high_in_every_group(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     spread: list[float | None] = (10 ** rng.uniform(-20, 0, 5000)).tolist()
     spread[::7] = [None] * len(spread[::7])
@@ -198,7 +199,10 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
                 share = Fraction(str(q)) * len(values)
                 ordered = np.sort(values)
                 true = next(one for one in ordered if np.searchsorted(ordered, one, side="right") >= share)
-                assert found[name] == true, (model.name, dimension, group, name)
+                bounds = (true, true * 1.02 * (1 + 1e-12)) if true >= SMALLEST else (0, 0)
+                quantile = found[name]
+                assert quantile is not None
+                assert bounds[0] <= quantile <= bounds[1], (model.name, dimension, group, name)
         assert set(model.of("served").quantiles.values()) == {0.0}
 
 

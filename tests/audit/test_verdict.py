@@ -7,7 +7,7 @@ import pytest
 from movemask.audit import verdict as verdicts
 from movemask.audit.summary import ModelSummary
 from movemask.audit.verdict import verdict
-from movemask.server.ledger.cells import ALL, CAUSE, Cell, CellKey
+from movemask.leakage.cells import ALL, CAUSE, Cell, CellKey
 
 
 def summary(mean: float, count: int = 1000, *, masked: bool = False, castling: float = 0.0) -> ModelSummary:

@@ -10,15 +10,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from movemask.audit.run import POSITIONS, SUMMARY
 from movemask.errors import BulkError
 from movemask.leakage.kinds import KINDS, RAW
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Standard errors above which a mean difference is called clear.
 CLEAR = 5.0
 _MOST_CHANGED = 5  # positions and causes that are listed
+_POSITION = ["fen", "chess960", "elo", "opponent_elo"]  # columns: a position in both audits has the same in each
 _STATISTICS = ("mean", "p50", "p99", "max", "flips")
 
 
@@ -144,29 +148,35 @@ def _comparison(
 
 
 def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
-    import duckdb
+    import pyarrow.compute as pc
 
-    position = "fen, chess960, elo, opponent_elo"
-    side = (
-        f"SELECT {position}, avg(raw) AS raw, any_value(top) AS top FROM read_parquet(?) "
-        "WHERE model = ? AND raw IS NOT NULL GROUP BY ALL"
+    both = _of_model(a_table, name).join(_of_model(b_table, other), _POSITION, join_type="inner", right_suffix="_after")
+    both = both.sort_by("fen")
+    change = pc.subtract(both["raw_mean_after"], both["raw_mean"])
+    spread = pc.stddev(change, ddof=1).as_py()
+    flipped = pc.sum(pc.not_equal(both["top_first"], both["top_first_after"])).as_py()
+    changed = both.append_column("by", pc.abs(change)).filter(pc.not_equal(change, 0))
+    most = changed.sort_by([("by", "descending"), ("fen", "ascending")]).slice(0, _MOST_CHANGED)
+    return Paired(
+        both.num_rows,
+        pc.mean(change).as_py() or 0.0,
+        (spread or 0.0) / both.num_rows**0.5 if both.num_rows else 0.0,
+        flipped or 0,
+        tuple(zip(*(most[column].to_pylist() for column in ("fen", "raw_mean", "raw_mean_after")), strict=True)),
     )
-    same = " AND ".join(f"a.{column} IS NOT DISTINCT FROM b.{column}" for column in position.split(", "))
-    both = (
-        "SELECT a.fen, a.raw AS before, b.raw AS after, after - before AS change, a.top <> b.top AS flipped "
-        f"FROM ({side}) a JOIN ({side}) b ON {same}"
-    )
-    counts = "count(*), avg(change), stddev_samp(change), count(*) FILTER (flipped)"
-    values = [str(a_table), name, str(b_table), other]
-    with duckdb.connect() as database:
-        count, mean, spread, flipped = database.execute(f"SELECT {counts} FROM ({both})", values).fetchall()[0]
-        most = database.execute(
-            f"SELECT fen, before, after FROM ({both}) WHERE change <> 0 ORDER BY abs(change) DESC, fen "
-            f"LIMIT {_MOST_CHANGED}",
-            values,
-        ).fetchall()
-    error = (spread or 0.0) / count**0.5 if count else 0.0
-    return Paired(count, mean or 0.0, error, flipped, tuple(tuple(row) for row in most))
+
+
+def _of_model(table: Path, name: str) -> pa.Table:
+    """A network's measured positions, each once: its mean raw leakage and its best legal move."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    chosen = (pc.field("model") == name) & pc.field("raw").is_valid()
+    rows = pq.read_table(table, columns=[*_POSITION, "raw", "top"], filters=chosen)
+    for rating in ("elo", "opponent_elo"):
+        known = pc.fill_null(rows[rating], -1.0)  # a join leaves out null
+        rows = rows.set_column(rows.schema.get_field_index(rating), rating, known)
+    return rows.group_by(_POSITION, use_threads=False).aggregate([("raw", "mean"), ("top", "first")])
 
 
 def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:

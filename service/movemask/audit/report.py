@@ -21,9 +21,9 @@ from movemask.audit.summary import REPORT_KINDS, ModelSummary, Threshold
 from movemask.audit.verdict import KNOWN, one_sided, sides, verdict
 from movemask.board.position import board_of
 from movemask.leakage.causes import Cause
+from movemask.leakage.cells import CAUSE
+from movemask.leakage.groups import DIMENSIONS
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
-from movemask.server.ledger.cells import CAUSE
-from movemask.server.ledger.entries import DIMENSIONS
 from movemask.version import __version__
 
 if TYPE_CHECKING:

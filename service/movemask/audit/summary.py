@@ -1,31 +1,33 @@
 """The summary of an audit: figures by network, kind and group, the worst positions, and thresholds.
 
-DuckDB counts over the table in bounded memory. Sums are sums of integers and quantiles are exact, so the figures depend
-neither on the order of the rows nor on the process that wrote them. DuckDB and pyarrow come with the extra `audit`, and
-are imported in functions.
+The table is read once, a few thousand rows at a time and in its order, so the figures do not depend on the processes
+that wrote it. Quantiles come from the sketch of `leakage.cells`, as those of `/v1/leakage` do: at most 2 % too high.
+pyarrow comes with the extra `audit`, and is imported in functions.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import tempfile
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from movemask.audit.files import Folder, is_uri
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.audit.files import Folder
+from movemask.board.boards import PHASES
 from movemask.errors import BulkError
-from movemask.leakage.causes import Cause
+from movemask.leakage.causes import CAUSES
+from movemask.leakage.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, Cells, cells_of
+from movemask.leakage.groups import DIMENSIONS, groups, groups_of
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
-from movemask.server.ledger.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, rank_of
-from movemask.server.ledger.entries import DIMENSIONS, groups
+from movemask.leakage.measure import Measured
+from movemask.policy.ragged import Float
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection as Database
+    import pyarrow as pa
 
 #: Kinds whose worst positions and distributions are in the report.
 REPORT_KINDS = (RAW, MULTIPLIED)
@@ -33,14 +35,8 @@ REPORT_KINDS = (RAW, MULTIPLIED)
 #: Number of worst positions per kind.
 _WORST = 20
 
-#: Memory limit of the database; larger intermediate results go to disk.
-_MEMORY = "1GB"
-
-#: Bins per power of two, and the smallest power; smaller values share its first bin.
-_BINS, _SMALLEST = 32, -960
-
-#: A value is summed as an integer: the value times 2 ** (_SHIFT - its bin's power of two).
-_SHIFT = 60
+#: Rows of the table that are in memory at a time.
+_ROWS = 1 << 15
 
 
 @dataclass(slots=True)
@@ -95,176 +91,91 @@ class ModelSummary:
         }
 
 
-#: SQL for positions of games: only these have a move that was played.
-_OF_GAMES = "played IS NOT NULL"
-
-#: A query for the `raw` mass of each cause.
-_CAUSE_COLUMNS = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
-_MASSES = (
-    f"SELECT model, ['{CAUSE}'] AS dimensions, [group_name] AS group_names, value, false AS flipped, "
-    f"false AS infinite FROM rows UNPIVOT (value FOR group_name IN ({_CAUSE_COLUMNS})) WHERE value > 0"
-)
-
-#: The columns that name a network's group.
-_GROUP = "model, dimension, group_name"
-
-
-class _Bin(NamedTuple):
-    """The values of a group in one bin. `whole` times a power of two is their sum. Missing values have number None."""
-
-    number: int | None
-    size: int
-    flips: int
-    infinite: int
-    least: float
-    most: float
-    whole: int
-
-
 def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
     """The networks of a table, a Parquet file, in the order of `names`."""
-    with _opened(table) as database:
-        heads = database.execute(
-            "SELECT model, any_value(digest), any_value(trained_with_mask), count(*), count(played) "
-            "FROM rows GROUP BY model"
-        ).fetchall()
-        summaries = {
-            name: ModelSummary(name, digest, masked, count, of_games=of_games)
-            for name, digest, masked, count, of_games in heads
-        }
-        group_names = f"['', phase, turn, in_check::VARCHAR, {_band('legal_moves')}, {_band('elo')}]"
-        grouped = f"SELECT model, {[ALL, *DIMENSIONS]} AS dimensions, {group_names} AS group_names"
-        for kind in kinds:
-            flags = f"{kind}_flipped AS flipped, isinf({kind}_kl) AS infinite"
-            _measure(database, kind, f"{grouped}, {kind} AS value, {flags} FROM rows", summaries)
-            flags = f"false AS flipped, false AS infinite FROM rows WHERE isfinite({kind}_kl)"
-            for (model, *group), bins in _bins(database, f"{grouped}, {kind}_kl AS value, {flags}"):
-                summaries[model].cells[CellKey(kind, *group)].kl = _sum(bins)
-            if kind in REPORT_KINDS:
-                for summary in summaries.values():
-                    summary.worst[kind] = _worst(database, kind, summary.name)
-        _measure(database, RAW, _MASSES, summaries)
-        mixed = {name: summary for name, summary in summaries.items() if 0 < summary.of_games < summary.positions}
-        if mixed and RAW in kinds:
-            for summary in mixed.values():
-                summary.games = ModelSummary(
-                    summary.name, summary.digest, summary.trained_with_mask, summary.of_games, of_games=summary.of_games
-                )
-            games = {name: summary.games for name, summary in mixed.items() if summary.games is not None}
-            flags = f"{RAW}_flipped AS flipped, isinf({RAW}_kl) AS infinite"
-            _measure(database, RAW, f"{grouped}, {RAW} AS value, {flags} FROM rows WHERE {_OF_GAMES}", games)
-            _measure(database, RAW, f"{_MASSES} AND {_OF_GAMES}", games)
-    return [summaries[name] for name in names if name in summaries]
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    readings: dict[str, _Reading] = {}
+    system, path = table.place
+    with system.open_input_file(path) as file:
+        for batch in pq.ParquetFile(file).iter_batches(_ROWS):
+            for name in pc.unique(batch["model"]).to_pylist():
+                rows = pa.table(batch).filter(pc.equal(batch["model"], name))
+                if name not in readings:
+                    digest, masked = rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py()
+                    readings[name] = _Reading(ModelSummary(name, digest, masked), kinds)
+                readings[name].add(rows)
+    return [readings[name].finished() for name in names if name in readings]
 
 
-@contextmanager
-def _opened(table: Folder) -> Iterator[Database]:
-    """A database with the table as `rows`."""
-    import duckdb
+class _Reading:
+    """The figures of one network, while its rows are read."""
 
-    with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
-        config: dict[str, Any] = {"memory_limit": _MEMORY, "temp_directory": folder, "preserve_insertion_order": False}
-        with duckdb.connect(config=config) as database:
-            if is_uri(table.name):
-                import pyarrow.dataset as ds
+    def __init__(self, summary: ModelSummary, kinds: Sequence[str]) -> None:
+        self._summary, self._kinds = summary, kinds
+        self._cells = self._of_games = Cells(())
+        self._worst: dict[str, list[dict[str, Any]]] = {kind: [] for kind in REPORT_KINDS if kind in kinds}
 
-                system, path = table.place
-                database.register("rows", ds.dataset(path, filesystem=system))
-            else:
-                database.read_parquet(table.name).create_view("rows")
-            yield database
+    def add(self, rows: pa.Table) -> None:
+        """Adds rows of the network, in the order of the table."""
+        played = rows["played"].is_valid()  # a single position has no move that was played
+        of_games = rows.filter(played)
+        self._summary.positions += rows.num_rows
+        self._summary.of_games += of_games.num_rows
+        self._cells = self._cells.joined(_cells(rows, self._kinds))
+        if RAW in self._kinds and of_games.num_rows:
+            self._of_games = self._of_games.joined(_cells(of_games, (RAW,)))
+        for kind, worst in self._worst.items():
+            self._worst[kind] = _worst(kind, worst, rows)
 
-
-def _binned(source: str) -> str:
-    """A query with a row for each value and group, and the value's bin."""
-    number = f"floor({_BINS} * log2(greatest(value, pow(2, {_SMALLEST}))))::INT"
-    binned = f"SELECT *, CASE WHEN value IS NOT NULL THEN {number} END AS bin FROM ({source})"
-    whole = f"(value * pow(2, {_SHIFT} - floor(bin / {_BINS})))::BIGINT AS whole"
-    return (
-        f"(SELECT * EXCLUDE (dimensions, group_names), unnest(dimensions) AS dimension, "
-        f"unnest(group_names) AS group_name FROM (SELECT *, {whole} FROM ({binned})))"
-    )
-
-
-def _bins(database: Database, source: str) -> Iterator[tuple[tuple[str, str, str], list[_Bin]]]:
-    """The bins of a query's column `value`, ascending, by network, dimension and group."""
-    flags = "count(*) FILTER (flipped), count(*) FILTER (infinite)"
-    rows = database.execute(
-        f"SELECT {_GROUP}, bin, count(*), {flags}, min(value), max(value), sum(whole) FROM {_binned(source)} "
-        f"GROUP BY {_GROUP}, bin ORDER BY {_GROUP}, bin"
-    ).fetchall()
-    for group, bins in groupby(rows, lambda row: row[:3]):
-        yield group, [_Bin(*row[3:]) for row in bins]
+    def finished(self) -> ModelSummary:
+        summary = self._summary
+        summary.cells, summary.worst = dict(self._cells), self._worst
+        summary.histograms = {kind: self._cells.histogram(CellKey(kind, ALL, "")) for kind in self._worst}
+        if RAW in self._kinds and 0 < summary.of_games < summary.positions:
+            cells, count = dict(self._of_games), summary.of_games
+            summary.games = replace(summary, positions=count, cells=cells, worst={}, histograms={})
+        return summary
 
 
-def _sum(bins: Sequence[_Bin]) -> float:
-    return math.fsum(whole * 2.0 ** (number // _BINS - _SHIFT) for number, *_, whole in bins if number is not None)
+def _cells(rows: pa.Table, kinds: Sequence[str]) -> Cells:
+    """The cells of rows of one network."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def column(name: str) -> NDArray[Any]:
+        return np.asarray(rows[name].to_numpy())
+
+    def numbers(name: str) -> Float:
+        return column(name).astype(np.float64)  # null becomes NaN
+
+    measured = {kind: Measured(numbers(kind), column(f"{kind}_flipped"), numbers(f"{kind}_kl")) for kind in kinds}
+    by_cause = np.stack([numbers(f"cause_{cause.value}") for cause in CAUSES], axis=1)
+    phases = pc.index_in(rows["phase"], pa.array([phase.value for phase in PHASES])).to_numpy()
+    black = pc.equal(rows["turn"], "black").to_numpy()
+    traits = phases, black, column("in_check"), column("legal_moves"), numbers("elo")
+    return cells_of(measured, by_cause, groups_of(*traits))
 
 
-def _measure(database: Database, kind: str, source: str, summaries: dict[str, ModelSummary]) -> None:
-    """Makes the cells of a query's column `value`, without the divergences.
+def _worst(kind: str, worst: list[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows with the most leakage of `worst` and `rows`, worst first, each position once."""
+    import pyarrow.compute as pc
 
-    A quantile is in the bin that holds its rank. DuckDB sorts only the values of these bins, on disk.
-    """
-    wanted: list[dict[str, Any]] = []
-    for (model, dimension, group), every in _bins(database, source):
-        bins = [bin_ for bin_ in every if bin_.number is not None]
-        flips, infinite = sum(bin_.flips for bin_ in every), sum(bin_.infinite for bin_ in every)
-        ends = list(accumulate(bin_.size for bin_ in bins))
-        count = ends[-1] if bins else 0
-        cell = Cell(count, sum(bin_.size for bin_ in every) - count, flips, infinite, _sum(bins))
-        summaries[model].cells[CellKey(kind, dimension, group)] = cell
-        if not bins:
-            continue
-        cell.max = bins[-1].most
-        if kind in REPORT_KINDS and dimension == ALL:
-            summaries[model].histograms[kind] = [(bin_.most, bin_.size) for bin_ in bins]
-        for name, q in QUANTILES.items():
-            rank = rank_of(q, count)
-            place = bisect_left(ends, rank)
-            bin_ = bins[place]
-            cell.quantiles[name] = bin_.most
-            if bin_.least < bin_.most:
-                row = {"model": model, "dimension": dimension, "group_name": group, "bin": bin_.number, "name": name}
-                wanted.append({**row, "rank": rank - ends[place] + bin_.size})
-    if wanted:
-        import pyarrow as pa
-
-        database.register("wanted", pa.Table.from_pylist(wanted))
-        ranked = f"SELECT *, row_number() OVER (PARTITION BY {_GROUP}, bin ORDER BY value) AS rank"
-        rows = database.execute(
-            f"SELECT {_GROUP}, name, value FROM wanted JOIN ({ranked} FROM {_binned(source)} "
-            f"SEMI JOIN wanted USING ({_GROUP}, bin)) USING ({_GROUP}, bin, rank)"
-        ).fetchall()
-        for model, dimension, group, name, value in rows:
-            summaries[model].cells[CellKey(kind, dimension, group)].quantiles[name] = value
-
-
-def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
-    """The rows with the most leakage, worst first, each position once."""
-    columns = ", ".join(f"cause_{cause.value}" for cause in Cause)
-    most = _WORST
-    while True:
-        rows = database.execute(
-            f"SELECT * EXCLUDE ({columns}) FROM rows WHERE model = ? AND {kind} > 0 "
-            f"ORDER BY {kind} DESC, fen, source, item, ply LIMIT {most}",
-            [model],
-        )
-        names = [column[0] for column in rows.description or ()]
-        fetched = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
-        by_fen: dict[str, dict[str, Any]] = {}
-        for row in fetched:
-            by_fen.setdefault(row["fen"], row)
-        if len(by_fen) >= _WORST or len(fetched) < most:
-            return list(by_fen.values())[:_WORST]
-        most *= 4
-
-
-def _band(dimension: str) -> str:
-    """SQL for the band of a number, such as `10-19`."""
-    bands = [(re.match(r"\d+", name), name) for name in reversed(groups(dimension))]
-    cases = " ".join(f"WHEN {dimension} >= {start[0]} THEN '{name}'" for start, name in bands if start)
-    return f"CASE {cases} ELSE 'unknown' END"
+    least = worst[-1][kind] if len(worst) == _WORST else 0.0
+    more = rows.filter(pc.and_(pc.greater(rows[kind], 0), pc.greater_equal(rows[kind], least)))
+    if not more.num_rows:
+        return worst
+    order = [(kind, "descending"), *((name, "ascending") for name in ("fen", "source", "item", "ply"))]
+    more = more.sort_by(order).drop_columns([f"cause_{cause.value}" for cause in CAUSES])
+    _, firsts = np.unique(more["fen"].dictionary_encode().combine_chunks().indices.to_numpy(), return_index=True)
+    found = [*worst, *more.take(np.sort(firsts)[:_WORST]).to_pylist()]
+    found.sort(key=lambda row: (-row[kind], row["fen"], row["source"], row["item"], row["ply"]))
+    by_fen: dict[str, dict[str, Any]] = {}
+    for row in found:
+        by_fen.setdefault(row["fen"], row)
+    return list(by_fen.values())[:_WORST]
 
 
 _STATISTICS = ("mean", "max", *QUANTILES, "mean_kl", "flips", "infinite_kl")

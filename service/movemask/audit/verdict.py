@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from movemask.audit.summary import ModelSummary
+from movemask.leakage.cells import CAUSE
 from movemask.leakage.kinds import RAW
-from movemask.server.ledger.cells import CAUSE
 
 #: Mean `raw` leakage of networks that are read rightly, on positions of lichess games with their history: README's
 #: table. Maia-1 stands for the nearest of seven networks to the mover's rating.

@@ -19,8 +19,9 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.evaluate import Answer, Query
 from movemask.leakage.causes import Cause
+from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.server.ledger.entries import DIMENSIONS, AuditBatch, AuditTable, groups
+from movemask.server.ledger.entries import AuditBatch, AuditTable
 from movemask.server.ledger.writer import Store
 from movemask.server.pipeline import Pipeline
 from movemask.server.telemetry import Metrics

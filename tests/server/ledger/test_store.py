@@ -22,10 +22,11 @@ import sqlalchemy as sa
 from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
+from movemask.leakage.cells import QUANTILES
+from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.measure import Figure
 from movemask.server.ledger import writer
-from movemask.server.ledger.cells import QUANTILES
-from movemask.server.ledger.entries import DIMENSIONS, AuditTable, groups
+from movemask.server.ledger.entries import AuditTable
 from movemask.server.ledger.postgresql import Connection
 from movemask.server.ledger.reader import AuditReader, AuditSummary, Span
 from movemask.server.ledger.tables import WRITER

@@ -4,48 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from uuid import uuid4
 
 import numpy as np
 
-from movemask.board.boards import Flags, Phase, phases_of
+from movemask.board.boards import Flags, phases_of
+from movemask.leakage.cells import Cells, cells_of
 from movemask.leakage.explain import Explained, explained
+from movemask.leakage.groups import groups_of
 from movemask.leakage.measure import HeavySlots, Measured
 from movemask.network.model import Batch, Model
 from movemask.policy.ragged import Float, Index
-
-#: Dimensions that figures are grouped by, besides `cause` and `model`. A position is in one group of each dimension.
-DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
-
-#: The first number of each band of legal moves and of ratings. The last band has no end.
-_MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
-_ELO_FROM = (0, *range(1000, 2500, 200))
-
-
-@cache
-def groups(dimension: str) -> tuple[str, ...]:
-    """Names of all groups of a dimension, in natural order. ValueError for an unknown dimension."""
-    match dimension:
-        case "phase":
-            return tuple(phase.value for phase in Phase)
-        case "side":
-            return ("white", "black")
-        case "in_check":
-            return ("true", "false")
-        case "legal_moves":
-            return tuple(_band(start, _MOVES_FROM) for start in _MOVES_FROM)
-        case "elo":
-            return (*(_band(start, _ELO_FROM) for start in _ELO_FROM), "unknown")
-    raise ValueError(f"dimension: no {dimension!r}; available: {', '.join(DIMENSIONS)}")
-
-
-def _band(start: int, starts: tuple[int, ...]) -> str:
-    """Name of the band of whole numbers that begins at `start`: `10-19`, `1` for one number, `60+` for the last."""
-    if start == starts[-1]:
-        return f"{start}+"
-    last = starts[starts.index(start) + 1] - 1
-    return str(start) if last == start else f"{start}-{last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +66,14 @@ class AuditTable:
             legal_moves=self.legal_moves[keep],
         )
 
+    def cells(self) -> Cells:
+        """The cells of these positions. ValueError for a leakage or a divergence that is no number or is negative."""
+        return cells_of(self.measured, self.explained.by_cause, self.groups())
+
     def groups(self) -> Index:
-        """Indices into `groups` of each position in each of DIMENSIONS, intp `[len(DIMENSIONS), B]`."""
-        moves = np.searchsorted(_MOVES_FROM, self.legal_moves, side="right") - 1
-        ratings = np.array([0.0 if elo is None else max(elo, 0.0) for elo in self.elos])
-        unknown = [elo is None for elo in self.elos]
-        elo = np.where(unknown, len(_ELO_FROM), np.searchsorted(_ELO_FROM, ratings, side="right") - 1)
-        return np.stack([self.phases, self.black, ~self.in_check, moves, elo]).astype(np.intp)
+        """Indices into `leakage.groups.groups` of each position, intp `[len(DIMENSIONS), B]`."""
+        elos = np.array(self.elos, dtype=np.float64)  # None becomes NaN
+        return groups_of(self.phases, self.black, self.in_check, self.legal_moves, elos)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from movemask.leakage.cells import ALL, CAUSE, QUANTILES, Cell, Cells
+from movemask.leakage.groups import groups
 from movemask.leakage.kinds import ANSWER_KINDS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
-from movemask.server.ledger.cells import ALL, CAUSE, QUANTILES, Cell, Cells
 from movemask.server.ledger.database import Database
-from movemask.server.ledger.entries import groups
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 from movemask.server.ledger.writer import CELL_COLUMNS, EVER
 

@@ -22,8 +22,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from movemask.board.boards import PHASES
 from movemask.errors import StoreError, StoreUnreachable
 from movemask.leakage.causes import CAUSES
+from movemask.leakage.cells import CellKey, Cells
 from movemask.leakage.kinds import RANKED
-from movemask.server.ledger.cells import CellKey, Cells, cells_of
 from movemask.server.ledger.database import POSTGRESQL, SQLITE, Database
 from movemask.server.ledger.entries import AuditTable
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST, WRITER
@@ -222,7 +222,7 @@ def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None
     length = TIERS[0][0]
     starts = table.times.astype(np.int64) // length * length
     for start in np.unique(starts).tolist():
-        cells = cells_of(table if (starts == start).all() else table.rows(np.flatnonzero(starts == start)))
+        cells = (table if (starts == start).all() else table.rows(np.flatnonzero(starts == start))).cells()
         _merge_into(connection, model, length, start, cells)
         _merge_into(connection, model, EVER, 0, cells)
 

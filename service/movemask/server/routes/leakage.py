@@ -20,6 +20,7 @@ from fastapi.responses import StreamingResponse
 from movemask.board.position import Position
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
+from movemask.leakage.cells import CAUSE
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.schemas.figures import (
     AuditedOut,
@@ -36,7 +37,6 @@ from movemask.schemas.figures import (
 from movemask.schemas.shapes import Out, as_json
 from movemask.server import problems
 from movemask.server.context import context_of
-from movemask.server.ledger.cells import CAUSE
 from movemask.server.ledger.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
 from movemask.server.media_types import preferred
 from movemask.server.post_routes import Router

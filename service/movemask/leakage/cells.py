@@ -11,7 +11,7 @@ PVLDB 12 (2019), doi:10.14778/3352063.3352135.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.leakage.causes import CAUSES
+from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import RAW
-from movemask.server.ledger.entries import DIMENSIONS, AuditTable, groups
+from movemask.leakage.measure import Measured
+from movemask.policy.ragged import Float, Index
 
 #: The dimension with a single group, of all positions.
 ALL = "all"
@@ -59,7 +61,7 @@ class CellKey(NamedTuple):
     group: str
 
 
-#: All groups: first the group of all positions, then those of each dimension, in the order of `AuditTable.groups`. And
+#: All groups: first the group of all positions, then those of each dimension, in the order of `groups_of`. And
 #: the index of each dimension's first group.
 _GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
 _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
@@ -74,7 +76,7 @@ class Cell:
     flips, infinite : measured positions where the mistake changes the top move, and with an infinite divergence
     sum, max : sum and maximum of the leakage; the maximum is None if nothing was measured
     kl : sum of the finite divergences, in nats
-    quantiles : by name, None if nothing was measured. The store's are up to 2 % too high; all other figures are exact.
+    quantiles : by name, None if nothing was measured, at most 2 % too high; all other figures are exact
     """
 
     count: int = 0
@@ -146,6 +148,10 @@ class Cells:
         self.bins = np.zeros(0, dtype=np.intp)
         self.tallies = np.zeros(0, dtype=np.int64)
 
+    def keys(self) -> Iterable[CellKey]:
+        """The keys, so that `dict(cells)` is every cell by its key."""
+        return self.places.keys()
+
     def __getitem__(self, key: CellKey) -> Cell:
         place = self.places[key]
         count, unmeasured, flips, infinite = self.counts[place].tolist()
@@ -161,10 +167,14 @@ class Cells:
 
         A threshold that the true value exceeds is therefore always noticed.
         """
-        first, end = np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)])
-        holding = first + np.searchsorted(np.cumsum(self.tallies[first:end]), rank)
-        bin_ = self.bins[holding] % len(BOUNDS)
+        bins, tallies = self._bins_of(place)
+        bin_ = bins[np.searchsorted(np.cumsum(tallies), rank)]
         return min(float(BOUNDS[bin_]), float(self.max[place])) if bin_ else 0.0
+
+    def _bins_of(self, place: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The bins of a cell that are not empty, rising, and their counts."""
+        first, end = np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)])
+        return self.bins[first:end] % len(BOUNDS), self.tallies[first:end]
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
@@ -183,6 +193,17 @@ class Cells:
             cells.tallies = np.bincount(same, counts, len(cells.bins)).astype(np.int64)
         return cells
 
+    def joined(self, others: Cells) -> Cells:
+        """The cells of both; cells with the same key are added up."""
+        return Cells.of_rows([*self.rows(), *others.rows()])
+
+    def histogram(self, key: CellKey) -> list[tuple[float, int]]:
+        """The bins of a cell that are not empty, rising: the upper bound of their values, and their number."""
+        place = self.places[key]
+        bins, tallies = self._bins_of(place)
+        bounds = np.minimum(BOUNDS[bins], self.max[place])
+        return list(zip(bounds.tolist(), tallies.tolist(), strict=True))
+
     def rows(self) -> list[tuple[Any, ...]]:
         """Rows for the database, with COLUMNS."""
         packed = (self.bins % len(BOUNDS)).astype("<u8") << _COUNT_BITS | self.tallies.astype("<u8")
@@ -194,13 +215,16 @@ class Cells:
         ]
 
 
-def cells_of(table: AuditTable) -> Cells:
-    """The cells of a table's positions. ValueError for a leakage or a divergence that is no number or is negative.
+def cells_of(measured: Mapping[str, Measured], by_cause: Float, in_groups: Index) -> Cells:
+    """The cells of B positions. ValueError for a leakage or a divergence that is no number or is negative.
+
+    measured : by kind of leakage, arrays `[B]`
+    by_cause : float64 `[B, len(CAUSES)]`, the `raw` mass of each cause
+    in_groups : intp `[len(DIMENSIONS), B]`, from `leakage.groups.groups_of`
 
     A position counts in `1 + len(DIMENSIONS)` cells of each kind, and in one for each cause of its mass. So each number
     is repeated once for each cell, and the repeats are added up by the number of the cell.
     """
-    measured, by_cause = table.measured, table.explained.by_cause
     leaked = np.stack([of_kind.leaked for of_kind in measured.values()])  # [K, B]
     flipped = np.stack([of_kind.flipped for of_kind in measured.values()])
     kl = np.stack([of_kind.kl for of_kind in measured.values()])
@@ -208,8 +232,8 @@ def cells_of(table: AuditTable) -> Cells:
     sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
     if not (sound.all() and np.isfinite(by_cause).all()):
         raise ValueError("a figure is no probability, or a divergence no number")
-    groups_of = np.concatenate([np.zeros((1, len(table)), np.intp), table.groups() + _FIRST_OF[:, None]])
-    cell = np.arange(len(measured))[:, None, None] * len(_GROUPS) + groups_of  # [K, 1 + len(DIMENSIONS), B]
+    in_groups = np.concatenate([np.zeros((1, in_groups.shape[1]), np.intp), in_groups + _FIRST_OF[:, None]])
+    cell = np.arange(len(measured))[:, None, None] * len(_GROUPS) + in_groups  # [K, 1 + len(DIMENSIONS), B]
     rows, causes = np.nonzero(by_cause)
     masses = by_cause[rows, causes]
 
@@ -222,7 +246,7 @@ def cells_of(table: AuditTable) -> Cells:
 
     def repeated(values: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
         """Numbers of the positions `[K, B]`, then of the causes' masses, in the order of `cell`."""
-        spread = np.broadcast_to(values[:, None], (len(measured), len(groups_of), len(table)))
+        spread = np.broadcast_to(values[:, None], (len(measured), *in_groups.shape))
         return np.concatenate([spread.ravel(), of_causes])
 
     zeros = np.zeros(len(masses))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.server.ledger.cells import QUANTILES, SMALLEST, Cell, CellKey, Cells, cells_of
+from movemask.leakage.cells import QUANTILES, SMALLEST, Cell, CellKey, Cells
 from tests.server.ledger.records import joined, record
 
 EVERYTHING = CellKey("raw", "all", "")
@@ -29,7 +29,7 @@ def nearest_rank(sample: list[float], q: float) -> float:
 def cell(sample: Sequence[float]) -> Cell:
     """The cell of all positions with these leakages."""
     (table,) = joined([record(value) for value in sample])
-    return cells_of(table)[EVERYTHING]
+    return table.cells()[EVERYTHING]
 
 
 def told_safely(found: Cell, sample: list[float]) -> bool:
@@ -49,7 +49,7 @@ def test_the_p99_of_less_than_a_hundred_is_the_highest_of_them(sample: list[floa
 @given(st.lists(values, min_size=1, max_size=5))
 def test_the_rows_of_the_parts_add_up_to_the_cells_of_all(parts: list[list[float]]) -> None:
     everything = [value for part in parts for value in part]
-    found = [cells_of(table) for part in parts for table in joined([record(value) for value in part])]
+    found = [table.cells() for part in parts for table in joined([record(value) for value in part])]
     whole = cell(everything)
     one = Cells.of_rows([row for one in found for row in one.rows()])[EVERYTHING]
     assert (one.count, one.max, one.flips, one.quantiles) == (whole.count, whole.max, whole.flips, whole.quantiles)
@@ -61,7 +61,7 @@ def test_the_rows_of_the_parts_add_up_to_the_cells_of_all(parts: list[list[float
 @given(values, st.integers(0, 40))
 def test_a_database_gives_back_what_it_was_given(sample: list[float], doublings: int) -> None:
     (table,) = joined([record(value) for value in sample])
-    cells = cells_of(table)
+    cells = table.cells()
     for _ in range(doublings):
         cells = Cells.of_rows([*cells.rows(), *cells.rows()])
     again = Cells.of_rows(cells.rows())
@@ -75,7 +75,7 @@ def test_nothing_zero_and_what_is_no_probability() -> None:
     assert cell([1e-300]).quantiles["p50"] == 0.0
     assert cell([1 + 1e-15]).quantiles["p50"] == 1 + 1e-15  # the last digit of a sum
     (table,) = joined([record(None)])
-    assert cells_of(table)[EVERYTHING].quantiles["p50"] is None
+    assert table.cells()[EVERYTHING].quantiles["p50"] is None
     for bad in (-1e-9, float("inf")):
         with pytest.raises(ValueError, match="no probability"):
             cell([0.5, bad])
