@@ -1,8 +1,8 @@
 """What networks that are read rightly leak on the diagnosis' probes: `python -m benchmarks.known_leakage FOLDER …`.
 
-Prints, as dictionaries, the highest mean `raw` leakage of the folders' networks: by tag, as `KNOWN_RAW` of
-`network_tools/diagnosis.py` has it, and by phase, as `_PHASES` of `audit/verdict.py` has it. The phases are those of
-each probe and of its history. The shipped network is always among the networks.
+Prints, as dictionaries, the highest mean `raw` leakage of the folders' networks: by tag and by phase, as `BY_TAG` and
+`BY_PHASE` of `leakage/known.py` have it. The phases are those of each probe and of its history. The shipped network is
+always among the networks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
             print(entry.name, {phase: (float(f"{mean:.2g}"), count) for phase, (mean, count) in found.items()})
             for phase, (mean, _) in found.items():
                 by_phase[phase] = max(by_phase[phase], mean)
-    for name, known in (("KNOWN_RAW", by_tag), ("_PHASES", by_phase)):
+    for name, known in (("BY_TAG", by_tag), ("BY_PHASE", by_phase)):
         print(f"{name} =", {key: float(f"{mean:.2g}") for key, mean in known.items()})
 
 

@@ -22,8 +22,8 @@ from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
 from movemask.leakage.judge_policy import judge_policy
 from movemask.leakage.judge_slots import judge_slots
+from movemask.leakage.judgement import GIVEN, Judgement
 from movemask.leakage.patterns import Pattern
-from movemask.leakage.verdict import GIVEN, Verdict
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 
@@ -113,26 +113,26 @@ def _fault(policy: Policy, fen: str, position: Position, slots: Vocabulary | Non
     except Exception as error:
         return _Fault(fen, 2, f"the policy raised {type(error).__name__}: {error}", error=error)
     try:
-        verdict = _verdict(answer, position, slots)
+        judgement = _judgement(answer, position, slots)
     except (MovemaskError, TypeError, ValueError) as error:
         return _Fault(fen, 2, f"not a distribution: {error}")
-    leaked = verdict.figures[GIVEN].leaked or 0.0
-    legal = (verdict.total or 0.0) * (1 - leaked)
+    leaked = judgement.figures[GIVEN].leaked or 0.0
+    legal = (judgement.total or 0.0) * (1 - leaked)
     sentences = []
     if leaked > at_most:
-        moves = [f"{move.uci} {move.probability:.3g} ({move.cause.value})" for move in verdict.illegal]
+        moves = [f"{move.uci} {move.probability:.3g} ({move.cause.value})" for move in judgement.illegal]
         sentences.append(f"illegal moves have {leaked:.3g}: {_some(moves)}")
     if abs(legal - 1) > max(at_most, _ROUNDING):
         sentences.append(f"the legal moves sum to {legal:.6g}")
-    if verdict.missing and max(answer.values() if isinstance(answer, Mapping) else answer) < _CERTAIN:
-        sentences.append(f"legal moves with 0: {_some(verdict.missing)}")
+    if judgement.missing and max(answer.values() if isinstance(answer, Mapping) else answer) < _CERTAIN:
+        sentences.append(f"legal moves with 0: {_some(judgement.missing)}")
     if not sentences:
         return None
-    return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), verdict.patterns)
+    return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), judgement.patterns)
 
 
-def _verdict(answer: Any, position: Position, slots: Vocabulary | None) -> Verdict:
-    """The verdict on a policy's return value; MovemaskError, TypeError or ValueError if it is no distribution."""
+def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Judgement:
+    """The judgement of a policy's return value; MovemaskError, TypeError or ValueError if it is no distribution."""
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}

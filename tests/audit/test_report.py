@@ -8,8 +8,8 @@ from pathlib import Path
 
 from markupsafe import escape
 
-from movemask.audit.verdict import KNOWN
 from movemask.leakage.kinds import KINDS, MEANINGS
+from movemask.leakage.known import IN_GAMES
 from tests.audit.audits import GAMES, audited, fens
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -77,8 +77,8 @@ def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
 
 
 def test_what_the_report_says_of_known_networks_is_what_readme_says() -> None:
-    """The known networks, beside which a verdict is given."""
+    """The known networks, beside which a network is judged."""
     readme = (ROOT / "README.md").read_text()
     for name, row in (("Maia-1", "maia-1 nearest"), ("movemask-6", r"`movemask-6` \(shipped\)")):
         (mean,) = re.findall(rf"^[|] {row} [|](?:[^|]*[|]){{3}} ([\d.]+) [|]", readme, re.M)
-        assert float(mean) == KNOWN[name]
+        assert float(mean) == IN_GAMES[name]

@@ -238,7 +238,7 @@ def test_a_policy_takes_numpys_numbers(network: movemask.Network) -> None:
     policy = network.policy(chess.Board(), temperature=np.float32(0.5), top_k=np.int64(5))
     assert policy.sample(seed=np.int64(7)) == policy.sample(seed=7)
     assert policy.shaped(np.float32(0.5)).probabilities == policy.shaped(0.5).probabilities
-    for seed in (1.5, "x"):
+    for seed in (1.5, "x", -1):
         with pytest.raises(InvalidParameter, match=r"^seed: .* is not a whole number"):
             policy.sample(seed=seed)  # type: ignore[arg-type]
     for wrong in (-1, np.nan):

@@ -42,6 +42,20 @@ def test_it_says_what_the_service_says(network: movemask.Network, shipped: TestC
     assert list(network.policy(board, **rule).probabilities.values()) == [move["probability"] for move in moves]
 
 
+@pytest.mark.parametrize("rule", [{}, {"temperature": 2}, {"top_k": 3}, {"normalizer": "softmax_one"}], ids=str)
+def test_a_seed_draws_the_move_that_it_draws_over_http(
+    network: movemask.Network, shipped: TestClient, rule: RuleOptions
+) -> None:
+    for moves in ([], ["e4"], ["e4", "e5", "Nf3"], ["d4", "Nf6", "c4", "e6", "Nc3"]):
+        board = chess.Board()
+        for san in moves:
+            board.push_san(san)
+        policy = network.policy(board, **rule)
+        for seed in (*range(10), 2**53, 2**63 - 1):
+            body = {"fen": chess.STARTING_FEN, "moves": moves, "method": "sample", "seed": seed, **rule}
+            assert shipped.post("/v1/move", json=body).json()["move"]["uci"] == str(policy.sample(seed))
+
+
 def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None:
     policy = network.policy(chess.Board())
     assert policy.best is not None

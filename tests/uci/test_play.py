@@ -17,7 +17,7 @@ from movemask.board.position import Position
 from movemask.client.local import Network
 from movemask.games.think_time import RESERVE, Clock, think_time
 from movemask.uci.commands import Go
-from movemask.uci.endgames import folders_of, verdict_of
+from movemask.uci.endgames import folders_of, table_moves_of
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options, Strengths
 from movemask.uci.search import Search, Source
@@ -141,13 +141,13 @@ def _result_after(board: chess.Board, move: chess.Move) -> int:
 
 def test_a_win_that_the_fifty_move_rule_spoils_is_a_draw() -> None:
     rook = chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 90 120")  # a mate takes longer than the ten half-moves that are left
-    found = verdict_of(SYZYGY, rook)
+    found = table_moves_of(SYZYGY, rook)
     assert found is not None
     assert max(found.results.values()) == 1
-    found = verdict_of(SYZYGY, chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 0 120"))
+    found = table_moves_of(SYZYGY, chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 0 120"))
     assert found is not None
     assert max(found.results.values()) == 2
-    assert verdict_of(SYZYGY, chess.Board()) is None
+    assert table_moves_of(SYZYGY, chess.Board()) is None
 
 
 def test_tables_are_told_of_and_what_cannot_be_read_costs_no_move(network: Network, tmp_path: Path) -> None:
@@ -159,7 +159,9 @@ def test_tables_are_told_of_and_what_cannot_be_read_costs_no_move(network: Netwo
     assert line.endswith(f"{tmp_path / 'empty'}: contains no Syzygy tables (.rtbw, .rtbz)")
     for name in ("KPvK.rtbw", "KPvK.rtbz", "KQvK.rtbw", "KQvK.rtbz"):
         shutil.copy(Path(SYZYGY) / name, tmp_path)
-    assert verdict_of(str(tmp_path), chess.Board("8/1P6/8/8/8/1k6/8/1K6 w - - 0 1")) is None  # promotes to a rook too
+    assert (
+        table_moves_of(str(tmp_path), chess.Board("8/1P6/8/8/8/1k6/8/1K6 w - - 0 1")) is None
+    )  # promotes to a rook too
     damaged = tmp_path / "damaged"
     shutil.copytree(SYZYGY, damaged)
     for file in damaged.iterdir():

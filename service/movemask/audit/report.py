@@ -16,14 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from movemask.audit.read import Skipped
+from movemask.audit.reading import one_sided, reading_of, sides
 from movemask.audit.run import Job
 from movemask.audit.summary import REPORT_KINDS, ModelSummary, Threshold
-from movemask.audit.verdict import KNOWN, one_sided, sides, verdict
 from movemask.board.position import board_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.cells import CAUSE
 from movemask.leakage.groups import DIMENSIONS
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
+from movemask.leakage.known import IN_GAMES
 from movemask.version import __version__
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
-        verdicts=[(judged.level, _with_code(judged.words)) for judged in map(verdict, models)],
+        readings=[(judged.level, _with_code(judged.words)) for judged in map(reading_of, models)],
         sides={model.name: sides(model) for model in models},
         one_sided=one_sided(models[0]),
-        known=KNOWN,
+        known=IN_GAMES,
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,20 +98,22 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    readings: dict[str, _Reading] = {}
+    figures: dict[str, _Figures] = {}
     system, path = table.place
     with system.open_input_file(path) as file:
-        for batch in pq.ParquetFile(file).iter_batches(_ROWS):
+        parquet = pq.ParquetFile(file)
+        groups_of_rows = range(parquet.num_row_groups)  # read one at a time, or memory grows with the table
+        for batch in chain.from_iterable(parquet.iter_batches(_ROWS, row_groups=[at]) for at in groups_of_rows):
             for name in pc.unique(batch["model"]).to_pylist():
                 rows = pa.table(batch).filter(pc.equal(batch["model"], name))
-                if name not in readings:
+                if name not in figures:
                     digest, masked = rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py()
-                    readings[name] = _Reading(ModelSummary(name, digest, masked), kinds)
-                readings[name].add(rows)
-    return [readings[name].finished() for name in names if name in readings]
+                    figures[name] = _Figures(ModelSummary(name, digest, masked), kinds)
+                figures[name].add(rows)
+    return [figures[name].finished() for name in names if name in figures]
 
 
-class _Reading:
+class _Figures:
     """The figures of one network, while its rows are read."""
 
     def __init__(self, summary: ModelSummary, kinds: Sequence[str]) -> None:

@@ -134,9 +134,9 @@ def audit(
     from movemask.audit import run as running
     from movemask.audit.files import Folder, is_uri
     from movemask.audit.read import Choice, check, total_bytes
+    from movemask.audit.reading import one_sided, reading_of
     from movemask.audit.report import page
     from movemask.audit.summary import Threshold, summarised
-    from movemask.audit.verdict import one_sided, verdict
     from movemask.board.position import Elo
     from movemask.board.textfile import STDIN
 
@@ -185,7 +185,7 @@ def audit(
     for model in models:
         click.echo(_figures(model))
     for model in models:
-        click.echo(verdict(model).words)
+        click.echo(reading_of(model).words)
     for model in models[:1]:
         if warning := one_sided(model):
             click.echo(f"warning: {warning}", err=True)
@@ -292,7 +292,7 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
 
 def _figures(model: ModelSummary) -> str:
     """The main figures of a network, in one line."""
-    from movemask.audit.verdict import sides
+    from movemask.audit.reading import sides
 
     white, black = sides(model).values()
     parts = [f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from movemask.board.moves import read_move
 from movemask.client.rule import rule_of
 from movemask.errors import IllegalMove, InvalidParameter
 from movemask.network.value import Value as Value
+from movemask.policy.distributions import drawn
 from movemask.policy.normalisation import policies
 
 
@@ -69,16 +69,17 @@ class Policy:
         return list(self.probabilities.items())[:count]
 
     def sample(self, seed: int | None = None) -> chess.Move | None:
-        """A move drawn by probability; None in a finished game. The same seed draws the same move. Raises
-        InvalidParameter for a seed that is no whole number."""
+        """A move drawn by probability; None in a finished game. The same seed draws the same move, over HTTP too.
+        Raises InvalidParameter for a seed that is no whole number from 0 on."""
         if not self.probabilities:
             return None
-        moves = list(self.probabilities)
         try:
             number = None if seed is None else operator.index(seed)
         except TypeError:
-            raise InvalidParameter(f"seed: {seed!r:.60} is not a whole number") from None
-        return random.Random(number).choices(moves, [self.probabilities[move] for move in moves])[0]
+            number = -1
+        if number is not None and number < 0:
+            raise InvalidParameter(f"seed: {seed!r:.60} is not a whole number from 0 on")
+        return list(self.probabilities)[drawn(list(self.probabilities.values()), number)]
 
     def shaped(
         self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None

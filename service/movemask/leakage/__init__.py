@@ -1,1 +1,1 @@
-"""Leakage of masks: kinds, measuring, causes, and verdicts on other programs' numbers."""
+"""Leakage of masks: kinds, measuring, causes, and judging other programs' numbers."""

@@ -1,4 +1,4 @@
-"""`judge_policy`: the verdict on another program's probabilities, given as a map of moves."""
+"""`judge_policy`: the judgement of another program's probabilities, given as a map of moves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.explain import IllegalMass
+from movemask.leakage.judgement import GIVEN, Judgement, checked_sum, given_figure, no_legal_move
 from movemask.leakage.patterns import castling_move, flat, swapped, written_move
-from movemask.leakage.verdict import GIVEN, Verdict, checked_sum, given_figure, no_legal_move
 
 
 def judge_policy(
     position: Position, policy: Mapping[str, float], *, castling: Castling | None = None, least: float, named: int
-) -> Verdict:
-    """The verdict on a map of UCI moves to probabilities.
+) -> Judgement:
+    """The judgement of a map of UCI moves to probabilities.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def judge_policy(
     top = max(policy, key=lambda uci: policy[uci])
     of_legal, of_illegal = np.array(list(right.values())) / total, np.array([p for _, _, p in wrong])
     share = {uci: p / total for uci, p in policy.items()}
-    return Verdict(
+    return Judgement(
         figures={GIVEN: given_figure(of_legal, of_illegal)},
         total=total,
         top=top,

@@ -1,4 +1,4 @@
-"""`judge_slots`: the verdict on another network's output vector, logits or probabilities by slot."""
+"""`judge_slots`: the judgement of another network's output vector, logits or probabilities by slot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import Written
 from movemask.leakage.explain import explained
+from movemask.leakage.judgement import GIVEN, Judgement, checked_sum, given_figure, no_legal_move
 from movemask.leakage.kinds import KINDS, RAW, SERVED
 from movemask.leakage.measure import Figure, HeavySlots, UnmaskedLogits, measure
 from movemask.leakage.patterns import flat, swapped
-from movemask.leakage.verdict import GIVEN, Verdict, checked_sum, given_figure, no_legal_move
 from movemask.policy.ragged import Float
 
 
@@ -30,8 +30,8 @@ def judge_slots(
     *,
     least: float,
     named: int,
-) -> Verdict:
-    """The verdict on the numbers of all slots `[A]`: logits or probabilities, as `name` says.
+) -> Judgement:
+    """The judgement of the numbers of all slots `[A]`: logits or probabilities, as `name` says.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def judge_slots(
     by_name = dict(zip(names, share.tolist(), strict=True))
     heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
     best = int(np.argmax(np.where(np.isnan(values), -np.inf, values)))
-    return Verdict(
+    return Judgement(
         figures=figures,
         total=total,
         top=names[best],

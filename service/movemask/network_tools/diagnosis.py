@@ -33,6 +33,7 @@ import numpy as np
 from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.evaluate import evaluate_positions
+from movemask.leakage.known import BY_TAG
 from movemask.network.model import Batch, Model
 from movemask.network_tools.alternatives import Alternative, alternatives
 from movemask.policy.ragged import Float, row_sum
@@ -105,20 +106,7 @@ CLEAR = 5.0
 #: its mean raw leakage, its mean ln probability of the result (or minus the squared error of a score). Networks that
 #: are read rightly stay below 0.7 in every group of positions, and below 0.25 in leakage.
 CHANCE, CHANCE_RAW, CHANCE_RESULT, CHANCE_SCORE = 0.8, 0.5, -np.log(3), -0.25
-#: Mean raw leakage by tag on the probes of the quick look, which takes every sixth probe of each group: the highest of
-#: four networks that are read rightly (movemask-6, Maia-1 1100, 1500 and 1900; `benchmarks.known_leakage`). Of the
-#: mistakes of `alternatives` that raise leakage at all, most raise it more than twentyfold in some tag.
-KNOWN_RAW = {
-    "castling": 0.0046,
-    "promotion": 0.0064,
-    "en_passant": 0.0091,
-    "capture": 0.0033,
-    "white": 0.0061,
-    "black": 0.0068,
-    "opening": 0.0020,
-    "clock": 0.0085,
-}
-SUSPICIOUS = 4.0  # times KNOWN_RAW
+SUSPICIOUS = 4.0  # times BY_TAG
 _EVERY = 6
 _ENOUGH = 8  # fewest positions of a tag that the quick look judges
 _LEAST_LOOKED = 192  # positions, even for a slow network
@@ -266,9 +254,9 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
         chance.append(_VALUE_CHANCE)
     leaks = [
         f"{figures.name}: raw leakage is {figures.raw_mean:.2g}, "
-        f"{figures.raw_mean / KNOWN_RAW[figures.name]:.0f} times that of networks that are read rightly"
+        f"{figures.raw_mean / BY_TAG[figures.name]:.0f} times that of networks that are read rightly"
         for figures in judged
-        if not model.trained_with_mask and figures.raw_mean > SUSPICIOUS * KNOWN_RAW[figures.name]
+        if not model.trained_with_mask and figures.raw_mean > SUSPICIOUS * BY_TAG[figures.name]
     ]
     overall, masked = _figures("all", evidence, model), model.trained_with_mask
     return QuickLook(looked, overall, by_tag, tuple(chance), tuple(leaks), not masked)

@@ -155,3 +155,15 @@ def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike)
     if q.shape != p.shape:
         raise ValueError(f"others: expected shape {p.shape}, got {q.shape}")
     return p, checked_probabilities(q, bounds)[0], bounds
+
+
+def drawn(probabilities: ArrayLike, seed: int | None) -> int:
+    """The index of a move drawn by its probability, float64 `[N]`. The same seed draws the same move.
+
+    The probabilities need not sum to 1; if all have underflowed to 0, each is equally likely.
+    """
+    cumulative = np.cumsum(probabilities)
+    if not cumulative[-1]:
+        cumulative = np.arange(1.0, len(cumulative) + 1)
+    at = np.random.default_rng(seed).random() * np.nextafter(cumulative[-1], 0)
+    return int(np.searchsorted(cumulative, at, side="right"))

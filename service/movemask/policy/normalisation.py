@@ -87,9 +87,7 @@ class Policies:
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
-        cumulative = np.cumsum(self._shares(row, temperature))
-        drawn = np.random.default_rng(seed).random() * np.nextafter(cumulative[-1], 0)
-        return int(np.searchsorted(cumulative, drawn, side="right"))
+        return distributions.drawn(self._shares(row, temperature), seed)
 
     def unshaped(self, row: int) -> list[float]:
         """Plain softmax of a row's logits at temperature 1, whatever the rule."""

@@ -22,8 +22,8 @@ WIN, DRAW, LOSS = 2, 0, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The tables' verdict on a position.
+class TableMoves:
+    """What the tables say of a position's moves.
 
     results : of each legal move, from LOSS to WIN, for its player
     best : moves that keep the best result; for a win, only the moves with the shortest way
@@ -38,8 +38,8 @@ def folders_of(path: str) -> list[Path]:
     return [Path(folder) for folder in path.split(os.pathsep) if folder]
 
 
-def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None = None) -> Verdict | None:
-    """The verdict of the tables of a `SyzygyPath`; None if the tables lack the position or a move.
+def table_moves_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None = None) -> TableMoves | None:
+    """What the tables of a `SyzygyPath` say of a position's moves; None if the tables lack the position or a move.
 
     among : the moves to choose from; all legal moves if None
     """
@@ -58,7 +58,7 @@ def verdict_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None
     if result == WIN:
         shortest = min(ranked[move][1] for move in kept)
         kept = [move for move in kept if ranked[move][1] == shortest]
-    return Verdict({move: ranked[move][0] for move in ranked}, tuple(kept))
+    return TableMoves({move: ranked[move][0] for move in ranked}, tuple(kept))
 
 
 def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) -> tuple[int, int]:

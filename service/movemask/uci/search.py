@@ -19,7 +19,7 @@ from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
 from movemask.games.think_time import LONGEST, Clock, think_time
 from movemask.uci.commands import MOST_FAULTS, Go
-from movemask.uci.endgames import LOSS, WIN, Verdict, verdict_of
+from movemask.uci.endgames import LOSS, WIN, TableMoves, table_moves_of
 from movemask.uci.info import move_stats, score
 from movemask.uci.options import Options
 
@@ -92,7 +92,7 @@ class Search:
         self.notes: list[str] = []
         self.best: chess.Move | None = None
         self.seconds = 0.0
-        self._verdict: Verdict | None = None
+        self._tables: TableMoves | None = None
         if not board.is_valid() and any(board.legal_moves):
             self._play_anything(draws)
             return
@@ -101,7 +101,7 @@ class Search:
             return
         self._note_ratings()
         named = self._named(go.searchmoves)
-        self._verdict = self._of_tables(named)
+        self._tables = self._of_tables(named)
         self.best = self._chosen(named, draws, analysing=go.infinite or options.analyse)
         others = [move for move in self._policy.probabilities if move != self.best and (named is None or move in named)]
         self._lines = [_Line.of(board, move) for move in (self.best, *others)[: options.multi_pv]]
@@ -117,8 +117,8 @@ class Search:
             return ["info depth 0 score " + ("mate 0" if self._board.is_checkmate() else "cp 0")]
         elapsed = time.perf_counter() - self._started
         counts = f"nodes {self._nodes} nps {round(self._nodes / max(elapsed, 1e-6))} "
-        if self._verdict is not None:
-            counts += f"tbhits {len(self._verdict.results)} "
+        if self._tables is not None:
+            counts += f"tbhits {len(self._tables.results)} "
         return [
             f"info depth {max(1, self._grown)} seldepth {1 + self._grown} multipv {number} "
             + score(self._value(line), mates=line.mates, wdl=self._options.show_wdl)
@@ -196,12 +196,12 @@ class Search:
         self.notes += faults[:MOST_FAULTS]
         return moves or None
 
-    def _of_tables(self, named: Sequence[chess.Move] | None) -> Verdict | None:
-        """The verdict of the endgame tables, if the option SyzygyPath names tables with this position."""
+    def _of_tables(self, named: Sequence[chess.Move] | None) -> TableMoves | None:
+        """What the endgame tables say, if the option SyzygyPath names tables with this position."""
         if not self._options.syzygy:
             return None
         try:
-            return verdict_of(self._options.syzygy, self._board, named)
+            return table_moves_of(self._options.syzygy, self._board, named)
         except Exception as error:  # python-chess raises any error for a damaged table, which must not cost the game
             self.notes.append(f"SyzygyPath: a table cannot be read: {type(error).__name__}: {error}")
             return None
@@ -212,7 +212,7 @@ class Search:
         move = None if analysing else _of_book(options.book, self._board, named, draws)
         if move is not None:
             return move
-        among = named if self._verdict is None else self._verdict.best
+        among = named if self._tables is None else self._tables.best
         candidates = [move for move in self._policy.probabilities if among is None or move in among]
         temperature = 0.0 if analysing else options.temperature_at(self._board)
 
@@ -238,9 +238,9 @@ class Search:
 
     def _position_value(self) -> Value | None:
         """The position's value for the side to move, by the tables or the network."""
-        if self._verdict is None:
+        if self._tables is None:
             return self._policy.value
-        return _BY_RESULT.get(self._verdict.results[self._verdict.best[0]], _DRAWN)
+        return _BY_RESULT.get(self._tables.results[self._tables.best[0]], _DRAWN)
 
     def _value(self, line: _Line) -> Value | None:
         """The value shown with a line: the position's if it is the only line, otherwise the value after its move."""
@@ -253,8 +253,8 @@ class Search:
     def _value_after(self, line: _Line) -> Value | None:
         """The value after the first move of a line, for its player."""
         move = line.moves[0]
-        if self._verdict is not None:
-            return _BY_RESULT.get(self._verdict.results[move], _DRAWN)
+        if self._tables is not None:
+            return _BY_RESULT.get(self._tables.results[move], _DRAWN)
         return None if line.after is None else value_after(line.after.board, line.after.value)
 
     def _uci(self, moves: Sequence[chess.Move]) -> list[str]:

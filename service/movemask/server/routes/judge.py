@@ -43,38 +43,39 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     Send `logits` or `probabilities` with their `vocabulary`, or a `policy` that maps UCI moves to probabilities.
     `patterns` lists the known mistakes that the numbers resemble, such as multiplying by the mask.
     """
-    return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
+    return Response(orjson.dumps(await run_in_threadpool(_judged, request)), media_type="application/json")
 
 
-def _verdict(request: AuditIn) -> VerdictOut:
-    """The verdict on the numbers of a request."""
+def _judged(request: AuditIn) -> VerdictOut:
+    """The judgement of the numbers of a request."""
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
     if request.policy is not None:
         castling = None if request.castling is None else Castling(request.castling)
-        verdict = judge_policy(position, request.policy, castling=castling, least=least, named=named)
+        judgement = judge_policy(position, request.policy, castling=castling, least=least, named=named)
     else:
         if request.vocabulary not in vocabulary_names():
             raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
         logits = [-math.inf if number is None else number for number in request.logits or []]
         name: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)
-        verdict = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
+        judgement = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
     return _Verdict(
         fen=fen_out(position),
         turn=position.turn,
         notation=None if position.notation is None else position.notation.value,
         legal_moves=len(legal_moves([position.board]).codes),
-        kinds=figures_out(verdict.figures),
-        sum=verdict.total,
-        top=_Top(uci=verdict.top, legal=verdict.top_is_legal),
-        missing=list(verdict.missing),
-        causes=causes_out(verdict.causes),
+        kinds=figures_out(judgement.figures),
+        sum=judgement.total,
+        top=_Top(uci=judgement.top, legal=judgement.top_is_legal),
+        missing=list(judgement.missing),
+        causes=causes_out(judgement.causes),
         illegal=[
-            _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in verdict.illegal
+            _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value)
+            for move in judgement.illegal
         ],
         patterns=[
             _Pattern(pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail)
-            for pattern in verdict.patterns
+            for pattern in judgement.patterns
         ],
     )

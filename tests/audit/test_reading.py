@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from movemask.audit import verdict as verdicts
+from movemask.audit import reading
+from movemask.audit.reading import reading_of
 from movemask.audit.summary import ModelSummary
-from movemask.audit.verdict import verdict
 from movemask.leakage.cells import ALL, CAUSE, Cell, CellKey
 
 
@@ -71,9 +71,11 @@ def singles(model: ModelSummary) -> ModelSummary:
         (ModelSummary("mine", "sha256:0", False), "unknown", "mine: raw leakage was not measured"),
     ],
 )
-def test_the_verdict_is_in_words(model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "KNOWN", {"right": 0.006})
-    found = verdict(model)
+def test_how_a_network_is_read_is_in_words(
+    model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "IN_GAMES", {"right": 0.006})
+    found = reading_of(model)
     assert found.level == level
     assert words in found.words
     if model.of("raw").mean:

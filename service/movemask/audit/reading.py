@@ -1,4 +1,4 @@
-"""A network's verdict in words: whether its raw leakage is like that of networks that are read rightly."""
+"""How a network is read, in words: whether its raw leakage is like that of networks that are read rightly."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import Literal
 from movemask.audit.summary import ModelSummary
 from movemask.leakage.cells import CAUSE
 from movemask.leakage.kinds import RAW
+from movemask.leakage.known import BY_PHASE, IN_GAMES
 
-#: Mean `raw` leakage of networks that are read rightly, on positions of lichess games with their history: README's
-#: table. Maia-1 stands for the nearest of seven networks to the mover's rating.
-KNOWN = {"movemask-6": 0.00422, "Maia-1": 0.00562}
-
-#: Mean `raw` leakage by phase, the highest of movemask-6 and Maia-1 1100, 1500 and 1900. Measured by
-#: `benchmarks.known_leakage` on the diagnosis' probes and their histories. A mistake in castling shows in openings.
-_PHASES = {"opening": 0.0023, "middlegame": 0.0087, "endgame": 0.012}
 _ENOUGH = 50  # fewest positions of a phase that is judged
 
 #: Leakage over that of the known networks: from 4 times on the network is probably read wrongly, from 2 on it is high.
@@ -29,15 +23,15 @@ Level = Literal["usual", "high", "wrong", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Reading:
     """A network's level, and the sentences that explain it."""
 
     level: Level
     words: str
 
 
-def verdict(model: ModelSummary) -> Verdict:
-    """A network's verdict: its mean raw leakage beside that of the known networks.
+def reading_of(model: ModelSummary) -> Reading:
+    """How a network is read: its mean raw leakage beside that of the known networks.
 
     The known figures are of positions of games. If there are enough of those, only they are judged. Single positions
     may be composed, and composed positions leak more with every network, so their leakage alone says `unknown`, not
@@ -50,10 +44,10 @@ def verdict(model: ModelSummary) -> Verdict:
     figures = model.of(RAW)
     if model.trained_with_mask:
         words = f"trained with the mask, so leakage does not say how it is read: {diagnose} judges it by its moves"
-        return Verdict("unknown", f"{model.name}: {words}.")
+        return Reading("unknown", f"{model.name}: {words}.")
     if figures.mean is None:
-        return Verdict("unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.")
-    times, where = max([(figures.mean / max(KNOWN.values()), ""), *_by_phase(model)])
+        return Reading("unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.")
+    times, where = max([(figures.mean / max(IN_GAMES.values()), ""), *_by_phase(model)])
     few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
     if model is not everything:
         few += f" This judges the {figures.count:,} positions of games, not the {singles:,} single positions."
@@ -61,19 +55,19 @@ def verdict(model: ModelSummary) -> Verdict:
     if times < _MORE:
         words = f"{amount},{where} {times:.1f} times the amount of networks that are read rightly, which is usual"
         rare = f"Mistakes in few moves, such as castling and promotions, need {diagnose}"
-        return Verdict("usual", f"{model.name}: {words}. {rare}.{few}")
+        return Reading("usual", f"{model.name}: {words}. {rare}.{few}")
     more = f"{amount},{where} {times:.0f} times the amount of networks that are read rightly{_main_cause(model)}"
     best = f"; an illegal move comes first in {figures.flips:,} of {figures.count:,} positions"
     if figures.mean >= _CHANCE:
         words = f"READ WRONGLY, or untrained: {more}{best}. {diagnose} names mistakes"
-        return Verdict("wrong", f"{model.name}: {words}.{few}")
+        return Reading("wrong", f"{model.name}: {words}.{few}")
     if singles and model is everything:
         words = f"{more}{best}. {_of_singles(model)}: audit games with {_FEW} positions or more"
-        return Verdict("unknown", f"{model.name}: {words}, or run {diagnose}.")
+        return Reading("unknown", f"{model.name}: {words}, or run {diagnose}.")
     if times >= _FAR:
-        return Verdict("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
+        return Reading("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
     words = f"more than expected: {more}. If the positions are of ordinary games, run {diagnose}"
-    return Verdict("high", f"{model.name}: {words}.{few}")
+    return Reading("high", f"{model.name}: {words}.{few}")
 
 
 def sides(model: ModelSummary) -> dict[str, int]:
@@ -91,7 +85,7 @@ def one_sided(model: ModelSummary) -> str | None:
 
 
 def _of_singles(model: ModelSummary) -> str:
-    """Why the leakage of single positions is no verdict, in words."""
+    """Why the leakage of single positions does not say how the network is read, in words."""
     games = f"only {model.of_games:,} of {model.positions:,} positions come from games"
     reason = "composed positions leak more with every network, so this does not say how the network is read"
     return f"But {games if model.of_games else 'no position comes from a game'}, and {reason}"
@@ -99,7 +93,7 @@ def _of_singles(model: ModelSummary) -> str:
 
 def _by_phase(model: ModelSummary) -> Iterator[tuple[float, str]]:
     """For each phase, the network's leakage over the known networks', and the phase in words."""
-    for phase, known in _PHASES.items():
+    for phase, known in BY_PHASE.items():
         cell = model.of(RAW, "phase", phase)
         if cell.count >= _ENOUGH and cell.mean is not None:
             article = "an" if phase[0] in "aeiou" else "a"

@@ -1,4 +1,4 @@
-"""`Verdict`: the result of judging another program's numbers for a position, by `judge_slots` or `judge_policy`."""
+"""`Judgement`: the result of judging another program's numbers for a position, by `judge_slots` or `judge_policy`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What leaks, how much, to which moves, and why. Slots are named by their own squares.
 
     figures : by kind. Logits have every kind but `served`; probabilities only `given`, the illegal share of their sum
