@@ -63,7 +63,7 @@ def main() -> None:
     chosen = random.Random(run.seed).sample(everything, min(arguments.games * arguments.per_game, len(everything)))
     names = ModelFolders.of(arguments.models_dir).files(None)
     print(f"{len(chosen):,} positions\n\n| model | from | top-1 | cross-entropy |\n|---|---|--:|--:|")
-    with movemask(arguments.models_dir, next(iter(names)), client_rate=0, max_wait_seconds=600) as server:
+    with movemask(arguments.models_dir, next(iter(names)), client_rate=0) as server:
         for name in names:
             for moves in (False, True):
                 policies = answers(server.port, name, positions(chosen, moves=moves))

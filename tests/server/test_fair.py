@@ -8,76 +8,72 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.server.fair import SMALL, TURN, Entry, FairOrder
+from movemask.server.fair import SHARE, FairOrder, Item
 
-ROOM, SLICE = 64, 8.0
+ROOM = 64
 
 #: Long after any small submission.
 LATER = 1e6
 
 
-def submitted(client: str, size: int, cost: int = 1) -> Entry:
-    return Entry(client, range(0, size * cost + 1, cost))
+def add(order: FairOrder[str], client: str, size: int, cost: float = 1, now: float = 0.0) -> None:
+    """Adds a submission that is named as its client."""
+    order.add(client, [Item(client, place, cost) for place in range(size)], now)
 
 
-def taken(order: FairOrder[Entry], now: float = 0.0) -> Counter[str]:
+def taken(order: FairOrder[str], now: float = 0.0) -> Counter[str]:
     """How many items of each client are in the next batch."""
-    items: Counter[str] = Counter()
-    for entry, _, size, _ in order.take(ROOM, SLICE, now):
-        items[entry.client] += size
-    return items
+    return Counter(item.submission for item in order.take(ROOM, now))
 
 
 def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
-    order = FairOrder[Entry]()
+    order = FairOrder[str]()
     for number in range(8):
-        order.add(submitted(f"large {number}", 1024), 0)
+        add(order, f"large {number}", 1024)
     taken(order)
-    order.add(submitted("small", 1), 0)
-    assert order.cost_before(submitted("another", 1), SLICE) <= SLICE + 1
-    assert order.cost_before(submitted("another", 1000), SLICE) > 8000
+    add(order, "small", 1)
     items = taken(order)
     assert items["small"] == 1
-    assert items.total() <= 1 + SLICE
+    assert items.total() <= 1 + SHARE
 
 
-@pytest.mark.parametrize("size", [SMALL, 1000])
+@pytest.mark.parametrize("size", [SHARE, 1000])
 def test_clients_take_turns_whatever_they_send(size: int) -> None:
-    order, given = FairOrder[Entry](), Counter[str]()
+    order, given = FairOrder[str](), Counter[str]()
     for _ in range(100):
-        order.add(submitted("greedy", size), 0)
-    order.add(submitted("modest", size), 0)
+        add(order, "greedy", size)
+    add(order, "modest", size)
     while given["modest"] < size:
         given += taken(order)
     assert given["greedy"] <= size + ROOM  # the rest of a batch
 
 
 def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expected() -> None:
-    order = FairOrder[Entry]()
-    order.add(submitted("large", 1000), 0)
+    order = FairOrder[str]()
+    add(order, "large", 1000)
     assert taken(order, LATER) == {"large": ROOM}
-    order.add(submitted("small", 1), LATER)
-    assert taken(order, LATER) == {"small": 1, "large": SLICE}
-    assert taken(order, LATER + 0.5) == {"large": SLICE}, "another small one may come"
+    add(order, "small", 1, now=LATER)
+    assert taken(order, LATER) == {"small": 1, "large": SHARE}
+    assert taken(order, LATER + 0.5) == {"large": SHARE}, "another small one may come"
     assert taken(order, LATER + 1.5) == {"large": ROOM}
-    order.add(submitted("other", 1000), LATER)
-    assert taken(order, LATER + 1.5).total() == SLICE, "each waits for a slice of the other, not for a batch"
+    add(order, "other", 1000, now=LATER)
+    assert taken(order, LATER + 1.5).total() == SHARE, "each waits for a slice of the other, not for a batch"
 
 
 def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
-    order = FairOrder[Entry]()
-    order.add(submitted("large", 1000), 0)
+    order = FairOrder[str]()
+    add(order, "large", 1000)
     for number in range(1000):
-        order.add(submitted(f"small {number}", 1), 0)
-    assert taken(order)["large"] == SLICE
-    assert sum(size for entry, _, size, _ in order.take(8, SLICE, 0) if entry.client == "large") == 2  # a quarter
+        add(order, f"small {number}", 1)
+    assert taken(order)["large"] == SHARE
+    assert sum(item.submission == "large" for item in order.take(8, 0)) == 2  # a quarter
 
 
 def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
-    order = FairOrder[Entry]()
+    order = FairOrder[str]()
     for number in range(4):
-        order.add(submitted(f"long {number}", 64, cost=33), 0)
-    order.add(submitted("small", 1), 0)
+        add(order, f"long {number}", 64, cost=33)
+    add(order, "small", 1)
     items = taken(order)
     assert items["small"] == 1
     assert items.total() == 2, "one long game beside the small one is a slice, and more"
@@ -90,23 +86,14 @@ def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -
 def test_every_item_is_taken_once_and_in_order_and_what_is_removed_is_not(
     submissions: list[tuple[str, int, int]],
 ) -> None:
-    order = FairOrder[Entry]()
-    entries = [submitted(*submission) for submission in submissions]
-    for entry in entries:
-        order.add(entry, 0)
-    removed, items = entries[0], dict.fromkeys(entries, 0)
-    order.remove(removed)
+    order = FairOrder[int]()
+    for number, (client, size, cost) in enumerate(submissions):
+        order.add(client, [Item(number, place, cost) for place in range(size)], 0)
+    order.remove(submissions[0][0], 0)
+    assert order.items == sum(size for _, size, _ in submissions[1:])
+    places: list[list[int]] = [[] for _ in submissions]
     while order.items:
-        for entry, first, size, _ in order.take(ROOM, SLICE, 0):
-            assert first == items[entry]
-            items[entry] += size
-    expected = {
-        entry: 0 if entry is removed else size for entry, (_, size, _) in zip(entries, submissions, strict=True)
-    }
-    assert items == expected
+        for item in order.take(ROOM, 0):
+            places[item.submission].append(item.place)
+    assert places == [[], *(list(range(size)) for _, size, _ in submissions[1:])]
     assert order.cost == 0
-
-
-def test_a_turn_is_no_more_than_a_small_submission() -> None:
-    """Otherwise a client with one small submission would wait for more than that of another."""
-    assert TURN <= SMALL

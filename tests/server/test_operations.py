@@ -105,13 +105,9 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     assert item == {"$ref": "#/components/schemas/BatchPositionIn"}
 
 
-@pytest.mark.parametrize(("longest", "bound"), [(0.2, 0.25), (10, 10), (30, 50)])
-def test_the_buckets_of_times_reach_as_far_as_a_request_may_wait(serve: Serve, longest: float, bound: float) -> None:
-    client = serve(max_wait_seconds=longest)
+def test_times_are_those_of_requests_and_not_of_probes_and_files(client: TestClient) -> None:
     for path in ("/v1/models", "/livez", "/"):
         client.get(path)
     metrics = client.get("/metrics").text
-    bounds = re.findall(r'movemask_request_seconds_bucket\{le="([\d.]+)",route="/v1/models"', metrics)
-    assert max(map(float, bounds)) == bound
     timed = re.findall(r'movemask_request_seconds_count\{route="(.*?)"', metrics)
     assert timed == ["/v1/models"]  # no probes, no files of the page

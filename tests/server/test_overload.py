@@ -18,10 +18,8 @@ from fastapi.testclient import TestClient
 
 from benchmarks.load import request
 from movemask.network.model import Array, Model, Session, TensorInfo
-from movemask.server import pace
 from movemask.server.app import create_app
 from movemask.server.settings import Settings
-from movemask.server.tally import WAITING
 from tests.networks import write_fake
 from tests.server.asking import refused
 from tests.server.test_guard import listening
@@ -79,7 +77,7 @@ async def begun(gate: Gated) -> None:
 
 async def queued(app: Any, count: int) -> None:
     """Lets the loop run until so many positions wait for the network."""
-    while app.state.services.tally.total(WAITING) != count:
+    while app.state.services.models.waiting != count:
         await asyncio.sleep(0.001)
 
 
@@ -95,9 +93,7 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
 async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pace._HANGS_SECONDS == 4.0
-    monkeypatch.setattr(pace, "_HANGS_SECONDS", 0.5)
-
+    monkeypatch.setattr("movemask.server.queue._STUCK_SECONDS", 0.5)
     async with opened(settings, gate) as (_, web):
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
@@ -189,7 +185,7 @@ async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(se
         stream = asyncio.create_task(sent)
         await begun(gate)
         with app.state.services.models.lease(None) as pipeline:
-            pipeline.queue._backlog.close()  # as at a stop, without waiting for the run behind the gate
+            pipeline.queue.closed = True  # as at a stop, without waiting for the run behind the gate
         gate.open.set()
         results = [json.loads(line) for line in (await stream).text.splitlines()]
     assert [(result["index"], result["id"]) for result in results] == [(place, f"p{place}") for place in range(100)]

@@ -79,7 +79,7 @@ async def test_requests_under_way_finish_on_the_model_they_began_with(folder: Pa
         assert new != old.model.digest
         assert old.queue.fault is None
         await answer(old)
-    await asyncio.to_thread(until, lambda: old.queue.fault is not None, "the old one is closed")
+    await asyncio.to_thread(until, lambda: old.queue.closed, "the old one is closed")
 
 
 def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(

@@ -61,7 +61,7 @@ class ReadyOut(Out):
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
     models: ByName[str] | None = Field(None, description="By name: `served` or `failed its check`.")
     audit: AuditStateOut | None = Field(None, description="State of the audit.")
-    waiting: int | None = Field(None, description="Number of positions waiting for a network, in all workers.")
+    waiting: int | None = Field(None, description="Number of positions waiting for a network, in this worker.")
 
 
 class VersionOut(Out):

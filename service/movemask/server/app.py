@@ -59,7 +59,7 @@ def create_app(
     settings = Settings.read() if settings is None else settings
     tally = Tally() if tally is None else tally
     keys = Keys.of(settings)
-    metrics = Metrics(settings.max_wait_seconds)
+    metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -1,173 +1,122 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
-An item has a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions
-always get a quarter of a batch, at most a slice (`Pace.slice`, a cost of 1 to 8). They get more than a slice only if no
-other client waits and no small submission came in the last second: nobody waits for a whole batch of somebody else's
-items. Clients take turns of equal cost, among the small submissions and among the large ones.
+Items have a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions get
+a quarter of a batch, at most `SHARE`, and more only if no other client waits and no small submission came in the last
+second: nobody waits for a whole batch of somebody else's items. Among small and among large submissions, clients take
+turns of equal cost.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
-#: Largest cost of a small submission.
-SMALL = 8
+#: Largest cost of a small submission, of a client's turn while other clients wait, and of all large submissions in a
+#: batch while anybody else waits or is expected.
+SHARE = 8
 
-#: Largest cost that one client gets per turn while other clients wait.
-TURN = 8
-
-#: Large submissions get 1/4 of a batch, at most a slice, even while many small submissions wait.
-_LARGE_SHARE = 4
+#: Large submissions get 1/4 of a batch, at most `SHARE`, even while many small submissions wait.
+_LARGE_PART = 4
 
 #: Seconds after a small submission during which another is expected.
 _SMALL_EXPECTED = 1.0
 
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A submission in the order.
-
-    costs : running sum from 0: item i costs `costs[i + 1] - costs[i]`
-    taken : items already in a batch
-    """
-
-    client: str
-    costs: Sequence[float]
-    taken: int = 0
-
-    @property
-    def small(self) -> bool:
-        """Whether it goes before large submissions."""
-        return self.costs[-1] <= SMALL
-
-    @property
-    def items_left(self) -> int:
-        """Items not yet in a batch."""
-        return len(self.costs) - 1 - self.taken
-
-    @property
-    def cost_left(self) -> float:
-        """The cost of the items not yet in a batch."""
-        return self.costs[-1] - self.costs[self.taken]
+S = TypeVar("S")
 
 
-E = TypeVar("E", bound=Entry)
+class Item(NamedTuple, Generic[S]):
+    """An item of a submission: its place there, and its cost."""
 
-
-class Portion(NamedTuple, Generic[E]):
-    """Consecutive items of one submission in a batch: `size` items from index `first` on, and their cost."""
-
-    entry: E
-    first: int
-    size: int
+    submission: S
+    place: int
     cost: float
 
 
-class _Turns(Generic[E]):
-    """Submissions by client. Clients take turns of equal cost; each client's submissions keep their order."""
+class Turns(Generic[S]):
+    """Waiting items by client. Clients take turns of equal cost; each client's items keep their order."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, deque[E]] = OrderedDict()
+        self._clients: OrderedDict[str, deque[Item[S]]] = OrderedDict()
         self.items, self.cost = 0, 0.0
 
     def __len__(self) -> int:
+        """Number of clients."""
         return len(self._clients)
 
-    def add(self, entry: E) -> None:
-        self._clients.setdefault(entry.client, deque()).append(entry)
-        self.items += entry.items_left
-        self.cost += entry.cost_left
+    def add(self, client: str, items: Sequence[Item[S]]) -> None:
+        """Adds items behind the client's others."""
+        self._clients.setdefault(client, deque()).extend(items)
+        self._count(items, 1)
 
-    def take(self, room: float) -> list[Portion[E]]:
-        """Takes items that together cost up to `room`. The first item is taken even if it costs more."""
-        portions: list[Portion[E]] = []
+    def take(self, room: float) -> list[Item[S]]:
+        """Takes items until less than 1 of `room` is left: the last item may cost more than was left."""
+        taken: list[Item[S]] = []
         while room >= 1 and self._clients:
-            client, entries = next(iter(self._clients.items()))
-            turn = room if len(self._clients) == 1 else min(room, TURN)
-            while entries and turn >= 1:
-                entry = entries[0]
-                first, before = entry.taken, entry.costs[entry.taken]
-                size = max(1, bisect_right(entry.costs, before + turn, first) - 1 - first)
-                cost = entry.costs[first + size] - before
-                portions.append(Portion(entry, first, size, cost))
-                entry.taken += size
-                turn, room = turn - cost, room - cost
-                self.items -= size
-                self.cost -= cost
-                if not entry.items_left:
-                    entries.popleft()
+            client, items = next(iter(self._clients.items()))
+            turn = room if len(self._clients) == 1 else min(room, SHARE)
+            while items and turn >= 1:
+                item = items.popleft()
+                taken.append(item)
+                turn, room = turn - item.cost, room - item.cost
             self._clients.move_to_end(client)
-            if not entries:
+            if not items:
                 del self._clients[client]
-        return portions
+        self._count(taken, -1)
+        return taken
 
-    def remove(self, entry: E) -> None:
-        entries = self._clients.get(entry.client, deque())
-        if entry in entries:
-            entries.remove(entry)
-            self.items -= entry.items_left
-            self.cost -= entry.cost_left
-            if not entries:
-                del self._clients[entry.client]
+    def remove(self, client: str, submission: S) -> None:
+        """Removes the items of a submission."""
+        items = self._clients.get(client, deque())
+        self._count([item for item in items if item.submission is submission], -1)
+        kept = [item for item in items if item.submission is not submission]
+        items.clear()
+        items.extend(kept)
+        if not kept:
+            self._clients.pop(client, None)
+
+    def _count(self, items: Sequence[Item[S]], sign: int) -> None:
+        self.items += sign * len(items)
+        self.cost += sign * sum(item.cost for item in items)
 
 
-class FairOrder(Generic[E]):
-    """The waiting submissions. Times are in seconds by any clock that never goes back."""
+class FairOrder(Generic[S]):
+    """The waiting items, of `small` and of `large` submissions. Times are of any clock that never goes back."""
 
     def __init__(self) -> None:
-        self._small, self._large = _Turns[E](), _Turns[E]()
+        self.small, self.large = Turns[S](), Turns[S]()
         self._small_came = -inf
 
     @property
     def items(self) -> int:
-        """Waiting items."""
-        return self._small.items + self._large.items
-
-    @property
-    def small_items(self) -> int:
-        """Waiting items of small submissions."""
-        return self._small.items
-
-    @property
-    def large_waits(self) -> bool:
-        """Whether a large submission waits."""
-        return self._large.items > 0
+        return self.small.items + self.large.items
 
     @property
     def cost(self) -> float:
-        """Cost of all waiting items."""
-        return self._small.cost + self._large.cost
+        return self.small.cost + self.large.cost
 
-    def cost_before(self, entry: E, slice: float) -> float:
-        """Cost of the items that would run before a submission's last item, if it were added now."""
-        return self._small.cost + (slice if entry.small else self._large.cost)
+    def line(self, cost: float) -> Turns[S]:
+        """Where a submission of this total cost waits."""
+        return self.small if cost <= SHARE else self.large
 
-    def add(self, entry: E, now: float) -> None:
-        """Adds a submission. None of its items may be in a batch yet."""
-        if entry.small:
-            self._small.add(entry)
+    def add(self, client: str, items: Sequence[Item[S]], now: float) -> None:
+        """Adds the items of a submission."""
+        line = self.line(sum(item.cost for item in items))
+        line.add(client, items)
+        if line is self.small:
             self._small_came = now
-        else:
-            self._large.add(entry)
 
-    def take(self, room: float, slice: float, now: float) -> list[Portion[E]]:
-        """Takes the items of the next batch.
+    def take(self, room: float, now: float) -> list[Item[S]]:
+        """Takes the items of the next batch, which has room for this cost."""
+        kept = min(SHARE, room // _LARGE_PART) if self.large.items else 0
+        taken = self.small.take(room - kept)
+        room -= sum(item.cost for item in taken)
+        if taken or len(self.large) > 1 or now - self._small_came < _SMALL_EXPECTED:
+            room = min(room, SHARE)
+        return taken + self.large.take(room)
 
-        room : largest cost of the batch; a costlier item is taken alone
-        slice : largest cost of the large submissions in the batch, if anybody else waits or is expected
-        """
-        kept = min(slice, room // _LARGE_SHARE) if self._large.items else 0
-        small = self._small.take(room - kept)
-        room -= sum(portion.cost for portion in small)
-        if small or len(self._large) > 1 or now - self._small_came < _SMALL_EXPECTED:
-            room = min(room, slice)
-        return small + self._large.take(room)
-
-    def remove(self, entry: E) -> None:
+    def remove(self, client: str, submission: S) -> None:
         """Removes the remaining items of a submission that failed or whose caller has gone."""
-        (self._small if entry.small else self._large).remove(entry)
+        self.small.remove(client, submission)
+        self.large.remove(client, submission)

@@ -25,9 +25,9 @@ from movemask.evaluate import Answer, Evaluated, Evaluator, Query, run_queries
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
+from movemask.server.follow_up import FollowUp
 from movemask.server.ledger.entries import AuditBatch
 from movemask.server.queue import Queue, Submission
-from movemask.server.tally import Tally
 
 R = TypeVar("R")
 
@@ -66,13 +66,11 @@ class DoneBatch:
 
     answers : without the queries that failed
     evaluated : None if no position has a legal move
-    waiting : queries that waited for the next batch
     time : in seconds since 1970
     """
 
     answers: Sequence[Answer]
     evaluated: Evaluated | None
-    waiting: int
     time: float
 
 
@@ -89,10 +87,11 @@ class Pipeline:
     Parameters
     ----------
     audit : records the answers; None for no audit
-    max_batch, max_waiting, max_seconds, tally : as for `Queue`. A query costs 1, and 1/32 more for each of its moves
+    max_batch, max_waiting : as for `Queue`. A query costs 1, and 1/32 more for each of its moves
+    workers : processes that share the cores; small requests use no more than this process's part
     max_moves : limit of `Query.moves`
     plan : the kinds of leakage to measure
-    on_done : after the replies, gets the model's name and the finished batches
+    on_done : after the replies, gets the model's name, the finished batches, and how many queries wait
     """
 
     def __init__(
@@ -102,11 +101,10 @@ class Pipeline:
         *,
         max_batch: int,
         max_waiting: int,
-        tally: Tally | None = None,
-        max_seconds: float | None = None,
+        workers: int = 1,
         max_moves: int | None = None,
         plan: Plan | None = None,
-        on_done: Callable[[str, Sequence[DoneBatch]], None] = lambda model, batches: None,
+        on_done: Callable[[str, Sequence[DoneBatch], int], None] = lambda model, batches, waiting: None,
     ) -> None:
         self.model = model
         self._audit = audit
@@ -116,13 +114,12 @@ class Pipeline:
         self.queue = Queue(
             model.name,
             self._run_batch,
-            self._follow_up,
             threads=model.session.at_once,
+            small_threads=max(1, model.session.at_once // workers),
             max_batch=max_batch,
             max_waiting=max_waiting,
-            tally=tally,
-            max_seconds=max_seconds,
         )
+        self.after = FollowUp(model.name, self._follow_up)
 
     async def submit(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
@@ -153,21 +150,23 @@ class Pipeline:
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""
         self.queue.close()
+        self.after.close()
 
     def _run_batch(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
-    ) -> tuple[list[tuple[R | Exception, bool]], DoneBatch]:
-        """The result of each query, and the batch for the follow-up."""
+    ) -> list[tuple[R | Exception, bool]]:
+        """The result of each query."""
         outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         results = [_written(outcome, write) for outcome, (_, write) in zip(outcomes, items, strict=True)]
-        return results, DoneBatch(answers, evaluated, self.queue.waiting, time.time())
+        self.after.put(DoneBatch(answers, evaluated, time.time()))
+        return results
 
     def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
         """Feeds metrics and the audit, for many batches at once, after their replies."""
         audited: list[AuditBatch] = []
         try:
-            self._on_done(self.model.name, batches)
+            self._on_done(self.model.name, batches, self.queue.waiting)
             if self._audit is None:
                 return
             by_kinds: dict[tuple[str, ...], list[DoneBatch]] = defaultdict(list)

@@ -144,6 +144,12 @@ class ServedModels:
             faults = [loaded.pipeline.queue.fault for loaded in self._models.values()]
         return [fault for fault in faults if fault is not None]
 
+    @property
+    def waiting(self) -> int:
+        """Positions that wait for a network of this process."""
+        with self._lock:
+            return sum(loaded.pipeline.queue.waiting for loaded in self._models.values())
+
     def close(self) -> None:
         """Ends the watcher, and finishes the waiting queries of every model."""
         self._stop.set()

@@ -98,7 +98,6 @@ class Settings(BaseSettings):
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
-    max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer get a 503.")
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
     max_moves: int = Field(1024, ge=0, description="Most moves in the `moves` of one position.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")

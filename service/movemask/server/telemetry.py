@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -43,8 +42,8 @@ from movemask.version import __version__
 #: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
-#: Upper bounds of times in seconds; those above the longest wait are left out.
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
+#: Upper bounds of times in seconds.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
@@ -60,19 +59,16 @@ def share_metrics(worker: int) -> None:
 
 
 class Metrics:
-    """The metrics of one app, in their own registry.
+    """The metrics of one app, in their own registry."""
 
-    `longest_wait` is the longest wait of a request in seconds; the buckets of times reach it.
-    """
-
-    def __init__(self, longest_wait: float = 10) -> None:
+    def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
         self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
-        seconds = partial(histogram, buckets=_SECONDS[: bisect_left(_SECONDS, longest_wait) + 1])
+        seconds = partial(histogram, buckets=_SECONDS)
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
         least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
@@ -105,7 +101,7 @@ class Metrics:
         self.log_dropped = counter("movemask_log_dropped", "Log lines dropped: stderr is read too slowly.")
         self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
         self.connections = gauge("movemask_connections", "Open connections.")
-        self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
+        self.waiting = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
         self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
         self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
@@ -154,8 +150,9 @@ class Metrics:
         for name, value in served.items():
             self.model_served.labels(name).set(value)
 
-    def count_batches(self, model: str, batches: Sequence[DoneBatch]) -> None:
-        """Counts positions by the status of their answer, and the runs of the network."""
+    def count_batches(self, model: str, batches: Sequence[DoneBatch], waiting: int) -> None:
+        """Counts positions by the status of their answer, and the runs of the network. Sets how many positions wait."""
+        self.waiting.labels(model).set(waiting)
         for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
         runs = [batch for batch in batches if batch.evaluated is not None]
@@ -170,7 +167,6 @@ class Metrics:
         queue_seconds = self.queue_seconds.labels(model)
         for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
             queue_seconds.observe(answer.waited)
-        self.waiting.labels(model).set(runs[-1].waiting)
 
     def count_leakage(self, table: AuditTable) -> None:
         """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a

@@ -23,10 +23,8 @@ from movemask.leakage.measure import Figure, Measured
 from movemask.server.ledger.entries import AuditBatch, AuditTable
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.ledger.writer import Store
-from movemask.server.queue import Queue
 from movemask.server.state import Services
 from tests.leakage import batches
-from tests.processes import until
 
 
 def record(
@@ -130,16 +128,12 @@ def written(recorder: Recorder) -> bool:
     return not recorder.waiting
 
 
-def _followed_up(queue: Queue) -> None:
-    until(lambda: queue.followed_up, "what was answered is with the recorder")
-
-
 def recorded(services: Services) -> None:
     """Waits until everything that these services have answered is written, or the store fails."""
     for entry in services.models.registry:
         if entry.served:
             with suppress(MovemaskError), services.models.lease(entry.name) as pipeline:
-                _followed_up(pipeline.queue)
+                pipeline.after.join()
     written(services.recorder)
 
 

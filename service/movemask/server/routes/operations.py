@@ -32,7 +32,6 @@ from movemask.server.keys import KeyScope
 from movemask.server.post_routes import Router
 from movemask.server.routes.leakage import model_figures_out
 from movemask.server.state import AppServices, Services
-from movemask.server.tally import WAITING
 from movemask.version import __version__
 
 _Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
@@ -73,7 +72,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
         audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
-        waiting=int(services.tally.total(WAITING)),
+        waiting=services.models.waiting,
     )
 
 
