@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from movemask.client.local import Network
+from movemask.local.network import Network
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.ground_truth import DATA

@@ -14,8 +14,8 @@ import chess.syzygy
 import pytest
 
 from movemask.board.position import Position
-from movemask.client.local import Network
 from movemask.games.think_time import RESERVE, Clock, think_time
+from movemask.local.network import Network
 from movemask.uci.commands import Go
 from movemask.uci.endgames import folders_of, table_moves_of
 from movemask.uci.engine import Engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -21,13 +22,17 @@ from fastapi.testclient import TestClient
 
 from movemask.cli.uci import RemoteSource
 from movemask.client.http import Client
-from movemask.client.local import Network, load
+from movemask.errors import ApiError, ServiceUnreachable
+from movemask.local.distribution import Policy
+from movemask.local.network import Network, load
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from movemask.uci.search import Search, Source
+from tests.client.through import through
 from tests.ground_truth import perft
 from tests.networks import write_fake
+from tests.processes import until
 from tests.uci.test_strength import COMMAND, copied
 
 
@@ -264,7 +269,7 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
 
 
 def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
-    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=shipped), None)
+    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=through(shipped)), None)
     options = Options(temperature=0, multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
@@ -278,12 +283,37 @@ def test_a_service_that_is_gone_is_told_and_the_gui_is_answered() -> None:
     def gone(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused", request=request)
 
-    http = httpx2.Client(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
     out = io.StringIO()
     engine = Engine(lambda name, _: RemoteSource(Client(http=http, retries=0), name), Options(), out)
-    engine.run(["isready", "position startpos", "go", "quit"])
+    engine.run(["isready", "position startpos", "go movetime 100", "quit"])
     assert "info string http://nowhere/v1/policy/batch: ConnectError: refused" in out.getvalue()
     assert out.getvalue().endswith("bestmove (none)\n")
+
+
+def test_a_service_that_restarts_loses_no_game(shipped: TestClient) -> None:
+    """The third time it is there again, well within the clock."""
+    tries: list[int] = []
+
+    class Restarting(RemoteSource):
+        def policies(self, boards: Any, *, elo: Any) -> list[Policy]:
+            tries.append(1)
+            if len(tries) == 1:
+                raise ServiceUnreachable("http://x: refused")
+            if len(tries) == 2:
+                raise ApiError(502, "about:blank", "HTTP 502", "the proxy has no service")
+            return super().policies(boards, elo=elo)
+
+    out = io.StringIO()
+
+    def lines() -> Iterator[str]:
+        yield from ("position startpos", "go wtime 60000 btime 60000")
+        until(lambda: "bestmove" in out.getvalue(), "the engine has moved")
+
+    source = Restarting(Client(http=through(shipped)), None)
+    Engine(lambda name, _: source, Options(), out).run(lines())
+    assert len(tries) == 3
+    assert re.search(r"^bestmove [a-h]", out.getvalue(), re.MULTILINE)
 
 
 def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:

@@ -20,6 +20,10 @@ _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "ma
 _WORDS = frozenset((*_NUMBERS, "searchmoves", "infinite", "ponder"))
 
 
+#: Most seconds of `Go.patience`.
+_PATIENCE = 30.0
+
+
 @dataclass(frozen=True, slots=True)
 class Go:
     """The parameters of a `go` command.
@@ -38,6 +42,11 @@ class Go:
     def waits(self) -> bool:
         """Whether the move may be sent only after `stop` or `ponderhit`."""
         return self.infinite or self.ponder
+
+    def patience(self, white: bool) -> float:
+        """Seconds for which a service that cannot be reached is asked again: half of the time for the move or game."""
+        limit = self.numbers.get("movetime", self.numbers.get("wtime" if white else "btime"))
+        return _PATIENCE if limit is None else min(_PATIENCE, limit / 2000)
 
 
 def tokens_of(line: str) -> list[str]:

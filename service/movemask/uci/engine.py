@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import chess
 
-from movemask.errors import MovemaskError
+from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
 from movemask.uci.commands import Go, read_go, read_setoption, tokens_of
 from movemask.uci.options import Options
 from movemask.version import __version__
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Seconds between two reports of `go infinite`.
 _REPORT_SECONDS = 1.0
+
+#: Seconds before a service that cannot be reached is asked again, and the statuses of a proxy whose service restarts.
+_AGAIN_SECONDS = 0.25
+_PASSING = (502, 503, 504)
 
 
 @dataclass(slots=True)
@@ -179,15 +183,13 @@ class Engine:
 
     def _play(self, task: _Task) -> None:
         """Searches and sends `bestmove`, whatever goes wrong: a GUI waits for it."""
-        from movemask.uci.search import Search
-
         best, seconds = "bestmove (none)", 0.0
         search: Search | None = None
         try:
             if task.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                search = Search(task.board, task.go, task.options, task.source.result(), task.draws)
+                search = self._searched(task, task.board)
                 best, seconds = search.bestmove(), search.seconds
                 for note in search.notes:
                     self._note(note)
@@ -200,6 +202,19 @@ class Engine:
             task.released.wait()
         task.stopped.wait(task.started + seconds - time.monotonic())
         self._say(*(search.stats() if search else ()), best)
+
+    def _searched(self, task: _Task, board: chess.Board) -> Search:
+        """The search. A service that restarts is asked again while the clock allows: giving up would lose the game."""
+        from movemask.uci.search import Search
+
+        end = task.started + task.go.patience(board.turn)
+        while True:
+            try:
+                return Search(board, task.go, task.options, task.source.result(), task.draws)
+            except (ServiceUnreachable, ApiError) as error:
+                passing = isinstance(error, ServiceUnreachable) or error.status in _PASSING
+                if not passing or time.monotonic() >= end or task.stopped.wait(_AGAIN_SECONDS):
+                    raise
 
     def _keep_informed(self, search: Search, task: _Task) -> None:
         """Extends the lines of an analysis ply by ply, then reports every second until it is stopped."""

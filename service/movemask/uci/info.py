@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import chess
 
-from movemask.client.distribution import Policy, Value
 from movemask.encoding.vocabularies import vocabulary
+from movemask.local.distribution import Policy, Value
 
 #: lc0's fields WL, D and M of a move without a value, and its field V.
 _UNKNOWN, _UNKNOWN_V = "(WL:  -.-----) (D: -.---) (M:  -.-) ", "(V:  -.----) "

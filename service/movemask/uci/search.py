@@ -15,9 +15,9 @@ import chess.polyglot
 
 from movemask.board.moves import read_move
 from movemask.board.position import Position, status_names
-from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
 from movemask.games.think_time import LONGEST, Clock, think_time
+from movemask.local.distribution import Policy, Value
 from movemask.uci.commands import MOST_FAULTS, Go
 from movemask.uci.endgames import LOSS, WIN, TableMoves, table_moves_of
 from movemask.uci.info import move_stats, score
