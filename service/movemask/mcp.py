@@ -1,4 +1,4 @@
-"""`mcp_server`: tools for language models (Model Context Protocol), each a request to the HTTP API.
+"""`mcp_server`: tools for language models (Model Context Protocol), each a call of `AsyncClient`.
 
 The answers are short and in a player's words: moves in SAN, percentages, ratings and chances by player.
 Source: https://modelcontextprotocol.io/specification, and its official library. The library's low-level server is used,
@@ -7,17 +7,36 @@ because its high-level server ignores unknown arguments, and lists every error o
 
 from __future__ import annotations
 
-import asyncio
+import io
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
-from httpx2 import AsyncClient, RequestError, Response
+import anyio
 from mcp.server import Server, ServerRequestContext
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PARSE_ERROR,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
-from pydantic_core import ArgsKwargs
+from pydantic_core import ArgsKwargs, from_json
 
+from movemask.client.http import AsyncClient
+from movemask.errors import MovemaskError
+from movemask.schemas.answers import ErrorOut, GameOut, SideOut
 from movemask.version import __version__
 
 INSTRUCTIONS = """
@@ -26,19 +45,18 @@ that a player of a given rating makes it. It does not say which move is best. Ra
 model's card says otherwise. The percentages of the legal moves sum to 100.
 """.strip()
 
-#: Headers of the client's request that are passed on to the API.
-_FORWARDED = ("authorization", "host", "x-request-id")
-
 _MOST_ERRORS = 10  # errors of games in an answer
 _LONGEST_ERROR = 500  # characters
-_MOST_BYTES = 16 * 2**20  # of an answer of the API
+_LONGEST_GAMES = 30_000  # characters of the games in an answer, some 10,000 tokens
+
+CANCELLED = "notifications/cancelled"
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
-Opener = Callable[[Context], AsyncClient]
+Opener = Callable[[Context], AbstractAsyncContextManager[AsyncClient]]
 
-#: The request of a tool to the API: path, body, and a function from the API's answer to the tool's answer.
-Call = tuple[str, Json, Callable[[Any], BaseModel]]
+#: What a tool asks the service, and its answer.
+Call = Callable[[AsyncClient], Awaitable[BaseModel]]
 
 Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")]
 Moves = Annotated[
@@ -116,6 +134,7 @@ class SweepAnswer(BaseModel):
 class GameAnswer(BaseModel):
     model: str
     games: list[Game]
+    games_left_out: int = Field(description="games with a report for which the answer has no room; send fewer at once")
     errors: list[str] = Field(description="why a game has no report")
 
 
@@ -144,27 +163,26 @@ def policy(
     """The moves that players of a rating make in a position, with percentages, and their chances."""
     if rating is None and opponent_rating is not None:
         raise ToolError("opponent_rating: needs rating as well")
-    opponent = rating if opponent_rating is None else opponent_rating
-    elo = None if rating is None else {"self": rating, "opponent": opponent}
 
-    def shorten(out: Any) -> PolicyAnswer:
-        elo, value = out.get("elo") or {}, out.get("value") or {}
-        moves = [(move["san"], move["probability"]) for move in out["moves"]]
+    async def ask(client: AsyncClient) -> PolicyAnswer:
+        elo = None if rating is None else (rating, rating if opponent_rating is None else opponent_rating)
+        out = await client.policy(fen, moves=moves, elo=elo, model=model, include=["san"])
+        listed = [(move.san or move.uci, move.probability) for move in out.moves]
         return PolicyAnswer(
-            model=out["model"]["name"],
-            side_to_move=out["turn"],
-            status=out["status"],
-            rating=elo.get("self"),
-            opponent_rating=elo.get("opponent"),
-            moves=_moves(moves[:top]),
-            other_moves=len(moves[top:]),
-            win_percent=percent(value.get("win")),
-            draw_percent=percent(value.get("draw")),
-            loss_percent=percent(value.get("loss")),
-            illegal_percent=percent(out["leakage"]["raw"]),
+            model=out.model.name,
+            side_to_move=out.turn,
+            status=out.status,
+            rating=None if out.elo is None else out.elo.own,
+            opponent_rating=None if out.elo is None else out.elo.opponent,
+            moves=_moves(listed[:top]),
+            other_moves=len(listed[top:]),
+            win_percent=None if out.value is None else percent(out.value.win),
+            draw_percent=None if out.value is None else percent(out.value.draw),
+            loss_percent=None if out.value is None else percent(out.value.loss),
+            illegal_percent=None if out.leakage is None else percent(out.leakage.raw),
         )
 
-    return "/v1/policy", {"fen": fen, "moves": moves, "elo": elo, "model": model, "include": ["san"]}, shorten
+    return ask
 
 
 def sweep(
@@ -172,48 +190,58 @@ def sweep(
 ) -> Call:
     """How the moves that people make in a position change with the rating of both players."""
 
-    def shorten(out: Any) -> SweepAnswer:
+    async def ask(client: AsyncClient) -> SweepAnswer:
+        options: Any = {} if ratings is None else {"ratings": ratings}
+        out = await client.sweep(fen, moves=moves, model=model, include=["san"], **options)
         points = []
-        for place, point in enumerate(out["points"]):
-            moves = [(move["san"], move["probabilities"][place]) for move in out["moves"]]
-            moves.sort(key=lambda move: -float(move[1]))
-            points.append(RatingMoves(rating=point["elo"]["self"], moves=_moves(moves[:top])))
-        return SweepAnswer(model=out["points"][0]["model"]["name"], side_to_move=out["turn"], ratings=points)
+        for place, point in enumerate(out.points):
+            listed = [(move.san or move.uci, move.probabilities[place]) for move in out.moves]
+            listed.sort(key=lambda move: -float(move[1]))
+            if point.elo is None:
+                raise ToolError(f"{point.model.name} takes no ratings")
+            points.append(RatingMoves(rating=point.elo.own, moves=_moves(listed[:top])))
+        return SweepAnswer(model=out.points[0].model.name, side_to_move=out.turn, ratings=points)
 
-    body = {"fen": fen, "moves": moves, "ratings": ratings, "model": model, "include": ["san"]}
-    return "/v1/policy/sweep", body, shorten
+    return ask
 
 
 def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Call:
     """How likely each side's moves were for players of their ratings, and the most surprising ones."""
 
-    def shorten(out: Any) -> GameAnswer:
-        errors = [game["error"]["detail"] for game in out["games"] if "error" in game]
+    async def ask(client: AsyncClient) -> GameAnswer:
+        out = await client.games(pgn, model=model)
+        errors = [game.error.detail for game in out.games if isinstance(game, ErrorOut)]
         if len(errors) > _MOST_ERRORS:
             errors[_MOST_ERRORS:] = [f"and {len(errors) - _MOST_ERRORS} more"]
-        games = [_summary(game, top) for game in out["games"] if "error" not in game]
-        return GameAnswer(model=out["model"]["name"], games=games, errors=errors)
+        games: list[Game] = []
+        room = _LONGEST_GAMES
+        reports = [game for game in out.games if not isinstance(game, ErrorOut)]
+        for report in reports:
+            summary = _summary(report, top)
+            room -= len(summary.model_dump_json())
+            if games and room < 0:
+                break
+            games.append(summary)
+        return GameAnswer(model=out.model.name, games=games, games_left_out=len(reports) - len(games), errors=errors)
 
-    return "/v1/games", {"pgn": pgn, "model": model}, shorten
+    return ask
 
 
 def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Call:
     """Checks another model's move probabilities: how much is on illegal moves, and why they are illegal."""
 
-    def shorten(out: Any) -> AuditAnswer:
+    async def ask(client: AsyncClient) -> AuditAnswer:
+        out = await client.audit(fen, moves=moves, policy=policy)
         return AuditAnswer(
-            side_to_move=out["turn"],
-            legal_moves=out["legal_moves"],
-            illegal_percent=percent(out["kinds"]["given"]["leaked"]),
-            illegal=[
-                Illegal(uci=move["uci"], percent=_percent(move["probability"]), why=move["cause"])
-                for move in out["illegal"]
-            ],
-            missing=out["missing"],
-            mistakes=[pattern["detail"] for pattern in out["patterns"]],
+            side_to_move=out.turn,
+            legal_moves=out.legal_moves,
+            illegal_percent=percent(out.kinds["given"].leaked),
+            illegal=[Illegal(uci=move.uci, percent=_percent(move.probability), why=move.cause) for move in out.illegal],
+            missing=list(out.missing),
+            mistakes=[pattern.detail for pattern in out.patterns],
         )
 
-    return "/v1/audit", {"fen": fen, "moves": moves, "policy": policy}, shorten
+    return ask
 
 
 #: The tools, which pydantic reads the schemas of their arguments from, with their titles and answers.
@@ -225,14 +253,8 @@ _TOOLS: dict[Any, tuple[str, type[BaseModel]]] = {
 }
 
 
-def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
-    """The tools.
-
-    Parameters
-    ----------
-    http : opens a client of the service's API for a call, whose context says who called
-    seconds : time for the API's whole answer to a call; None for an API in this process, which has limits of its own
-    """
+def mcp_server(opened: Opener) -> Server[Any]:
+    """The tools. `opened` gives a client of the service for a call, whose context says who called."""
     calls: dict[str, TypeAdapter[Call]] = {tool.__name__: TypeAdapter(tool) for tool in _TOOLS}
     tools = [
         Tool(
@@ -253,23 +275,23 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
         if unknown := given.keys() - arguments[name]:
             raise ToolError(f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}")
+        plain = {key: _plain(value, arguments[name][key]) for key, value in given.items() if value is not None}
         try:
-            return calls[name].validate_python(ArgsKwargs((), given))
+            return calls[name].validate_python(ArgsKwargs((), plain))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             raise ToolError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
-            path, body, shorten = call_of(params.name, params.arguments or {})
-            answer = await _response(http(context), context, path, body, seconds)
-            try:
-                out = shorten(answer).model_dump()
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                raise ToolError(f"the service's answer is not movemask's: {type(error).__name__}: {error}") from None
-        except ToolError as error:
+            ask = call_of(params.name, params.arguments or {})
+            async with opened(context) as client:
+                answer = await ask(client)
+        except (ToolError, MovemaskError) as error:
             return CallToolResult(content=[TextContent(text=str(error)[:_LONGEST_ERROR])], is_error=True)
-        return CallToolResult(content=[TextContent(text=json.dumps(out, ensure_ascii=False))], structured_content=out)
+        out = answer.model_dump()
+        text = _told(answer) if isinstance(answer, GameAnswer) else json.dumps(out, ensure_ascii=False)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=out)
 
     async def listed(context: Context, params: object) -> ListToolsResult:
         return ListToolsResult(tools=tools)
@@ -277,38 +299,60 @@ def mcp_server(http: Opener, seconds: float | None = None) -> Server[Any]:
     return Server("movemask", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)
 
 
-async def _response(client: AsyncClient, context: Context, path: str, body: Json, seconds: float | None) -> Any:
-    """The API's answer; raises ToolError."""
-    given = context.request.headers if context.request else {}
-    headers = {name: given[name] for name in _FORWARDED if name in given} | {"Accept-Encoding": "identity"}
-    sent = {name: value for name, value in body.items() if value is not None}
-    try:
-        async with asyncio.timeout(seconds), client, client.stream("POST", path, json=sent, headers=headers) as http:
-            content = await _content(http)
-    except TimeoutError:
-        raise ToolError(f"the service did not answer within {seconds:g} s") from None
-    except (RequestError, OSError) as error:
-        raise ToolError(f"the service cannot be reached: {error}") from None
-    try:
-        answer = json.loads(content)
-    except (ValueError, RecursionError):
-        raise ToolError(f"the service answered {http.status_code} without JSON; is it movemask?") from None
-    if not http.is_success:
-        detail = answer.get("detail") if isinstance(answer, dict) else None
-        raise ToolError(detail if isinstance(detail, str) else f"the service answered {http.status_code}")
-    return answer
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serves standard input and output. What was asked before the end of the input is answered.
+
+    A line that is no message gets a parse error (-32700), where the SDK's own transport is silent.
+    """
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
+    asked: set[Any] = set()
+    answered = anyio.Condition()
+    async with stdio_server(stdin=anyio.wrap_file(lines)) as (read, write):
+        to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def reads() -> None:
+            async with to_server:
+                async for item in read:
+                    if isinstance(item, Exception):
+                        fault = ErrorData(code=PARSE_ERROR, message="this line is no JSON-RPC message")
+                        await write.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=fault)))
+                        continue
+                    if isinstance(item.message, JSONRPCRequest):
+                        asked.add(item.message.id)
+                    elif isinstance(item.message, JSONRPCNotification) and item.message.method == CANCELLED:
+                        asked.discard((item.message.params or {}).get("requestId"))
+                    await to_server.send(item)
+                async with answered:
+                    while asked:
+                        await answered.wait()
+
+        async def writes() -> None:
+            async for item in from_server:
+                await write.send(item)
+                async with answered:
+                    asked.discard(getattr(item.message, "id", None))
+                    answered.notify_all()
+
+        async with read, write, anyio.create_task_group() as tasks:
+            tasks.start_soon(reads)
+            tasks.start_soon(writes)
+            await server.run(from_client, to_client, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
 
 
-async def _content(http: Response) -> bytes:
-    """The body of a response; raises ToolError."""
-    if http.headers.get("content-encoding", "identity") != "identity":
-        raise ToolError("the service's answer is compressed, which was not asked for")
-    content = bytearray()
-    async for piece in http.aiter_bytes():
-        content += piece
-        if len(content) > _MOST_BYTES:
-            raise ToolError(f"the service's answer has more than {_MOST_BYTES:,} bytes")
-    return bytes(content)
+def _plain(value: Any, schema: Json) -> Any:
+    """An argument as clients really send it: lists and numbers may come as text, and moves as a line."""
+    if not isinstance(value, str) or _takes(schema, "string"):
+        return value
+    try:
+        return from_json(value)
+    except ValueError:
+        return value.replace(",", " ").split() if _takes(schema, "array") else value
+
+
+def _takes(schema: Json, kind: str) -> bool:
+    return schema.get("type") == kind or any(kind == one.get("type") for one in schema.get("anyOf", ()))
 
 
 def percent(probability: float | None) -> float | None:
@@ -324,26 +368,37 @@ def _moves(moves: Sequence[tuple[str, float]]) -> list[Move]:
     return [Move(san=san, percent=_percent(probability)) for san, probability in moves]
 
 
-def _summary(report: Any, top: int) -> Game:
+def _summary(report: GameOut, top: int) -> Game:
     """A game with its most surprising moves, each with its number, counted from the game's first move."""
-    first = 2 if report["moves"] and report["moves"][0]["turn"] == "black" else 1
+    first = 2 if report.moves and report.moves[0].turn == "black" else 1
     surprising = []
-    for move in sorted(report["moves"], key=lambda move: float(move["probability"]))[:top]:
-        name = f"{(move['ply'] + first) // 2}{'.' if move['turn'] == 'white' else '...'}{move['san']}"
-        surprising.append(Surprise(move=name, percent=_percent(move["probability"]), place=move["rank"]))
-    headers = {"White": "?", "Black": "?", "Result": "*"} | report["headers"]
+    for move in sorted(report.moves, key=lambda move: move.probability)[:top]:
+        name = f"{(move.ply + first) // 2}{'.' if move.turn == 'white' else '...'}{move.san}"
+        surprising.append(Surprise(move=name, percent=_percent(move.probability), place=move.rank))
+    headers = {"White": "?", "Black": "?", "Result": "*"} | report.headers
     return Game(
         white=headers["White"],
         black=headers["Black"],
         result=headers["Result"],
-        white_moves=_player(report["white"]),
-        black_moves=_player(report["black"]),
+        white_moves=_player(report.white),
+        black_moves=_player(report.black),
         surprising=surprising,
     )
 
 
-def _player(side: Any) -> PlayerMoves | None:
+def _player(side: SideOut | None) -> PlayerMoves | None:
     if side is None:
         return None
-    typical = side["perplexity"] and 1 / side["perplexity"]
-    return PlayerMoves(moves=side["moves"], likeliest_percent=_percent(side["top1"]), typical_percent=percent(typical))
+    typical = side.perplexity and 1 / side.perplexity
+    return PlayerMoves(moves=side.moves, likeliest_percent=_percent(side.top1), typical_percent=percent(typical))
+
+
+def _told(answer: GameAnswer) -> str:
+    """The text beside a game's structured answer: a line a game."""
+    lines = [
+        f"{game.white} - {game.black} {game.result}: most surprising "
+        + (", ".join(f"{move.move} ({move.percent} %)" for move in game.surprising) or "none")
+        for game in answer.games
+    ]
+    left_out = [f"{answer.games_left_out} more games are left out; send fewer at once"] if answer.games_left_out else []
+    return "\n".join([*lines, *left_out, *answer.errors])

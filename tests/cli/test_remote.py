@@ -15,37 +15,19 @@ from mcp import Client
 
 import movemask
 from movemask.cli.uci import RemoteSource
-from movemask.client.connections import Address, asynchronous_client, headers_of
 from movemask.mcp import mcp_server
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.client.hostile import FAULTS, LATE, Behaviour, answer, misbehaving
 from tests.processes import run
 
-#: What a server does, and what the tool's error says.
-MCP: dict[str, tuple[Behaviour, str]] = {
-    "silence": (FAULTS["silence"][0], "the service did not answer within 0.3 s"),
-    "100 Continue for ever": (FAULTS["100 Continue for ever"][0], "the service did not answer within 0.3 s"),
-    "a byte now and then": (FAULTS["a byte now and then"][0], "the service did not answer within 0.3 s"),
-    "800 MB": (FAULTS["800 MB"][0], "the service's answer has more than 16,777,216 bytes"),
-    "a gzip bomb": (FAULTS["a gzip bomb"][0], "the service's answer is compressed"),
-    "closed at once": (FAULTS["closed at once"][0], "the service cannot be reached: Server disconnected"),
-    "a page": (FAULTS["a page"][0], "the service answered 200 without JSON; is it movemask?"),
-    "deep nesting": (FAULTS["deep nesting"][0], "the service answered 200 without JSON; is it movemask?"),
-    "a long number": (FAULTS["a long number"][0], "the service answered 200 without JSON; is it movemask?"),
-    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'moves'"),
-    "null": (FAULTS["null"][0], "the service's answer is not movemask's: AttributeError"),
-    "a problem that is none": (FAULTS["a problem that is none"][0], "the service answered 422"),
-}
-
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fault", MCP)
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_tool_says_what_is_wrong_with_the_service(fault: str) -> None:
-    behaviour, words = MCP[fault]
+    behaviour, words = FAULTS[fault]
     with misbehaving(behaviour) as url:
-        address, seconds = Address.of(url), 0.3 if "0.3 s" in words else 60
-        server = mcp_server(lambda _: asynchronous_client(address, headers_of(None)), seconds)
+        server = mcp_server(lambda _: movemask.AsyncClient(url, timeout=0.3 if words == LATE else 60))
         async with Client(server) as client:
             result = await client.call_tool("policy", {"fen": "startpos"})
     assert result.is_error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -74,13 +75,18 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         audit = await told(client, "audit", policy={"e2e4": 0.75, "e1g1": 0.25})
         assert audit["illegal_percent"] == 25
         assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]
+        # As clients really send arguments: numbers and lists as text, and null for what is left out.
+        assert await told(client, "policy", moves="e4 e5", rating="1500", top="3", fen=None, model=None) == policy
+        assert await told(client, "policy", moves='["e4", "e5"]', rating=1500, opponent_rating=None, top=3) == policy
+        assert await told(client, "sweep", ratings="1000,2000", top=20) == sweep
+        assert await told(client, "audit", policy='{"e2e4": 0.75, "e1g1": 0.25}') == audit
         wrong = await client.call_tool("policy", {"fen": "nonsense"})
         assert wrong.is_error
         assert "'nonsense' is not a FEN" in wrong.content[0].text  # type: ignore[union-attr]
         for name, arguments, words in (
             ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),
-            ("policy", {"rating": "1500"}, "rating"),
+            ("policy", {"rating": "much"}, "rating"),
             ("sweep", {"ratings": [float("nan")]}, "ratings"),
         ):
             wrong = await client.call_tool(name, arguments)
@@ -170,6 +176,55 @@ def test_pages_of_other_origins_cannot_call_the_tools(
     assert answer.status_code == status
     if status != 200:
         assert answer.json()["type"].endswith(("forbidden", "untrusted-host"))
+
+
+@pytest.mark.anyio
+async def test_many_games_leave_room_for_a_language_model(models: Path) -> None:
+    """A host gives its model 25,000 tokens, some 100,000 characters."""
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
+    async with Client(stdio_client(parameters)) as client:
+        result = await client.call_tool("game", {"pgn": (SCHOLARS_MATE + "\n\n") * 200})
+    assert result.structured_content is not None
+    shown = len(result.structured_content["games"])
+    assert shown > 10
+    assert result.structured_content["games_left_out"] == 200 - shown
+    (text,) = (part.text for part in result.content)  # type: ignore[union-attr]
+    assert f"{200 - shown} more games are left out" in text
+    assert not text.startswith("{")  # the structured answer has the JSON
+    assert len(text) + len(json.dumps(result.structured_content)) < 100_000
+
+
+INITIALIZE = message(
+    "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x", "version": "1"}
+)
+
+
+def piped(*lines: bytes) -> list[Any]:
+    """What `movemask mcp` writes if these lines are all of its standard input."""
+    done = subprocess.run(
+        [sys.executable, "-m", "movemask", "mcp"],
+        input=b"".join(line + b"\n" for line in lines),
+        env=environment(),
+        capture_output=True,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
+    note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    asked = called("policy").replace(b'"id": 1', b'"id": 2')
+    answers = {answer["id"]: answer for answer in piped(b"\xef\xbb\xbf" + INITIALIZE, note, asked)}
+    assert answers[1]["result"]["serverInfo"]["name"] == "movemask"
+    assert answers[2]["result"]["structuredContent"]["moves"]
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
+)
+def test_a_line_that_is_no_message_gets_a_parse_error(line: bytes) -> None:
+    errors = [answer for answer in piped(INITIALIZE, line) if "error" in answer]
+    assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)]
 
 
 def test_a_tool_takes_what_its_route_takes(serve: Serve) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -15,9 +15,9 @@ from movemask.errors import require
 from movemask.server.settings import Settings
 
 if TYPE_CHECKING:
-    import httpx2
+    from movemask.client.http import AsyncClient
 
-_SECONDS = 60.0  # limit for a service's response
+_SECONDS = 60.0  # limit for an answer
 
 
 @click.command()
@@ -37,32 +37,29 @@ def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
 
 async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     """Serves the tools until standard input ends."""
-    import httpx2
-    from mcp.server.stdio import stdio_server
-
-    from movemask.client.connections import Address, asynchronous_client, headers_of
-    from movemask.mcp import mcp_server
+    from movemask.client.http import AsyncClient
+    from movemask.mcp import mcp_server, serve_stdio
 
     async with AsyncExitStack() as stack:
         if url is None:
-            transport = await stack.enter_async_context(_in_process(settings))
-            server = mcp_server(lambda _: httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport))
+            client = await stack.enter_async_context(_in_process(settings))
         else:
-            address, headers = Address.of(url), headers_of(key)
-            server = mcp_server(lambda _: asynchronous_client(address, headers), _SECONDS)
-        streams = await stack.enter_async_context(stdio_server())
-        await server.run(streams[0], streams[1], server.create_initialization_options())
+            client = await stack.enter_async_context(AsyncClient(url, key=key, timeout=_SECONDS))
+        await serve_stdio(mcp_server(lambda _: nullcontext(client)))
 
 
 @asynccontextmanager
-async def _in_process(settings: Settings) -> AsyncIterator[httpx2.AsyncBaseTransport]:
-    """The service without a port, open to this process alone. Its audit is deleted at the end."""
+async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
+    """A client of the service without a port, open to this process alone. Its ledger is deleted at the end."""
     import httpx2
 
+    from movemask.client.http import AsyncClient
     from movemask.server.app import create_app
 
     with tempfile.TemporaryDirectory() as folder:
         own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}
         app = create_app(settings.model_copy(update=own))
         async with app.router.lifespan_context(app):
-            yield httpx2.ASGITransport(app=app)
+            http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))
+            async with http:
+                yield AsyncClient(http=http, timeout=_SECONDS)

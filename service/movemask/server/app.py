@@ -36,6 +36,10 @@ from movemask.version import __version__
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag")
 
+#: Headers of a tool's caller that are passed on to the API, and the time of an answer, which has limits of its own.
+_FORWARDED = ("authorization", "host", "x-request-id")
+_MCP_SECONDS = 600.0
+
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
 
@@ -133,14 +137,19 @@ def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[
     import httpx2
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from movemask.client.http import AsyncClient
     from movemask.mcp import mcp_server
 
-    def client(context: Any) -> httpx2.AsyncClient:
-        caller = context.request.client
+    @asynccontextmanager
+    async def opened(context: Any) -> AsyncIterator[AsyncClient]:
+        """A client of this app that asks as the one that called the tool."""
+        caller, given = context.request.client, context.request.headers
         transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
-        return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
+        headers = {name: given[name] for name in _FORWARDED if name in given}
+        async with httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport, headers=headers) as http:
+            yield AsyncClient(http=http, timeout=_MCP_SECONDS)
 
-    server = mcp_server(client)
+    server = mcp_server(opened)
     # `OwnOrigin` and AdmissionControl check hosts and origins instead, and answer with problems.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
