@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.client.local import Network, load
+from movemask.local.network import Network, load
 from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
 from movemask.server.app import create_app

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from movemask.board.position import Position
-from movemask.client.local import Network
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError, InvalidFen, InvalidParameter, InvalidPosition, UnsupportedVariant
+from movemask.local.network import Network
 from movemask.testing import POSITIONS, assert_masked
 from tests.conftest import ROOT
 from tests.processes import environment, with_packages

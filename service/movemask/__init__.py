@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from movemask.version import __version__
 
 if TYPE_CHECKING:
-    from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
-    from movemask.client.local import Logits, Network, load, vocabulary
     from movemask.errors import ApiError, InvalidResponse, MovemaskError, ServiceUnreachable
+    from movemask.local.distribution import Policy, Value
+    from movemask.local.network import Logits, Network, load, vocabulary
 
 __all__ = [
     "ApiError",
@@ -38,14 +38,14 @@ _PLACES = {
     "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
     "InvalidResponse": "movemask.errors",
-    "Logits": "movemask.client.local",
+    "Logits": "movemask.local.network",
     "MovemaskError": "movemask.errors",
-    "Network": "movemask.client.local",
-    "Policy": "movemask.client.distribution",
+    "Network": "movemask.local.network",
+    "Policy": "movemask.local.distribution",
     "ServiceUnreachable": "movemask.errors",
-    "Value": "movemask.client.distribution",
-    "load": "movemask.client.local",
-    "vocabulary": "movemask.client.local",
+    "Value": "movemask.local.distribution",
+    "load": "movemask.local.network",
+    "vocabulary": "movemask.local.network",
 }
 
 

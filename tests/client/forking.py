@@ -129,7 +129,7 @@ def given(url: str) -> None:
     """A client of httpx2 that was given cannot be opened anew: the child is told."""
     import httpx2
 
-    client = movemask.Client(http=httpx2.Client(base_url=url))
+    client = movemask.Client(http=httpx2.AsyncClient(base_url=url))
     client.models()
 
     def ask(first: int) -> None:

@@ -99,9 +99,25 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("NO_PROXY", raising=False)
     for proxy in ("socks5://127.0.0.1:1", "ftp://127.0.0.1"):
         monkeypatch.setenv("http_proxy", proxy)
-        with pytest.raises(InvalidParameter, match=r"^url: the environment's proxy .*(socks5|ftp)"):
-            movemask.Client("http://x.example")
-    movemask.Client("unix:/x").close()  # no proxy is asked for a socket
+        with pytest.raises(InvalidParameter, match=r"^url: the proxy (socks5|ftp)://.* of HTTP_PROXY cannot be used: "):
+            movemask.Client("http://x.example").models()
+
+
+def test_a_proxy_that_does_not_answer_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service may well run: what failed is the way to it."""
+    for variable in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    words = r"the proxy {} of HTTP_PROXY; NO_PROXY excepts an address$"
+    for proxy, shown in (
+        ("http://user:secret@127.0.0.1:1", "http://127.0.0.1:1"),
+        ("127.0.0.1:1", "127.0.0.1:1"),
+    ):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(movemask.ServiceUnreachable, match=words.format(shown)):
+            call("http://127.0.0.1:8000", "models")
+    monkeypatch.setenv("no_proxy", "127.0.0.0/8")  # a network, which libraries do not understand here
+    with pytest.raises(movemask.ServiceUnreachable, match="of HTTP_PROXY"):
+        call("http://127.0.0.1:8000", "models")
 
 
 def test_an_event_loop_that_ended_takes_no_client_with_it() -> None:

@@ -24,6 +24,7 @@ from hypothesis.extra import numpy as hnp
 import movemask
 from movemask.client.fields import batches, body_of, fields_of, query_of
 from movemask.errors import InvalidParameter, UnsupportedVariant
+from tests.client.through import through
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -32,7 +33,7 @@ np: Any = numpy  # type checkers know its numbers apart from Python's
 
 @pytest.fixture
 def client(serve: Serve, tmp_path: Path) -> movemask.Client:
-    return movemask.Client(http=serve(write_fake(tmp_path / "m", elo=True, vocabulary="lc0-1858").parent))
+    return movemask.Client(http=through(serve(write_fake(tmp_path / "m", elo=True, vocabulary="lc0-1858").parent)))
 
 
 def sent(**options: Any) -> Any:

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask.schemas.answers import ErrorOut, PolicyOut
 from tests.client.hostile import Connection, answer, misbehaving
+from tests.client.through import through
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import environment
@@ -36,7 +37,7 @@ def http(serve: Serve, tmp_path: Path) -> TestClient:
 
 @pytest.fixture
 def client(http: TestClient) -> movemask.Client:
-    return movemask.Client(http=http)
+    return movemask.Client(http=through(http))
 
 
 def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClient) -> None:
@@ -145,7 +146,9 @@ def test_what_is_no_finite_number_reaches_the_service(client: movemask.Client) -
     assert client.audit("startpos", vocabulary="lc0-1858", logits=logits).kinds["raw"].leaked is None
 
 
-def answering(*answers: httpx2.Response | type[httpx2.TransportError]) -> tuple[httpx2.Client, list[httpx2.Request]]:
+def answering(
+    *answers: httpx2.Response | type[httpx2.TransportError],
+) -> tuple[httpx2.AsyncClient, list[httpx2.Request]]:
     """A transport that gives these answers in turn, and the requests that it got."""
     seen: list[httpx2.Request] = []
 
@@ -156,7 +159,7 @@ def answering(*answers: httpx2.Response | type[httpx2.TransportError]) -> tuple[
             return found
         raise found("refused", request=request)
 
-    return httpx2.Client(transport=httpx2.MockTransport(respond), base_url="http://x"), seen
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(respond), base_url="http://x"), seen
 
 
 BUSY = {"type": "urn:movemask:problem:overloaded", "title": "Overloaded", "status": 503, "detail": "the queue is full"}

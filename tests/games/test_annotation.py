@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
-from movemask.client.local import Network
 from movemask.errors import InvalidPgn
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
+from movemask.local.network import Network
 from movemask.network.files import shipped_models
 from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut

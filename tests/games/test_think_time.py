@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
-from movemask.client.local import Network
 from movemask.games.think_time import Clock, think_time
+from movemask.local.network import Network
 from movemask.network.files import shipped_models
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options

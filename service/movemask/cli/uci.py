@@ -21,8 +21,8 @@ from movemask.uci.options import MAX_THREADS, Options, Strengths
 if TYPE_CHECKING:
     import chess
 
-    from movemask.client.distribution import Policy
     from movemask.client.http import Client
+    from movemask.local.distribution import Policy
     from movemask.schemas.answers import ErrorOut, PolicyOut
     from movemask.uci.search import Source
 
@@ -81,7 +81,7 @@ def _local(settings: Settings) -> _Models:
     """The models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:
-        from movemask.client.local import load  # imports onnxruntime, which `uciok` should not wait for
+        from movemask.local.network import load  # imports onnxruntime, which `uciok` should not wait for
 
         return load(name, models_dir=settings.models_dir, threads=threads)
 
@@ -135,8 +135,8 @@ class RemoteSource:
 
 
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
-    from movemask.client.distribution import Policy, Value
     from movemask.client.responses import error_of_problem
+    from movemask.local.distribution import Policy, Value
     from movemask.schemas.answers import ErrorOut
 
     if isinstance(answer, ErrorOut):

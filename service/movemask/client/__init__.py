@@ -1,1 +1,1 @@
-"""The Python API: networks in this process, and clients of a service."""
+"""Clients of a service."""

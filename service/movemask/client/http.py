@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import wraps
 from numbers import Real
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
@@ -12,9 +16,8 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from movemask.client import options
-from movemask.client.deadline import Deadline
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
-from movemask.errors import ApiError, InvalidParameter, InvalidResponse, require
+from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
 from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
 from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
@@ -23,14 +26,7 @@ require("client", "movemask.Client")  # its message names the extra; an ImportEr
 
 import httpx2  # noqa: E402
 
-from movemask.client.connections import (  # noqa: E402
-    Address,
-    AsyncConnections,
-    BlockingConnections,
-    Connections,
-    Response,
-    headers_of,
-)
+from movemask.client.connection import Address, Connection, Response, headers_of  # noqa: E402
 from movemask.client.responses import (  # noqa: E402
     MOST,
     Lines,
@@ -64,13 +60,34 @@ _REPORTED = 64
 _MOST_SECONDS = 1e9
 
 
-class _Calls:
-    """The methods of both clients, as coroutines."""
+class AsyncClient:
+    """`Client` for asyncio: `async with AsyncClient(url) as client: …`, or call `aclose` at the end.
 
-    def __init__(self, connections: Connections[Any], timeout: float, retries: int) -> None:
-        self._connections = connections
+    It has the parameters and methods of `Client`, and the methods are coroutines.
+    """
+
+    def __init__(
+        self,
+        url: str = _URL,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 3,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        self._connection = Connection(Address.of(url), headers_of(key), http)
         self._timeout = _seconds(timeout)
         self._retries = _retries(retries)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._connection.close()
 
     async def policy(self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]) -> PolicyOut:
         """The move distribution of a position."""
@@ -92,16 +109,18 @@ class _Calls:
             while waiting:
                 sent = waiting.pop(0)
                 body = body_of({"positions": sent} | shared)
-                deadline = Deadline(self._timeout)
                 try:
-                    async with self._response("/v1/policy/batch", deadline, body=body, accept=_NDJSON) as response:
+                    async with self._response("/v1/policy/batch", body=body, accept=_NDJSON) as response:
                         lines = Lines(response, _NDJSON)
                         for number in range(len(sent)):
-                            if (line := await lines.next()) is None:
+                            async with self._in_time(response.where):
+                                line = await lines.next()
+                            if line is None:
                                 raise InvalidResponse(f"{response.where}: {number} results for {len(sent)} positions")
                             yield read_json(line, _RESULT, response.where)
-                            deadline.restart()
-                        if await lines.next() is not None:
+                        async with self._in_time(response.where):
+                            more = await lines.next()
+                        if more is not None:
                             raise InvalidResponse(f"{response.where}: more results than the {len(sent)} positions")
                 except ApiError as error:
                     if error.name not in ("limit-exceeded", "body-too-large") or len(sent) == 1:
@@ -118,8 +137,8 @@ class _Calls:
 
     async def annotate(self, pgn: str, **given: Unpack[options.GamesOptions]) -> str:
         """The games as a PGN with comments."""
-        body, deadline = body_of({"pgn": pgn} | fields_of(..., given)), Deadline(self._timeout)
-        async with self._response("/v1/games", deadline, body=body, accept=_PGN) as response:
+        body = body_of({"pgn": pgn} | fields_of(..., given))
+        async with self._in_time("/v1/games"), self._response("/v1/games", body=body, accept=_PGN) as response:
             return await text_of(response, _PGN, _most_of(pgn))
 
     async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> VerdictOut:
@@ -166,66 +185,44 @@ class _Calls:
         most: int = MOST,
     ) -> T:
         """The answer to a POST of these fields, or to a GET if `fields` is None."""
-        body, deadline = None if fields is None else body_of(fields), Deadline(self._timeout)
-        async with self._response(path, deadline, body=body, query=query_of(query)) as response:
+        body = None if fields is None else body_of(fields)
+        async with self._in_time(path), self._response(path, body=body, query=query_of(query)) as response:
             return read_json(await content_of(response, _JSON, most), shape, response.where)
 
     @asynccontextmanager
+    async def _in_time(self, where: str) -> AsyncIterator[None]:
+        """Ends what takes longer than the client's timeout with ServiceUnreachable."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                yield
+        except TimeoutError as error:
+            raise ServiceUnreachable(f"{where}: not answered within {self._timeout:g} s") from error
+
+    @asynccontextmanager
     async def _response(
-        self,
-        path: str,
-        deadline: Deadline,
-        *,
-        body: bytes | None,
-        query: Mapping[str, str] = {},
-        accept: str = _JSON,
+        self, path: str, *, body: bytes | None, query: Mapping[str, str] = {}, accept: str = _JSON
     ) -> AsyncIterator[Response]:
         """A successful response, open until the block ends; raises ApiError for any other.
 
-        A request is sent again if the service says when, and the deadline allows. Without a Retry-After, waiting does
-        not help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
+        A request is sent again if the service says when, and the time allows. Without a Retry-After, waiting does not
+        help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
         """
         headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({} if body is None else {"Content-Type": _JSON})
         method = "GET" if body is None else "POST"
+        end = asyncio.get_running_loop().time() + self._timeout
         for retries_left in range(self._retries, -1, -1):
-            sent = self._connections.response(method, path, deadline, params=query, headers=headers, content=body)
-            async with sent as response:
+            sent = self._connection.response(method, path, self._timeout, params=query, headers=headers, content=body)
+            async with AsyncExitStack() as opened:
+                async with self._in_time(path):
+                    response = await opened.enter_async_context(sent)
+                    if not response.ok:
+                        problem, delay = await error_of(response), seconds_to_wait(response)
                 if response.ok:
                     yield response
                     return
-                problem, delay = await error_of(response), seconds_to_wait(response)
-            if delay is None or not retries_left or delay >= deadline.left:
+            if delay is None or not retries_left or delay >= end - asyncio.get_running_loop().time():
                 raise problem
-            await self._connections.sleep(delay)
-
-
-class AsyncClient(_Calls):
-    """`Client` for asyncio: `async with AsyncClient(url) as client: …`, or call `aclose` at the end.
-
-    It has the parameters and methods of `Client`. The methods are coroutines, and `http` is an `httpx2.AsyncClient`,
-    with which `timeout` bounds a whole call, too.
-    """
-
-    def __init__(
-        self,
-        url: str = _URL,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        retries: int = 3,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(AsyncConnections(Address.of(url), headers_of(key), http), timeout, retries)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._connections.close()
+            await asyncio.sleep(delay)
 
 
 def _seconds(timeout: Any) -> float:
@@ -247,41 +244,63 @@ def _most_of(pgn: str) -> int:
     return MOST + _REPORTED * (len(pgn) if isinstance(pgn, str) else 0)
 
 
-def _result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine over `BlockingConnections`, which never waits for an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("the coroutine waits for an event loop")
+class _Loop:
+    """An event loop in a thread of its own, for the blocking client."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="movemask-client", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # an interrupted caller waits for nothing
+            future.cancel()
+            raise
+
+    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+        """Ends the thread after a last coroutine."""
+        future = asyncio.run_coroutine_threadsafe(last, self._loop)
+        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        if threading.current_thread() is not self._thread:  # which may collect the client as garbage
+            self._thread.join()
+            self._loop.close()
 
 
 def _blocking(
-    method: Callable[Concatenate[_Calls, P], Coroutine[Any, Any, T]],
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     @wraps(method)
     def call(client: Client, /, *args: P.args, **options: P.kwargs) -> T:
-        return _result(method(client._calls, *args, **options))
+        return client._run(method(client._client, *args, **options))
 
     return call
 
 
 def _blocking_each(
-    method: Callable[Concatenate[_Calls, P], AsyncGenerator[T, None]],
+    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Client, P], Iterator[T]]:
     @wraps(method)
     def call(client: Client, /, *args: P.args, **options: P.kwargs) -> Iterator[T]:
-        results = method(client._calls, *args, **options)
+        results = method(client._client, *args, **options)
         try:
             while True:
-                yield _result(results.__anext__())
+                yield client._run(anext(results))
         except StopAsyncIteration:
             return
         finally:
-            _result(results.aclose())
+            client._run(results.aclose())
 
     return call
+
+
+def _closed(loop: _Loop, client: AsyncClient, process: int) -> None:
+    """Closes the connections and the loop of a client that is gone. A parent process's are left alone."""
+    if process == os.getpid():
+        loop.stop(client.aclose())
 
 
 class Client:
@@ -294,8 +313,7 @@ class Client:
     timeout : seconds for a whole call, with its retries. For `policies` it holds for each result, for
         `leakage_positions` for each page.
     retries : how often a request is sent again after a 429 or 503 with Retry-After, if the timeout allows
-    http : your own `httpx2.Client`, with its `base_url`, in place of `url` and `key`. It is not closed, and `timeout`
-        bounds each wait for the network, not the call.
+    http : your own `httpx2.AsyncClient`, with its `base_url`, in place of `url` and `key`. It is not closed.
 
     A position is a board with its history, a FEN or `startpos`. `moves`, in UCI or SAN, are played from the position,
     or from the start position if only `moves` are given. Numbers and arrays may be numpy's.
@@ -313,10 +331,12 @@ class Client:
         key: str | None = None,
         timeout: float = 30.0,
         retries: int = 3,
-        http: httpx2.Client | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
-        self._connections = BlockingConnections(Address.of(url), headers_of(key), http)
-        self._calls = _Calls(self._connections, timeout, retries)
+        self._client = AsyncClient(url, key=key, timeout=timeout, retries=retries, http=http)
+        self._lock = threading.Lock()
+        self._process = 0
+        self._loop: _Loop
 
     def __enter__(self) -> Self:
         return self
@@ -326,17 +346,27 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections."""
-        _result(self._connections.close())
+        self._run(self._client.aclose())
 
-    policy = _blocking(_Calls.policy)
-    move = _blocking(_Calls.move)
-    policies = _blocking_each(_Calls.policies)
-    sweep = _blocking(_Calls.sweep)
-    games = _blocking(_Calls.games)
-    annotate = _blocking(_Calls.annotate)
-    audit = _blocking(_Calls.audit)
-    leakage = _blocking(_Calls.leakage)
-    leakage_worst = _blocking(_Calls.leakage_worst)
-    leakage_positions = _blocking_each(_Calls.leakage_positions)
-    models = _blocking(_Calls.models)
-    vocabulary = _blocking(_Calls.vocabulary)
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, on this process's loop."""
+        if self._process != os.getpid():  # the first call, or the first after a fork, which takes no thread along
+            with self._lock:
+                if self._process != os.getpid():
+                    self._loop = _Loop()
+                    self._process = os.getpid()
+                    weakref.finalize(self, _closed, self._loop, self._client, self._process)
+        return self._loop.run(coroutine)
+
+    policy = _blocking(AsyncClient.policy)
+    move = _blocking(AsyncClient.move)
+    policies = _blocking_each(AsyncClient.policies)
+    sweep = _blocking(AsyncClient.sweep)
+    games = _blocking(AsyncClient.games)
+    annotate = _blocking(AsyncClient.annotate)
+    audit = _blocking(AsyncClient.audit)
+    leakage = _blocking(AsyncClient.leakage)
+    leakage_worst = _blocking(AsyncClient.leakage_worst)
+    leakage_positions = _blocking_each(AsyncClient.leakage_positions)
+    models = _blocking(AsyncClient.models)
+    vocabulary = _blocking(AsyncClient.vocabulary)

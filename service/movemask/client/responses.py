@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from movemask.client.connections import Response
+from movemask.client.connection import Response
 from movemask.errors import ApiError, InvalidResponse
 from movemask.schemas.answers import Problem
 
@@ -42,6 +42,7 @@ class Lines:
     def __init__(self, response: Response, accept: str) -> None:
         _check_head(response, accept)
         self._response = response
+        self._pieces = response.pieces
         self._read = bytearray()
         self._ended = False
 
@@ -52,7 +53,7 @@ class Lines:
             if len(self._read) > MOST_OF_LINE:
                 raise InvalidResponse(f"{self._response.where}: a line of more than {MOST_OF_LINE:,} bytes")
             searched = len(self._read)
-            piece = None if self._ended else await self._response.piece()
+            piece = None if self._ended else await anext(self._pieces, None)
             if piece is None:
                 self._ended = True
                 if not self._read:
@@ -155,7 +156,7 @@ async def _body(response: Response, most: int) -> bytes:
     """The whole body; raises InvalidResponse for more than `most` bytes, and ServiceUnreachable."""
     _check_coding(response)
     content = bytearray()
-    while (piece := await response.piece()) is not None:
+    async for piece in response.pieces:
         content += piece
         if len(content) > most:
             raise InvalidResponse(f"{response.where}: an answer of more than {most:,} bytes")

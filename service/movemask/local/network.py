@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import chess
 import numpy as np
@@ -15,13 +15,13 @@ from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
 from movemask.board.rating import MAX_RATING
 from movemask.board.variants import check_variant
-from movemask.client.distribution import Policy
 from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
-from movemask.client.rule import rule_of
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
 from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
 from movemask.evaluate import Answer, Query, run_queries
+from movemask.local.distribution import Policy
+from movemask.local.rule import rule_of
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
@@ -53,7 +53,7 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     for name in names:
         entry = load_entry(files[name], settings.threads, provider_named(settings.provider))
         if entry.model is not None:
-            return Network(entry.model)
+            return Network(entry.model, (name, models_dir, threads))
         failures.append(f"model {name!r} failed its check: {entry.failure}")
     raise ModelUnavailable("; ".join(failures))
 
@@ -88,10 +88,14 @@ class Logits:
 
 
 class Network:
-    """A loaded network. Threads may share it."""
+    """A loaded network. Threads may share it. A copy, as for another process, is loaded anew by its name and folder."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, loaded_from: tuple[str, str | Path | None, int | None]) -> None:
         self._model = model
+        self._loaded_from = loaded_from
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, self._loaded_from
 
     def __repr__(self) -> str:
         return f"<movemask.Network {self.name}>"
@@ -171,6 +175,10 @@ class Network:
                     raise outcome
                 policies.append(_policy_of(outcome))
         return policies
+
+
+def _loaded(model: str, models_dir: str | Path | None, threads: int | None) -> Network:
+    return load(model, models_dir=models_dir, threads=threads)
 
 
 def _checked(board: chess.Board) -> chess.Board:

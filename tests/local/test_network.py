@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -54,6 +56,13 @@ def test_a_seed_draws_the_move_that_it_draws_over_http(
         for seed in (*range(10), 2**53, 2**63 - 1):
             body = {"fen": chess.STARTING_FEN, "moves": moves, "method": "sample", "seed": seed, **rule}
             assert shipped.post("/v1/move", json=body).json()["move"]["uci"] == str(policy.sample(seed))
+
+
+@pytest.mark.parametrize("copied", [lambda network: pickle.loads(pickle.dumps(network)), copy.deepcopy])
+def test_a_network_goes_to_other_processes_and_is_copied(network: movemask.Network, copied: Any) -> None:
+    """Pools of processes and loaders of data send what they work with."""
+    board = chess.Board()
+    assert copied(network).policy(board).probabilities == network.policy(board).probabilities
 
 
 def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None:

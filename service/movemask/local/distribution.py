@@ -10,8 +10,8 @@ import chess
 import numpy as np
 
 from movemask.board.moves import read_move
-from movemask.client.rule import rule_of
 from movemask.errors import IllegalMove, InvalidParameter
+from movemask.local.rule import rule_of
 from movemask.network.value import Value as Value
 from movemask.policy.distributions import drawn
 from movemask.policy.normalisation import policies

@@ -1,0 +1,1 @@
+"""`movemask.load()`: a network in this process, without HTTP."""
