@@ -345,10 +345,11 @@ def _plain(value: Any, schema: Json) -> Any:
     """An argument as clients really send it: lists and numbers may come as text, and moves as a line."""
     if not isinstance(value, str) or _takes(schema, "string"):
         return value
+    items = _takes(schema, "array")
     try:
-        return from_json(value)
+        return from_json(f"[{value}]" if items and not value.lstrip().startswith("[") else value)
     except ValueError:
-        return value.replace(",", " ").split() if _takes(schema, "array") else value
+        return value.replace(",", " ").split() if items else value
 
 
 def _takes(schema: Json, kind: str) -> bool:

@@ -17,7 +17,7 @@ from movemask.server.settings import Settings
 if TYPE_CHECKING:
     from movemask.client.http import AsyncClient
 
-_SECONDS = 60.0  # limit for an answer
+_SECONDS, _SECONDS_HERE = 60.0, 600.0  # limits of an answer: of a service, and of the networks in this process
 
 
 @click.command()
@@ -62,4 +62,4 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
         async with app.router.lifespan_context(app):
             http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))
             async with http:
-                yield AsyncClient(http=http, timeout=_SECONDS)
+                yield AsyncClient(http=http, timeout=_SECONDS_HERE)
