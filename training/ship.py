@@ -24,7 +24,7 @@ from training.config import load_run
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "models"
 #: Their text tells of earlier networks, and stays as it is.
-HISTORY = ("CHANGELOG.md", "training/README.md", "training/checkpoints/", "models/", "benchmarks/results/")
+HISTORY = ("CHANGELOG.md", "training/log.md", "training/checkpoints/", "models/", "benchmarks/results/")
 NOTEBOOKS = ("study/study.ipynb", "examples/leakage.ipynb")
 
 
