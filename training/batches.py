@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as Numbered
 
 from training.dataset import Dataset
 from training.legal import legal_mask
@@ -63,25 +67,9 @@ def gathered(
     bare: NDArray[np.bool_],
     device: str = "cpu",
     teacher: Teacher | None = None,
-    ready: NDArray[np.float32] | None = None,
 ) -> Batch:
-    """The batch of those rows, of `bare` ones the position alone; `ready` logits `[B, A]` replace the teacher's."""
-    legal = legal_mask(dataset.bitboards[rows])
-    tokens, elo_self, elo_opponent, mask, slot, result = (
-        torch.from_numpy(array).to(device, non_blocking=True)
-        for array in (
-            dataset.tokens(rows, bare),
-            dataset.elo_self[rows],
-            dataset.elo_opponent[rows],
-            legal,
-            dataset.slot[rows].astype(np.int64),
-            dataset.result[rows].astype(np.int64),
-        )
-    )
-    inputs = tokens.float(), elo_self.float(), elo_opponent.float()
-    if ready is not None:
-        return Batch(*inputs, mask, slot, result, Lesson(torch.from_numpy(ready).to(device, non_blocking=True)))
-    return Batch(*inputs, mask, slot, result, teacher.lesson(*inputs, mask) if teacher else None)
+    """The batch of those rows, of `bare` ones the position alone."""
+    return _taught([torch.from_numpy(array) for array in _arrays(dataset, rows, bare)], None, device, teacher)
 
 
 def stream(
@@ -93,25 +81,71 @@ def stream(
     device: str,
     teacher: Teacher,
     ready: Ready | None = None,
+    gatherers: int = 0,
 ) -> Iterator[Batch]:
-    """Batches from number `first` on, without end; a share `bare` of each is without the game before the position."""
-    per_epoch = len(order) // size
-    if not per_epoch:
-        raise SystemExit(f"{len(order)} positions are fewer than a batch of {size}")
+    """Batches from number `first` on, without end; a share `bare` of each is without the game before the position.
 
-    def made(number: int) -> Batch:
-        alone = np.arange(size) < bare * size
-        if ready is not None and (places := ready.places(number, size)) is not None:
-            rows = ready.targets.rows[places]
-            logits = ready.targets.logits(places, legal_mask(dataset.bitboards[rows]))
-            return gathered(dataset, rows, alone, device, ready=logits)
-        rows = order[number % per_epoch * size :][:size]
-        return gathered(dataset, rows, alone, device, teacher)
+    `gatherers` processes find the positions and their legal moves, or with 0 the thread on which the teacher runs.
+    """
+    if len(order) < size:
+        raise SystemExit(f"{len(order)} positions are fewer than a batch of {size}")
+    loader = DataLoader(
+        _Batches(dataset, order, size, bare, ready),
+        batch_size=None,
+        sampler=count(first),  # type: ignore[arg-type]  # it has no length, and none is asked for
+        num_workers=gatherers,
+        multiprocessing_context="fork" if gatherers else None,  # the positions are shared, not copied
+        pin_memory=device != "cpu",
+    )
+    numbered = iter(loader)
+
+    def made() -> Batch:
+        return _taught(*next(numbered), device, teacher)
 
     with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
-        ahead = [thread.submit(made, number) for number in range(first, first + AHEAD)]
+        ahead = [thread.submit(made) for _ in range(AHEAD)]
         while True:
             batch = ahead.pop(0).result()
-            first += 1
-            ahead.append(thread.submit(made, first + AHEAD - 1))
+            ahead.append(thread.submit(made))
             yield batch
+
+
+@dataclass(frozen=True)
+class _Batches(Numbered[tuple[Sequence[Any], Any]]):
+    """Batches of a run by their numbers, before the teacher has seen them."""
+
+    dataset: Dataset
+    order: NDArray[np.int64]
+    size: int
+    bare: float
+    ready: Ready | None
+
+    def __getitem__(self, number: int) -> tuple[Sequence[Any], Any]:
+        """What `_arrays` finds, and the logits of a ready policy if one teaches the batch, else None."""
+        alone = np.arange(self.size) < self.bare * self.size
+        if self.ready is not None and (places := self.ready.places(number, self.size)) is not None:
+            rows = self.ready.targets.rows[places]
+            arrays = _arrays(self.dataset, rows, alone)
+            return arrays, self.ready.targets.logits(places, arrays[3])
+        rows = self.order[number % (len(self.order) // self.size) * self.size :][: self.size]
+        return _arrays(self.dataset, rows, alone), None
+
+
+def _arrays(dataset: Dataset, rows: NDArray[np.int64], bare: NDArray[np.bool_]) -> list[NDArray[Any]]:
+    """The fields of a Batch, in its order; the tokens are still bytes."""
+    return [
+        dataset.tokens(rows, bare),
+        dataset.elo_self[rows],
+        dataset.elo_opponent[rows],
+        legal_mask(dataset.bitboards[rows]),
+        dataset.slot[rows].astype(np.int64),
+        dataset.result[rows].astype(np.int64),
+    ]
+
+
+def _taught(arrays: Sequence[Tensor], ready: Tensor | None, device: str, teacher: Teacher | None) -> Batch:
+    tokens, elo_self, elo_opponent, legal, slot, result = (array.to(device, non_blocking=True) for array in arrays)
+    inputs = tokens.float(), elo_self.float(), elo_opponent.float()
+    if ready is not None:
+        return Batch(*inputs, legal, slot, result, Lesson(ready.to(device, non_blocking=True)))
+    return Batch(*inputs, legal, slot, result, teacher.lesson(*inputs, legal) if teacher else None)

@@ -86,7 +86,12 @@ class Training:
     threads: Positive = 1  # of the network; the teacher takes another
     checkpoint_seconds: Positive = 120
     validate_positions: Positive = 100_000  # between two validations
+    validated: Positive = 2048  # positions of a validation
     compile: bool = False
+    gatherers: int = 0  # processes that gather positions, for a GPU that would wait for one; 0: the teacher's thread
+    #: Products of the network and the teacher in bfloat16: quick on GPUs and on processors with avx512_bf16, on others
+    #: seven times slower than float32.
+    bfloat16: bool = False
 
 
 @dataclass(frozen=True, config=STRICT)

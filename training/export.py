@@ -217,7 +217,7 @@ def _write_contract(
         "teacher": SOURCE,
         "teacher_licence": LICENCE,
         "steps": int(state["step"]),
-        "positions_seen": int(state["step"]) * run.training.batch,
+        "positions_seen": checkpoints.seen(state),
         "architecture": f"a transformer of {settings.layers} layers, width {settings.width}, {settings.heads} heads",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "loss": f"over the legal slots, {1 - taught.played_weight:g} of the KL divergence from the teacher and "

@@ -40,15 +40,15 @@ class Lesson:
 
 
 class Teacher:
-    """Maia-3 from its ONNX file, on a device, in bfloat16 where the device is quick with it."""
+    """Maia-3 from its ONNX file, on a device, with products in bfloat16 if asked to."""
 
-    def __init__(self, file: Path, device: str = "cpu") -> None:
-        self.network = read(file).to(device).eval()
+    def __init__(self, file: Path, device: str = "cpu", *, bfloat16: bool = False) -> None:
+        self.network, self.bfloat16 = read(file).to(device).eval(), bfloat16
 
     @torch.no_grad()
     def lesson(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor, legal: Tensor) -> Lesson:
         """tokens `[B, 64, F]` of which it reads the pieces, Elo `[B]`, legal bool `[B, A]`."""
-        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=self.bfloat16):
             states = self.network.states(tokens, elo_self.clamp(*RATINGS), elo_opponent.clamp(*RATINGS))
             logits, value = self.network.head(states[-1])
         logits = logits.float()
@@ -60,7 +60,12 @@ class Teacher:
 
 
 def read(file: Path) -> Network:
-    """The network of the ONNX file: logits equal to 2e-5, slots as the student writes them."""
+    """The network of the ONNX file: logits equal to 2e-5, slots as the student writes them. Or of a `.pt` file, which
+    `training.bundle` made of that."""
+    if file.suffix == ".pt":
+        network = Network(SHAPE)
+        network.load_state_dict(torch.load(file, weights_only=True))
+        return network
     graph = onnx.load(str(file)).graph
     known = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
     matrices = iter(

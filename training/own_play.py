@@ -32,7 +32,8 @@ SOURCE = "own play"
 def own_play(run: Run, games: int, number: int) -> Path:
     """Writes shard `own-NUMBER`."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    teacher, draw = Teacher(run.teaching.teacher, device), np.random.default_rng((run.seed, number))
+    teacher = Teacher(run.teaching.teacher, device, bfloat16=run.training.bfloat16)
+    draw = np.random.default_rng((run.seed, number))
     played = []
     for start in range(0, games, AT_ONCE):
         boards = [chess.Board() for _ in range(min(AT_ONCE, games - start))]

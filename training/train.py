@@ -33,7 +33,6 @@ from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
 from training.targets import ready
 
-VALIDATED = 2048  # positions
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
 
 
@@ -46,7 +45,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     settings, taught, device = run.training, run.teaching, _device()
     torch.manual_seed(run.seed)
     torch.set_num_threads(settings.threads)
-    teacher = Teacher(taught.teacher, device)
+    teacher = Teacher(taught.teacher, device, bfloat16=settings.bfloat16)
     network = Network(run.network).to(device)
     optimizers = optimizers_of(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
@@ -54,19 +53,21 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     if (state := checkpoints.load(run.folder)) is not None:
         done, spent = _restored(state, run, network, optimizers)
     seen = dataset.load(run.data, "train")
-    held = held_out(run, teacher, device)
+    held = held_out(run, teacher, device, settings.validated)
     if rounding and not held_ranges(network):
         hold(network, ranges(network, (batches[0].inputs() for batches in held), SHARE))
     progress = Progress(run, network, optimizers, spent, held)
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
     rows = dataset.order(seen, run.data, run.seed)
-    batches = stream(seen, rows, done, settings.batch, taught.bare, device, teacher, _ready(run, seen))
+    batches = stream(
+        seen, rows, done, settings.batch, taught.bare, device, teacher, _ready(run, seen), settings.gatherers
+    )
     whole = torch.compile(network.states) if settings.compile else network.states
     first, began, gone = done, time.monotonic(), 0.0
     bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
     stopping = _asked_to_stop()
-    stop = False
+    stop = next(stopping)
     while done < steps and not stop:
         batch = next(batches)
         gone += min(time.monotonic() - began, STOPPED)
@@ -101,7 +102,7 @@ def step(
     assert batch.lesson is not None, "a batch to learn from has a lesson"
     taught, lesson = run.teaching, batch.lesson
     expected = [lesson.states[number] for number in taught.matched] if lesson.states else []
-    with torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16):
+    with torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=run.training.bfloat16):
         if apart:
             assert lesson.states is not None, "layers learn apart from the teacher's states"
             given = [lesson.states[number] for number in (0, *taught.matched)]
@@ -161,7 +162,7 @@ class Progress:
         if last or time.monotonic() - self._saved >= settings.checkpoint_seconds:
             self._saved = time.monotonic()
             spent = self._spent + self._saved - self._clock
-            checkpoints.save(self._run.folder, _state(self._network, self._optimizers, done, spent))
+            checkpoints.save(self._run.folder, _state(self._network, self._optimizers, done, settings.batch, spent))
 
     def _log(self, done: int) -> None:
         line = {
@@ -195,7 +196,7 @@ def validate(network: Network, held: list[Batch]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in sums.items()}
 
 
-def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int = VALIDATED) -> list[list[Batch]]:
+def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int = 2048) -> list[list[Batch]]:
     """Positions of the validation split after the opening, of games by many players where there are any, in batches:
     the positions alone, then with the games before them."""
     split = dataset.load(run.data, "validation")
@@ -227,12 +228,15 @@ def _set_rate(optimizers: list[torch.optim.Optimizer], rate: float) -> None:
             group["lr"] = rate
 
 
-def _state(network: Network, optimizers: list[torch.optim.Optimizer], done: int, spent: float) -> dict[str, Any]:
+def _state(
+    network: Network, optimizers: list[torch.optim.Optimizer], done: int, batch: int, spent: float
+) -> dict[str, Any]:
     return {
         "network": network.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "ranges": {name: asdict(one) for name, one in held_ranges(network).items()},
         "step": done,
+        "batch": batch,
         "seconds": spent,
     }
 
@@ -248,7 +252,7 @@ def _restored(
     if "optimizers" in state:  # else they begin anew: the state of an earlier stretch that was kept without them
         for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
-    return int(state["step"]), float(state["seconds"])
+    return checkpoints.seen(state) // run.training.batch, float(state["seconds"])
 
 
 def _require_finite(losses: dict[str, Tensor], step: int) -> None:

@@ -36,8 +36,9 @@ SMALL = config.Network(width=32, layers=2, heads=2, hidden=48)
 class SmallTeacher(Teacher):
     """Maia-3's shape with random weights, small: a stand-in for 22 MB that are not in the repository."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, bfloat16: bool = False) -> None:
         torch.manual_seed(4)
+        self.bfloat16 = bfloat16
         self.network = Network(replace(SMALL, layers=4, activation="gelu")).eval()
         torch.nn.init.normal_(self.network.biases)  # or all empty squares are alike to it
 
@@ -151,12 +152,12 @@ def test_a_cooled_and_lowered_network_gives_its_logits_divided_less_a_constant_a
 
 
 def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoints.save(tmp_path, {"step": 1})
-    checkpoints.save(tmp_path, {"step": 2, "filler": torch.zeros(10_000)})
+    checkpoints.save(tmp_path, {"step": 1, "network": {}})
+    checkpoints.save(tmp_path, {"step": 2, "network": {}, "filler": torch.zeros(10_000)})
     last = tmp_path / checkpoints.LAST
     last.write_bytes(last.read_bytes()[:5000])
     (tmp_path / "checkpoint.part").write_bytes(b"half")
-    assert checkpoints.load(tmp_path) == {"step": 1}
+    assert checkpoints.load(tmp_path) == {"step": 1, "network": {}}
     assert "cannot be read" in capsys.readouterr().out
 
 

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# train.sh SECONDS OUT [TRY]   trains in this folder, by the clock: loading and compiling count too
+# Goes on from trunk.pt. With TRY, it first trains for so many seconds from trunk.pt and for as many from random weights, and goes on
+# with the one whose cross-entropy with the game is lower. OUT gets trunk.pt, every minute, and the logs.
+set -euo pipefail
+total=$1 out=$(realpath "$2") try=${3:-0}
+cd "$(dirname "$0")"
+site=$(mktemp -d)
+python3 -m pip install --quiet --no-index --no-deps --no-compile --target "$site" wheels/*.whl
+export PYTHONPATH=$PWD/code:$site PYTHONUNBUFFERED=1
+rm -rf trunk random run
+ln -s "$out" run
+if [ "$try" = 0 ]; then
+  cp trunk.pt run/
+else
+  mkdir trunk && cp trunk.pt trunk/
+  for start in trunk random; do
+    python3 -m training.train $start.toml --seconds "$try"
+    cp $start/log.jsonl run/$start.jsonl
+  done
+  best=$(python3 - <<'PYTHON'
+import json
+losses = {}
+for start in ("trunk", "random"):
+    with open(f"{start}/log.jsonl") as log:
+        losses[start] = json.loads(list(log)[-1])["with_game"]["cross_entropy"]
+print(min(losses, key=losses.get))
+PYTHON
+)
+  echo "goes on from $best"
+  cp $best/checkpoint.pt run/
+fi
+python3 -m training.train run.toml --anneal $((total - SECONDS - 45))
+rm -f run/checkpoint*.pt # with the optimizers' state, which begins anew
+tail -n 1 run/log.jsonl
