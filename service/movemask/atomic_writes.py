@@ -7,17 +7,18 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 
 @contextmanager
-def atomic_write(target: Path) -> Iterator[BinaryIO]:
+def atomic_write(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A binary stream to a temporary file in the same folder, which takes the place of `target` at the end.
 
-    Symbolic links are followed. A file that was there before keeps its mode, and its owner where the system allows it.
-    On an error it stays as it was, and the temporary file is removed. A pipe or a device is written directly. Raises
-    OSError that names `target`, also for a full disk.
+    Symbolic links are followed. A file that was there before keeps its mode, and its owner where the system allows it;
+    a new one gets `mode`, less the umask. On an error it stays as it was, and the temporary file is removed. A pipe or
+    a device is written directly. Raises OSError that names `target`, also for a full disk.
     """
     temporary: Path | None = None
     try:
@@ -28,7 +29,7 @@ def atomic_write(target: Path) -> Iterator[BinaryIO]:
             return
         file = Path(os.path.realpath(target))
         temporary = file.with_name(f".{secrets.token_hex(8)}.part")
-        with open(temporary, "xb") as stream:
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as stream:
             if known is not None:
                 with suppress(PermissionError):
                     _keep_owner(temporary, known)

@@ -1,44 +1,4 @@
-"""All errors that movemask raises on purpose, as a tree. `movemask.server.problems` has their HTTP status codes.
-
-MovemaskError
-├── RequestError                an invalid request; the message names the offending input
-│   ├── InvalidFen              not a FEN
-│   ├── InvalidPosition         a FEN of an illegal position
-│   ├── IllegalMove             a move in `moves` that is illegal or no move
-│   ├── UnsupportedVariant      Chess960 castling, for which the network's vocabulary has no slots
-│   ├── InvalidRule             normaliser and alpha that do not go together
-│   ├── NotCalibrated           the model has no calibrated temperature
-│   ├── InvalidPgn              no game, or a game with an illegal move
-│   ├── UnknownModel            no model of that name
-│   ├── UnknownKind             no leakage of that kind
-│   ├── InvalidParameter        a parameter with an invalid value
-│   ├── InvalidSweep            a sweep over ratings of a network that takes none, or over nothing
-│   ├── InvalidAudit            another program's numbers that fit no vocabulary, or are no policy
-│   └── LimitExceeded           more than a limit allows
-├── CapacityError               the service is busy; retry later
-│   ├── Overloaded              the queue or another limit of the service is full
-│   ├── RateLimited             the client exceeds its rate
-│   └── ShuttingDown            the service is stopping
-├── ModelError                  the network or its contract is at fault
-│   ├── ContractError           the TOML file, or an ONNX file that does not match it
-│   ├── WeightsError            a weight file that cannot be converted
-│   ├── MoveOutsideVocabulary   a legal move that has no slot of its own
-│   ├── InvalidLogits           a legal logit is NaN or +inf, or all are -inf
-│   ├── InferenceFailed         onnxruntime failed, or returned a wrong shape
-│   └── ModelUnavailable        the model is not served, because it failed its check
-├── ServedLeakage               an answer of movemask has an illegal move, or does not sum to 1
-├── StoreError                  the audit's database cannot be opened, read or written
-│   └── StoreUnreachable        the database server does not answer
-├── SourceError                 a file of games or positions cannot be read
-├── EngineFailed                a UCI engine cannot be started, or stops answering
-├── BulkError                   `movemask audit` cannot continue with these arguments
-├── KeysError                   a file of API keys cannot be read, or a key cannot be made
-├── MissingExtra                optional dependencies of a command are not installed
-├── ApiError                    a service answered the client with a problem
-├── ServiceUnreachable          a service does not answer the client
-├── InvalidResponse             what answered the client is not movemask, or is broken
-└── SettingsError               the service cannot start with its settings
-"""
+"""The errors that movemask raises on purpose. `movemask.server.problems` has their HTTP status codes."""
 
 from __future__ import annotations
 
@@ -51,113 +11,144 @@ class MovemaskError(Exception):
     """Base class. `str(error)` is a message for users."""
 
 
-class RequestError(MovemaskError): ...
+class RequestError(MovemaskError):
+    """An invalid request; the message names the offending input."""
 
 
-class InvalidFen(RequestError): ...
+class InvalidFen(RequestError):
+    """Not a FEN."""
 
 
 class InvalidPosition(RequestError):
-    """`statuses` are python-chess's names of what is wrong with the position."""
+    """A FEN of an illegal position. `statuses` are python-chess's names of what is wrong with it."""
 
     def __init__(self, message: str, statuses: tuple[str, ...]) -> None:
         super().__init__(message)
         self.statuses = statuses
 
 
-class IllegalMove(RequestError): ...
+class IllegalMove(RequestError):
+    """A move in `moves` that is illegal or no move."""
 
 
-class UnsupportedVariant(RequestError): ...
+class UnsupportedVariant(RequestError):
+    """Chess960 castling, for which the network's vocabulary has no slots."""
 
 
-class InvalidRule(RequestError): ...
+class InvalidRule(RequestError):
+    """Normaliser and alpha that do not go together."""
 
 
-class NotCalibrated(RequestError): ...
+class NotCalibrated(RequestError):
+    """The model has no calibrated temperature."""
 
 
-class InvalidPgn(RequestError): ...
+class InvalidPgn(RequestError):
+    """No game, or a game with an illegal move."""
 
 
-class UnknownModel(RequestError): ...
+class UnknownModel(RequestError):
+    """No model of that name."""
 
 
-class UnknownKind(RequestError): ...
+class UnknownKind(RequestError):
+    """No leakage of that kind."""
 
 
-class InvalidParameter(RequestError): ...
+class InvalidParameter(RequestError):
+    """A parameter with an invalid value."""
 
 
-class InvalidSweep(RequestError): ...
+class InvalidSweep(RequestError):
+    """A sweep over ratings of a network that takes none, or over nothing."""
 
 
-class InvalidAudit(RequestError): ...
+class InvalidAudit(RequestError):
+    """Another program's numbers that fit no vocabulary, or are no policy."""
 
 
-class LimitExceeded(RequestError): ...
+class LimitExceeded(RequestError):
+    """More than a limit allows."""
 
 
 class CapacityError(MovemaskError):
-    """`retry_after` : seconds after which a retry may succeed"""
+    """The service is busy. `retry_after` : seconds after which a retry may succeed"""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class Overloaded(CapacityError): ...
+class Overloaded(CapacityError):
+    """The queue or another limit of the service is full."""
 
 
-class RateLimited(CapacityError): ...
+class RateLimited(CapacityError):
+    """The client exceeds its rate."""
 
 
-class ShuttingDown(CapacityError): ...
+class ShuttingDown(CapacityError):
+    """The service is stopping."""
 
 
-class ModelError(MovemaskError): ...
+class ModelError(MovemaskError):
+    """The network or its contract is at fault."""
 
 
-class ContractError(ModelError): ...
+class ContractError(ModelError):
+    """The TOML file, or an ONNX file that does not match it."""
 
 
-class WeightsError(ModelError): ...
+class WeightsError(ModelError):
+    """A weight file that cannot be converted."""
 
 
-class MoveOutsideVocabulary(ModelError): ...
+class MoveOutsideVocabulary(ModelError):
+    """A legal move that has no slot of its own."""
 
 
-class InvalidLogits(ModelError): ...
+class InvalidLogits(ModelError):
+    """A legal logit is NaN or +inf, or all are -inf."""
 
 
-class InferenceFailed(ModelError): ...
+class InferenceFailed(ModelError):
+    """onnxruntime failed, or returned a wrong shape."""
 
 
-class ModelUnavailable(ModelError): ...
+class ModelUnavailable(ModelError):
+    """The model is not served, because it failed its check."""
 
 
-class ServedLeakage(MovemaskError): ...
+class ServedLeakage(MovemaskError):
+    """An answer of movemask has an illegal move, or does not sum to 1."""
 
 
-class StoreError(MovemaskError): ...
+class StoreError(MovemaskError):
+    """The audit's database cannot be opened, read or written."""
 
 
-class StoreUnreachable(StoreError): ...
+class StoreUnreachable(StoreError):
+    """The database server does not answer."""
 
 
-class SourceError(MovemaskError): ...
+class SourceError(MovemaskError):
+    """A file of games or positions cannot be read."""
 
 
-class EngineFailed(MovemaskError): ...
+class EngineFailed(MovemaskError):
+    """A UCI engine cannot be started, or stops answering."""
 
 
-class BulkError(MovemaskError): ...
+class BulkError(MovemaskError):
+    """`movemask audit` cannot continue with these arguments."""
 
 
-class KeysError(MovemaskError): ...
+class KeysError(MovemaskError):
+    """A file of API keys cannot be read, or a key cannot be made."""
 
 
-class MissingExtra(MovemaskError): ...
+class MissingExtra(MovemaskError):
+    """Optional dependencies of a command are not installed."""
 
 
 class ApiError(MovemaskError):
@@ -194,7 +185,8 @@ class InvalidResponse(MovemaskError):
     """An answer that is not movemask's: too long, no JSON, or other fields. The address may be another server's."""
 
 
-class SettingsError(MovemaskError): ...
+class SettingsError(MovemaskError):
+    """The service cannot start with its settings."""
 
 
 #: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.

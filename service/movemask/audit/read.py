@@ -41,9 +41,6 @@ _HEAD_LINES, _HEAD = 1_000, 1 << 16
 #: A FEN's placement of pieces.
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]{1,8}(?:/[pnbrqkPNBRQK1-8]{1,8}){7}")
 
-#: The name of an EPD operation. It may stand where a FEN has its half-move clock.
-_OPCODE = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
-
 #: Most games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
 

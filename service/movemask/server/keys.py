@@ -6,20 +6,18 @@ A key is 32 random bytes, which nobody can guess, so a plain hash is enough. The
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
 import logging
-import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from movemask.atomic_writes import atomic_write
 from movemask.errors import KeysError, SettingsError
 from movemask.network.files import read_regular
 from movemask.server.settings import Settings
@@ -136,23 +134,8 @@ def read_keys(file: Path) -> tuple[Key, ...]:
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
     """Replaces a file of keys, or a symbolic link's target. A new file is readable by its owner only; an old one keeps
     owner and mode. Raises OSError."""
-    file = file.resolve()
-    if not file.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such folder", str(file.parent))
-    written = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.writelines(f"{key.line}\n" for key in keys)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if file.exists():  # the service's user may depend on its owner and mode
-            known = file.stat()
-            os.chmod(written, stat.S_IMODE(known.st_mode))
-            if hasattr(os, "chown") and (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
-                os.chown(written, known.st_uid, known.st_gid)
-        os.replace(written, file)
-    finally:
-        written.unlink(missing_ok=True)
+    with atomic_write(file, mode=0o600) as stream:
+        stream.writelines(f"{key.line}\n".encode() for key in keys)
 
 
 def _content(file: Path) -> bytes:

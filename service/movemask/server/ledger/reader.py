@@ -24,8 +24,6 @@ CellsByKind = dict[str, Cell]
 #: A stored position: fields of the API's `AuditedOut`, with a Figure by kind in `kinds`. Single positions have `id`.
 StoredPosition = dict[str, Any]
 
-#: Positions read at once where all are.
-
 
 def positions_of(kinds: CellsByKind) -> int:
     """Number of positions in a group: that of its most measured kind, since some kinds are measured for a sample."""
