@@ -92,9 +92,24 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     visit.line("Kd4")
 
 
-def test_chess960_is_known_by_its_rights_or_told(visit: Visit) -> None:
+def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
     page = visit.open()
     visit.load("1k6/8/8/8/8/8/8/RK2R3 w KQ - 0 1")  # no rook of standard chess castles there
     expect(page.locator("#legal option").get_by_text("O-O", exact=True)).to_be_attached()
     page.get_by_role("button", name="Set up a position").click()
-    expect(page.get_by_role("dialog").get_by_label("Chess960")).to_be_checked()
+    expect(page.get_by_role("dialog").get_by_label("White O-O-O")).to_be_checked()  # and may stay
+
+
+def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_role("button", name="Set up a position").click()
+    start = page.locator("#editor-tools label").filter(has_text="black queen").bounding_box()
+    end = page.locator('[data-place="d5"]').bounding_box()
+    assert start
+    assert end
+    page.mouse.move(start["x"] + 9, start["y"] + 9)
+    page.mouse.down()
+    page.mouse.move(end["x"] + 9, end["y"] + 9)
+    page.mouse.up()
+    fen = page.locator("#editor [name=fen]")
+    expect(fen).to_have_value("rnbqkbnr/pppppppp/8/3q4/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1")

@@ -35,7 +35,7 @@ def begin(visit: Visit, side: str, *, rating: int = 1500, clock: str = "None", o
     panel = visit.page.get_by_role("dialog", name=name)
     visit.page.get_by_role("button", name="Play from here" if onto else "New game").first.click()
     panel.get_by_label(side, exact=True).check()
-    panel.get_by_label("Human-like").check()
+    panel.get_by_label("Like a human of").check()
     panel.get_by_role("slider", name="Rating").fill(str(rating))
     panel.get_by_label(clock, exact=True).check()
     panel.get_by_role("button", name="Start").click()
@@ -206,6 +206,11 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page = visit.open("#play?model=zz-1900")
     page.get_by_role("button", name="New game").click()
     expect(page.get_by_label("By strength")).to_be_hidden()  # of this network nobody has measured it
+    expect(page.get_by_role("slider", name="Rating", exact=True)).to_be_hidden()  # and it takes no ratings
+    expect(page.locator("#human-words")).to_have_text("Plays as zz-1900 does, which knows one rating only.")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#above .player")).to_have_text("zz-1900")
+    page.get_by_role("button", name="Abort").click()
     visit.open("#play?model=zz-integers")
     page.get_by_role("button", name="New game").click()
     page.get_by_label("By strength").check()
@@ -430,8 +435,8 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
 
 
-def test_a_new_game_gives_up_the_unfinished_one(own_visit: Visit) -> None:
-    """Here one whose network is gone, as after an update of the service."""
+def test_an_unfinished_game_stays_until_it_is_given_up(own_visit: Visit) -> None:
+    """Here one whose network is gone, as after an update of the service. A new game takes nothing from it."""
     first = own_visit.another_tab()
     first.open()
     begin(first, "Black")
@@ -447,6 +452,10 @@ def test_a_new_game_gives_up_the_unfinished_one(own_visit: Visit) -> None:
     expect(going).to_be_hidden()
     page.get_by_role("button", name="Abort").click()
     own_visit.sees("Likeliest")
+    agree(own_visit, "Give it up", "Give it up")
+    expect(going).to_be_hidden()
+    page.reload()
+    own_visit.settles()
     expect(going).to_be_hidden()
 
 
@@ -539,6 +548,7 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
     expect(page.locator("#below .player")).to_contain_text("Player")
     expect(page.locator("#review-counts")).to_contain_text("White's moves:")
+    expect(page.locator("#above .player")).to_contain_text(re.compile(r"movemask-\d+"))
     other.leave()
 
 
@@ -590,7 +600,7 @@ def test_a_game_is_heard_and_typed(visit: Visit) -> None:
 def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="New game").click()
-    for level, name in (("By strength", "Strength"), ("Human-like", "Rating")):
+    for level, name in (("By strength", "Strength"), ("Like a human of", "Rating")):
         page.get_by_label(level).check()
         slider = page.get_by_role("slider", name=name, exact=True)
         for rating in (1300, 1500, 1900):

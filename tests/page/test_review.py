@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
 
-import chess
 import chess.pgn
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.page.test_library import listed
 from tests.page.test_match import agree, begin
@@ -22,7 +20,12 @@ OWN = (
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 e5 2. Qh5 Nc6 3. Qxh7 Rxh7 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
 )
-SANS = ["e4", "e5", "Qh5", "Nc6", "Qxh7", "Rxh7", "Nf3", "Nf6", "Bc4", "d6", "O-O"]
+
+#: A game of others: White lets Black mate, as most players of that rating would.
+KID = (
+    '[Event "Club night"]\n[White "kid600"]\n[Black "coach"]\n[WhiteElo "612"]\n[BlackElo "590"]\n[Result "0-1"]\n\n'
+    "1. e4 e5 2. Nf3 Nc6 3. Bc4 Nd4 4. Nxe5 Qg5 5. Nxf7 Qxg2 6. Rf1 Qxe4+ 7. Be2 Nf3# 0-1\n"
+)
 
 FILL = """async (count) => {
     const { keep } = await import(document.querySelector("script[src]").src.replace("main.js", "shelf.js"));
@@ -82,48 +85,66 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     visit.load(OWN)
     verdicts = page.locator("#review-moves li")
     expect(verdicts).to_have_count(6)
-    moves: list[str] = []
-    board = chess.Board()
-    for ply, san in enumerate(SANS):
-        if ply % 2 == 0:
-            asked: dict[str, Any] = {"fen": "startpos", "moves": moves, "include": ["san"]}
-            elo = {"self": 1500, "opponent": 1700}
-            usual = call(port, "/v1/policy", {**asked, "elo": elo, "include": ["san", "forecast"]})
-            stronger = call(port, "/v1/policy", {**asked, "elo": {**elo, "self": 1900}})
-            text = verdicts.nth(ply // 2).inner_text().replace("\N{NO-BREAK SPACE}", " ")
-            share = next(move["probability"] for move in usual["moves"] if move["san"] == san)
-            best = stronger["moves"][0]
-            assert text.startswith(f"{ply // 2 + 1}. {san} ")
-            if share >= 0.001:
-                found = re.search(r"([\d.]+) % of players rated 1500 would play it", text)
-                assert found
-                assert float(found[1]) == pytest.approx(100 * share, rel=0.06, abs=0.01)
-            else:
-                assert "Hardly any players rated 1500 would play it" in text
-            rather = best["san"] != san
-            assert (f"Players rated 1900 would rather play {best['san']} (" in text) == rather
-            assert ("So would players rated 1900 (" in text) != rather
-            before = round(100 * usual["forecast"]["score"])
-            assert f"The forecast stayed at {before} %" in text or f" from {before} to " in text
-        moves.append(board.parse_san(san).uci())
-        board.push_san(san)
-    expect(verdicts.nth(2)).to_contain_text("Mistake")
+    moves = call(port, "/v1/games", {"pgn": OWN})["games"][0]["moves"][::2]
+    for place, move in enumerate(moves):
+        button = verdicts.nth(place).locator("button")
+        expect(button.locator("b")).to_have_text(f"{place + 1}. {move['san']}")
+        cost, human = button.locator("span").all_inner_texts()
+        mark = f"{move['mark'].capitalize()}, " if "mark" in move else ""
+        assert cost == f"{mark}{100 * move['lost']:.0f}"
+        assert float(human.split("\N{NO-BREAK SPACE}")[0]) == pytest.approx(
+            100 * move["probability"], rel=0.06, abs=0.01
+        )
+    expect(verdicts.nth(2)).to_contain_text("Blunder")
     page.locator("#review-moves button").nth(2).click()
     expect(page).to_have_url(re.compile("at=5"))
-    expect(page.locator("#verdict")).to_contain_text("3. Qxh7 · Mistake.")
-    expect(page.locator("#line button").nth(4)).to_have_text("Qxh7?")
-    page.locator("#white").fill("2000")  # another rating, another verdict
-    expect(page.locator("#verdict")).to_contain_text("rated 2000")
+    verdict = page.locator("#verdict")
+    expect(verdict).to_contain_text("3. Qxh7 · Blunder. It costs ")
+    expect(verdict).to_contain_text("players rated 1500 would play it.")
+    expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
+    page.locator("#white").fill("2000")  # another rating, another share
+    expect(verdict).to_contain_text("rated 2000")
     expect(page.locator("#review-moves [aria-current]")).to_be_in_viewport()
     page.locator("h1").click()
     page.keyboard.press("Home")
-    expect(page.locator("#verdict")).to_contain_text("Step through the game")
+    expect(verdict).to_contain_text("Step through the game")
+
+
+def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
+    """Allowing a mate in one is a blunder, whatever its probability."""
+    visit.open()
+    visit.load(KID)
+    page = visit.page
+    expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
+    page.locator("#review-moves button").filter(has_text="7. Be2").click()
+    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one.")
+    expect(page.locator("#verdict")).to_contain_text("more than any other move.")
+    expect(page.locator("#moments")).to_contain_text("blunder 7. Be2 allows mate in one")
+
+
+def test_stepping_through_a_reviewed_game_asks_nothing_of_the_service(visit: Visit) -> None:
+    page = visit.open()
+    with page.expect_response("**/v1/policy/batch", timeout=60_000):
+        visit.load(KID)
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    visit.settles()
+    page.locator("h1").click()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/v1/" in request.url else None)
+    for _ in range(14):
+        page.keyboard.press("ArrowRight")
+        visit.settles()
+    visit.sees("7\N{HORIZONTAL ELLIPSIS} Nf3#")
+    page.keyboard.press("Home")
+    visit.settles()
+    visit.sees("White to move. Likeliest: e4")
+    assert asked == []
 
 
 def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) -> None:
     """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
     moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
-    page = visit.open(f"#play?moves={moves}&you=white&result=0-1&how=resignation")
+    page = visit.open(f"#play?moves={moves}&you=white&White=Ann&Result=0-1&Termination=Black+won+by+resignation")
     verdicts = page.locator("#review-moves li")
     expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} ") for san in ("e4", "Nf3", "Bc4")])
     first = verdicts.all_inner_texts()
@@ -133,27 +154,53 @@ def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) 
     assert verdicts.all_inner_texts() == first
 
 
-def test_a_player_is_known_by_the_side_that_was_chosen_once(visit: Visit) -> None:
+def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other_game(visit: Visit) -> None:
     page = visit.open()
-    visit.load('[White "Ann"]\n[Black "Bob"]\n\n1. e4 e5 2. Nf3 Nc6 *\n')
-    whose = page.get_by_label("Verdicts on")
-    expect(whose).to_have_value("")
-    expect(page.locator("#verdict")).to_be_hidden()
-    whose.select_option("Black's moves")
-    expect(page.locator("#review-moves li")).to_have_count(2)
-    expect(page.locator("#review-counts")).to_contain_text("Black's moves:")
-    visit.load('[White "Bob"]\n[Black "Eve"]\n\n1. d4 d5 2. c4 e6 *\n')
-    expect(whose).to_have_value("white")
-    expect(page.locator("#review-moves li")).to_have_text([re.compile("d4"), re.compile("c4")])
+    visit.load(KID)
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    page.get_by_label("Whose moves").select_option("Black")
+    expect(page.locator("#review-moves li")).to_have_count(7)
+    visit.load(OWN)
+    expect(page.get_by_label("Whose moves")).to_have_value("white")
+    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+
+
+def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
+    page = visit.open()
+    black = OWN.replace('"You"', '"x"').replace('"movemask-6"', '"You"')
+    visit.load(black)
+    expect(page.locator("#below .player")).to_contain_text("You")  # Black is below
+    visit.load(OWN)
+    expect(page.locator("#below .player")).to_contain_text("You")  # now White is
+    expect(page.locator("#black-shown")).to_have_text("1700")
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator("#black-shown")).to_have_text("1500")
+    expect(page.get_by_label("FEN or PGN")).to_have_value("")
+    expect(page.locator("#below .player")).to_have_text("White")
+
+
+def test_a_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> None:
+    page = visit.open()
+    visit.load(KID)
+    expect(page).to_have_url(re.compile("Event=Club"))
+    other = Visit(browser, visit.url)
+    theirs = other.open(page.url.removeprefix(visit.url + "/"))
+    expect(theirs.locator("#below .player")).to_contain_text("kid600612")
+    expect(theirs.locator("#above .player")).to_contain_text("coach590")
+    theirs.get_by_text("Share and export").click()
+    text = other.saved("Download PGN")
+    assert '[Event "Club night"]' in text
+    assert '[Result "0-1"]' in text
+    other.leave()
 
 
 def test_a_network_of_one_rating_or_without_forecasts_judges_as_far_as_it_can(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     visit.load(OWN)
     expect(page.locator("#review-moves li")).to_have_count(6)
-    text = page.locator("#review-moves li").first.inner_text()
-    assert "players would play it" in text
-    assert "rated" not in text
+    page.locator("#review-moves button").first.click()
+    expect(page.locator("#verdict")).to_contain_text("players would play it")
+    expect(page.locator("#verdict")).to_contain_text("What it cost is unknown")
 
 
 def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:

@@ -111,7 +111,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
 def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> None:
     page = own_visit.open()
     page.clock.install()
-    start(own_visit, "White", "3+2", "Human-like", "Rating", 1000)
+    start(own_visit, "White", "3+2", "Like a human of", "Rating", 1000)
     chance = random.Random(1)
 
     def beside(number: int) -> None:
@@ -150,7 +150,7 @@ def test_five_minutes_and_three_seconds_as_black_with_premoves_takebacks_and_res
     visit: Visit, port: int
 ) -> None:
     page = visit.open()
-    start(visit, "Black", "5+3", "Human-like", "Rating", 1500)
+    start(visit, "Black", "5+3", "Like a human of", "Rating", 1500)
     said, moves = page.locator("#said"), page.locator("#line button")
     premoves = 0
     for number in range(20):

@@ -1,14 +1,25 @@
 // The address of the page: its hash holds the view, the line on the board and the settings, so that it can be shared.
 
-import { endingOf, isEnding, whyOf } from "./match.js";
-import { START, VIEWS } from "./state.js";
+import { START, VIEWS, following, live } from "./state.js";
 
-const SETTINGS = Object.fromEntries(["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"].map((name) => [name, START[name]]));
-const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", result: "", how: "" };
+const NAMES = ["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"];
+const SETTINGS = Object.fromEntries(NAMES.map((name) => [name, START[name]]));
+const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "" };
+const TAGS = ["Event", "Site", "Date", "Round", "White", "Black", "WhiteElo", "BlackElo", "Result", "Termination"];
+const LONGEST = 80; // characters of a tag
+const HERE = "You"; // whoever plays here; somebody else reads the link
 const STEPS = ["load", "begin", "return"]; // events whose address is a step of the browser's history, as another view is
 
-/** What an address holds of a state. */
-const held = ({ tree, ...rest }) => ({ ...rest, fen: tree.fen, chess960: tree.chess960, ...endingOf(tree.headers) });
+/**
+ * What an address holds of a state.
+ * @type {(state: any) => any}
+ */
+const held = ({ tree, ...rest }) => ({
+  ...rest,
+  fen: tree.fen,
+  chess960: tree.chess960,
+  headers: live(rest) && following(rest) ? {} : tree.headers,
+});
 
 /** The hash of a state with changes, such as `{view: "lens"}`. */
 export function hashOf(state, changes = {}) {
@@ -19,6 +30,10 @@ export function hashOf(state, changes = {}) {
     if (Array.isArray(usual)) value.length && query.set(name, value.join("."));
     else if (name === "at") value !== all.moves.length && query.set(name, value);
     else if (value !== usual) query.set(name, typeof usual === "boolean" ? Number(value) : value);
+  }
+  for (const name of TAGS) {
+    const value = all.headers?.[name];
+    if (value && !/^[?.*]+$/.test(value)) query.set(name, (value === HERE ? "Player" : value).slice(0, LONGEST));
   }
   const text = query.toString();
   return `#${all.view}${text && `?${text}`}`;
@@ -37,13 +52,15 @@ export function readHash(hash) {
     return [name, text];
   };
   const settings = Object.fromEntries(Object.entries(SETTINGS).map(read));
-  const { at, result, how, you, ...line } = Object.fromEntries(Object.entries(LINE).map(read));
+  const { at, you, ...line } = Object.fromEntries(Object.entries(LINE).map(read));
   const most = line.moves.length;
   return {
-    type: "address", settings: { ...settings, view: VIEWS.includes(view) ? view : "play" }, ...line,
+    type: "address",
+    settings: { ...settings, view: VIEWS.includes(view) ? view : "play" },
+    ...line,
     at: given.has("at") ? Math.min(Math.max(0, Math.trunc(at)), most) : most,
     you: ["white", "black"].includes(you) ? you : "",
-    headers: isEnding({ result, how }) ? headersOf({ result, how }, you, settings) : {},
+    headers: Object.fromEntries(TAGS.filter((name) => given.get(name)).map((name) => [name, given.get(name).slice(0, LONGEST)])),
   };
 }
 
@@ -53,10 +70,4 @@ export function writeHash(state, before, event) {
   if (hash === location.hash) return;
   const step = event.type !== "address" && (state.view !== before.view || STEPS.includes(event.type));
   history[step ? "pushState" : "replaceState"](null, "", hash);
-}
-
-/** The headers of a finished game against the network that somebody shares. */
-function headersOf(ending, you, { model, white, black }) {
-  const names = you === "black" ? { White: model || "Network", Black: "Player" } : { White: "Player", Black: model || "Network" };
-  return { Event: "Casual game", ...names, WhiteElo: String(white), BlackElo: String(black), Result: ending.result, Termination: whyOf(ending) };
 }

@@ -4,13 +4,11 @@ import { byId } from "./dom.js";
 import { showGraph } from "./graph.js";
 import { SIDES } from "./match.js";
 import { showMoves } from "./movelist.js";
-import { noteName } from "./names.js";
 import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview } from "./review.js";
 import { alone, played, playing } from "./state.js";
-import { strongerMoves, strongerThan } from "./stronger.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
 import { MARKS, verdictOf } from "./verdicts.js";
 
@@ -20,7 +18,7 @@ export class Analysis {
   #store;
   #notice;
   #reports = new Reports();
-  #verdicts = { of: null }; // `{of, byPly}`: the verdicts that are known, and the state that they were asked for
+  #ratings = true; // whether the network takes ratings
   #reviewed = {}; // `{line, review}`: the last review that was shown
 
   constructor(store, notice) {
@@ -48,40 +46,58 @@ export class Analysis {
 
   /** Goes to the first move of the review that was a fault, or to the first of all. */
   reviewFaults() {
-    const { state } = this.#store, verdicts = [...(this.#verdictsOf(state) ?? [])];
-    const [ply] = verdicts.find(([, { kind }]) => kind === "mistake") ?? verdicts.find(([, { kind }]) => kind === "doubtful") ?? verdicts[0] ?? [-1];
+    const { state } = this.#store,
+      verdicts = [...(this.#verdictsOf(state) ?? [])];
+    const [ply] = verdicts.find(([, { kind }]) => kind) ?? verdicts[0] ?? [-1];
     if (ply >= 0) this.#store.dispatch({ type: "go", path: state.tree.main.slice(0, ply + 1) });
     byId("verdict").focus();
   }
 
   /** Shows the game of a state, as far as it is known. Who plays alone sees the moves and no more. */
   draw(state) {
-    const { tree, moves, at } = state, hidden = alone(state), going = playing(state), reports = this.#reports;
-    const line = reports.along(state), first = firstPly(tree.fen), main = tree.along(tree.main), isMain = moves.join() === tree.main.join();
-    const review = going ? undefined : this.#reviewOf(state), verdicts = going ? undefined : this.#verdictsOf(state);
+    const { tree, moves, at } = state,
+      hidden = alone(state),
+      going = playing(state),
+      reports = this.#reports;
+    const line = reports.along(state),
+      first = firstPly(tree.fen),
+      main = tree.along(tree.main),
+      isMain = moves.join() === tree.main.join();
+    const review = going ? undefined : this.#reviewOf(state),
+      verdicts = going ? undefined : this.#verdictsOf(state);
     const marks = new Map([...(verdicts ?? [])].map(([ply, { kind }]) => [main[ply + 1], MARKS[kind] ?? ""]));
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
     const goOnMain = (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) });
     byId("marks").classList.toggle("unseen", hidden || !moves.length);
     showMoves(byId("line"), {
-      tree, current: tree.at(played(state)), reportOf: hidden ? () => ({}) : (index) => reports.of(state, index), markOf: (index) => marks.get(index) ?? "",
+      tree,
+      current: tree.at(played(state)),
+      reportOf: hidden ? () => ({}) : (index) => reports.of(state, index),
+      markOf: (index) => marks.get(index) ?? "",
       goTo: (path) => this.#store.dispatch({ type: "go", path }),
     });
     const opening = going ? undefined : reports.opening(state);
     byId("opening").hidden = !opening;
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";
     showGraph(byId("graph"), {
-      scores: hidden ? [] : reports.scores(state), reports: hidden ? line.map(() => ({})) : line, at, goTo,
-      names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
+      scores: hidden ? [] : reports.scores(state),
+      reports: hidden ? line.map(() => ({})) : line,
+      at,
+      goTo,
+      names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
+      moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
     showReview({
       shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
-      side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first,
-      at: isMain ? at : -1, review, evaluated: Boolean(tree.evaluations), goTo: goOnMain,
-      choose: (side) => {
-        noteName(tree.headers[SIDES[side]]);
-        this.#store.dispatch({ type: "set", name: "you", value: side });
-      },
+      side: state.you,
+      own: tree.headers[SIDES[state.you]] === "You",
+      verdicts,
+      sans: main.slice(1).map((index) => tree.nodes[index].san),
+      first,
+      at: isMain ? at : -1,
+      moments: review?.moments,
+      goTo: goOnMain,
+      choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
     });
   }
 
@@ -91,8 +107,9 @@ export class Analysis {
     try {
       await this.#complete(state);
       if (!playing(state)) await this.#readMain(state, current);
+      this.#ratings = takesRatings(model);
       if (current()) this.draw(this.#store.state);
-      if (current() && state.you && !playing(state) && !this.#verdictsOf(state)) await this.#judge(state, model, current);
+      if (current() && !playing(state) && isGame(state)) await this.#reports.askAll(this.#store.state);
       if (current()) this.#notice.clear("review");
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.review(state, model, current));
@@ -101,54 +118,54 @@ export class Analysis {
 
   /** The reports on the line on the board, and the names of its moves. */
   async #complete(state) {
-    const { tree, moves } = state, unnamed = tree.along(moves).slice(1).some((index) => tree.nodes[index].san === tree.nodes[index].uci);
+    const { tree, moves } = state,
+      unnamed = tree
+        .along(moves)
+        .slice(1)
+        .some((index) => tree.nodes[index].san === tree.nodes[index].uci);
     if (unnamed || !this.#reports.complete(state)) await this.#ask(state, moves);
   }
 
-  async #ask(state, line, { brief = false } = {}) {
-    const { tree } = state, sans = await this.#reports.ask(state, line, { brief });
-    const unnamed = tree.along(line).slice(1).some((index, ply) => tree.nodes[index].san !== sans[ply]);
+  async #ask(state, line) {
+    const { tree } = state,
+      sans = await this.#reports.ask(state, line);
+    const unnamed = tree
+      .along(line)
+      .slice(1)
+      .some((index, ply) => tree.nodes[index].san !== sans[ply]);
     if (unnamed) this.#store.dispatch({ type: "named", tree, moves: line, sans });
   }
 
   /** Reads the main line: of a game at once, of moves that are made here, when they rest, what opening they are. */
   async #readMain(state, current) {
-    const { tree } = state, isGame = Object.keys(tree.headers).length > 0;
     if (this.#reports.review(state)) return;
-    if (!isGame) await new Promise((done) => setTimeout(done, RESTS));
-    if (current()) await this.#ask(state, tree.main, { brief: !isGame });
+    if (!isGame(state)) await new Promise((done) => setTimeout(done, RESTS));
+    if (current()) await this.#ask(state, state.tree.main);
   }
 
   /** The review of the main line: of other ratings until that of these has come, so that the panel stays. */
   #reviewOf(state) {
-    const { tree } = state, line = [tree.fen, ...tree.main].join(), review = this.#reports.review(state);
+    const { tree } = state,
+      line = [tree.fen, ...tree.main].join(),
+      review = this.#reports.review(state);
     if (review || this.#reviewed.line !== line) this.#reviewed = { line, review };
     return this.#reviewed.review;
   }
 
-  /** The verdicts on the moves of the side that is reviewed, by ply, if they are known. */
+  /** The verdicts on the moves of the main line by ply, of the side that is reviewed or of both; undefined before it is read. */
   #verdictsOf(state) {
-    const { of, byPly } = this.#verdicts;
-    const same = of && ["model", "white", "black", "you"].every((name) => of[name] === state[name]) && of.tree.fen === state.tree.fen
-      && of.tree.evaluations === state.tree.evaluations && of.tree.main.join() === state.tree.main.join();
-    return same ? byPly : undefined;
-  }
-
-  /** Asks what a stronger player would play, and judges the moves of the side that is reviewed. */
-  async #judge(state, model, current) {
-    const { you } = state, rating = takesRatings(model) ? state[you] : undefined;
-    const strongerRating = rating && strongerThan(rating, model);
-    const stronger = strongerRating ? await strongerMoves(state, you, strongerRating) : new Map();
-    if (!current()) return;
-    const { tree } = this.#store.state; // the same moves, which may have got their names since they were asked for
-    const line = { ...state, tree, moves: tree.main }, scores = this.#reports.scores(line), byPly = new Map();
-    const forMover = (score) => (score === undefined || you === "white" ? score : 1 - score);
-    this.#reports.along(line).forEach((report, ply) => {
-      if (turnAfter(tree.fen, ply) !== you || report.probability === undefined) return;
-      const chances = { before: forMover(scores[ply]), after: forMover(scores[ply + 1]) };
-      byPly.set(ply, verdictOf({ report, ...chances, rating, stronger: stronger.get(ply), strongerRating }));
+    const { tree, you } = state,
+      line = { ...state, moves: tree.main };
+    if (!this.#reports.review(state)) return undefined;
+    const found = this.#reports.along(line).map((report, ply) => {
+      const side = turnAfter(tree.fen, ply);
+      return report.probability === undefined || (you && side !== you)
+        ? []
+        : [[ply, verdictOf(report, this.#ratings ? state[side] : undefined)]];
     });
-    this.#verdicts = { of: state, byPly };
-    this.draw(this.#store.state);
+    return new Map(found.flat());
   }
 }
+
+/** Whether the board has a game that was played, not only moves that are tried here. */
+const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;

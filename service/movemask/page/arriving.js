@@ -16,33 +16,44 @@ export function listenForTexts({ one, several, listing, attempt }) {
   }
 
   async function bringFiles(files) {
-    const all = [...files], bringing = all.length > 1 ? several : bring;
+    const all = [...files],
+      bringing = all.length > 1 ? several : bring;
     for (const file of all) await bringing(await textOf(file));
   }
 
-  const entered = (field) => attempt(async (event) => {
-    event.preventDefault();
-    await bring(byId(field).value);
-    if (listing()) byId(field).value = "";
-  });
+  const entered = (field) =>
+    attempt(async (event) => {
+      event.preventDefault();
+      await bring(byId(field).value);
+      if (listing()) byId(field).value = "";
+    });
 
   byId("paste-form").addEventListener("submit", entered("paste"));
   byId("library-form").addEventListener("submit", entered("library-paste"));
-  byId("library-files").addEventListener("change", attempt(async ({ target }) => {
-    await bringFiles(target.files);
-    target.value = "";
-  }));
-  addEventListener("paste", attempt(async (event) => {
-    const text = event.clipboardData.getData("text");
-    if (text.length < LONG && event.target.closest("input, textarea")) return;
-    event.preventDefault();
-    await bring(text);
-  }));
-  for (const type of ["dragover", "drop"]) {
-    addEventListener(type, attempt(async (event) => {
-      if (!event.dataTransfer.types.includes("Files")) return; // a text goes where texts go
+  byId("library-files").addEventListener(
+    "change",
+    attempt(async ({ target }) => {
+      await bringFiles(target.files);
+      target.value = "";
+    }),
+  );
+  addEventListener(
+    "paste",
+    attempt(async (event) => {
+      const text = event.clipboardData.getData("text");
+      if (text.length < LONG && event.target.closest("input, textarea")) return;
       event.preventDefault();
-      if (type === "drop") await bringFiles(event.dataTransfer.files);
-    }));
+      await bring(text);
+    }),
+  );
+  for (const type of ["dragover", "drop"]) {
+    addEventListener(
+      type,
+      attempt(async (event) => {
+        if (!event.dataTransfer.types.includes("Files")) return; // a text goes where texts go
+        event.preventDefault();
+        if (type === "drop") await bringFiles(event.dataTransfer.files);
+      }),
+    );
   }
 }

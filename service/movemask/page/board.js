@@ -4,7 +4,7 @@ import { element, svg } from "./dom.js";
 import { premovesOf } from "./premoves.js";
 import { promoted } from "./promotion.js";
 import { drawsOn } from "./shapes.js";
-import { FILES, arrow, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
+import { FILES, arrow, coordinates, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
 
 const DRAG_FROM = 5; // pixels
 const SLIDE = 160; // ms
@@ -26,7 +26,6 @@ export class Board {
   #player = ""; // "w" or "b" against the network, who may move ahead
   #premove = null; // UCI, as it is shown
   #dropped = false; // the piece of the move that is made was dragged there
-  #coordinates = svg("svg", { viewBox: "0 0 8 8", class: "coordinates", "aria-hidden": "true" });
   #layer = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
   #shapes;
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
@@ -118,7 +117,13 @@ export class Board {
     if (STILL.matches) return;
     const [[x, y], [toX, toY]] = [place(from, this.#flip), place(to, this.#flip)];
     const start = `translate(${100 * (x - toX)}%, ${100 * (y - toY)}%)`;
-    piece.animate([{ transform: start, zIndex: 2 }, { transform: "none", zIndex: 2 }], { duration: SLIDE, easing: "ease-out" });
+    piece.animate(
+      [
+        { transform: start, zIndex: 2 },
+        { transform: "none", zIndex: 2 },
+      ],
+      { duration: SLIDE, easing: "ease-out" },
+    );
   }
 
   /** Takes the moves away, until the next position is shown. */
@@ -132,10 +137,6 @@ export class Board {
 
   #lay() {
     const rows = [];
-    const along = [...Array(8).keys()], shade = (index) => (index % 2 ? "on-light" : "on-dark");
-    this.#coordinates.replaceChildren(
-      ...along.map((row) => svg("text", { x: 0.04, y: row + 0.23, class: shade(row + 1) }, squareAt(0, row, this.#flip)[1])),
-      ...along.map((column) => svg("text", { x: column + 0.96, y: 7.94, "text-anchor": "end", class: shade(column) }, squareAt(column, 7, this.#flip)[0])));
     this.#shapes.turn(this.#flip);
     for (let row = 0; row < 8; row++) {
       const cells = [];
@@ -151,7 +152,7 @@ export class Board {
       }
       rows.push(element("div", { role: "row", className: "rank" }, ...cells));
     }
-    this.#root.replaceChildren(...rows, this.#coordinates, this.#arrows, this.#layer);
+    this.#root.replaceChildren(...rows, coordinates(this.#flip), this.#arrows, this.#layer);
     this.#squares.get(this.#focus).tabIndex = 0;
   }
 
@@ -181,13 +182,20 @@ export class Board {
     const targets = this.#targets();
     for (const [name, square] of this.#squares) {
       const piece = this.#pieces.get(name);
-      const chosen = name === this.#chosen, target = targets.has(name);
+      const chosen = name === this.#chosen,
+        target = targets.has(name);
       square.classList.toggle("chosen", chosen);
       square.classList.toggle("target", target);
       square.classList.toggle("premove", Boolean(this.#premove) && (this.#premove.startsWith(name) || this.#premove.endsWith(name)));
       const words = [name, piece ? pieceName(piece) : "empty"];
       if (chosen) words.push("chosen");
-      if (target) words.push(`move here: ${targets.get(name).map((move) => move.san ?? "as soon as you can").join(" or ")}`);
+      if (target)
+        words.push(
+          `move here: ${targets
+            .get(name)
+            .map((move) => move.san ?? "as soon as you can")
+            .join(" or ")}`,
+        );
       else if (this.#legal.has(name) && !this.#chosen) words.push("can move");
       const label = words.join(", ");
       if (square.ariaLabel !== label) square.ariaLabel = label; // most squares stay as they are
@@ -264,7 +272,8 @@ export class Board {
   }
 
   #released(event) {
-    const press = this.#press, name = this.#at(event);
+    const press = this.#press,
+      name = this.#at(event);
     this.#let();
     if (!press) return;
     if (press.moving) {

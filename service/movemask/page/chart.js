@@ -3,7 +3,8 @@
 import { element, percent, svg } from "./dom.js";
 
 const HEIGHT = 300;
-const TOP = 12, BOTTOM = 34;
+const TOP = 12,
+  BOTTOM = 34;
 const ASIDE = 0.35; // of the width, for names at the ends; longer ones stand below
 export const COLOURS = 7; // .series-0 to .series-6 in style.css
 
@@ -30,8 +31,10 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
   const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
 
   for (const value of steps) {
-    picture.append(svg("path", { class: "grid", d: `M${left},${y(value)}H${width - right}` }),
-      svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, labelOf(value)));
+    picture.append(
+      svg("path", { class: "grid", d: `M${left},${y(value)}H${width - right}` }),
+      svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, labelOf(value)),
+    );
   }
   const room = 10 + widest(names);
   const every = Math.max(1, Math.ceil((xs.length * room) / (width - left - right)));
@@ -49,13 +52,20 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     const points = xs.map((value, place) => [x(value), one.values[place]]).filter(([, value]) => value !== null);
     if (!points.length) return;
     const colour = `series series-${index % COLOURS} ${one.emphasis ? "emphasis" : ""}`;
-    picture.append(svg("path", { class: colour, d: points.map(([px, value], place) => `${place ? "L" : "M"}${px.toFixed(1)},${y(value).toFixed(1)}`).join("") }));
-    if (points.length < 3) picture.append(...points.map(([px, value]) => svg("circle", { class: `${colour} dot`, cx: px, cy: y(value), r: 3 })));
+    picture.append(
+      svg("path", {
+        class: colour,
+        d: points.map(([px, value], place) => `${place ? "L" : "M"}${px.toFixed(1)},${y(value).toFixed(1)}`).join(""),
+      }),
+    );
+    if (points.length < 3)
+      picture.append(...points.map(([px, value]) => svg("circle", { class: `${colour} dot`, cx: px, cy: y(value), r: 3 })));
     const [, lastValue] = points[points.length - 1];
     ends.push({ at: y(lastValue), name: one.name, colour });
   });
   spread(ends, 13, TOP + 4, HEIGHT - BOTTOM);
-  if (!below) for (const end of ends) picture.append(svg("text", { x: width - right + 6, y: end.at + 4, class: `end ${end.colour}` }, end.name));
+  if (!below)
+    for (const end of ends) picture.append(svg("text", { x: width - right + 6, y: end.at + 4, class: `end ${end.colour}` }, end.name));
 
   const rule = svg("path", { class: "rule", hidden: "" });
   picture.append(rule);

@@ -28,6 +28,7 @@ export function face(ms) {
 
 /** A clock as PGN's comments have it: [%clk 0:02:59]. */
 export function command(ms) {
-  const seconds = Math.floor(ms / 1000), two = (number) => String(number % 60).padStart(2, "0");
+  const seconds = Math.floor(ms / 1000),
+    two = (number) => String(number % 60).padStart(2, "0");
   return `[%clk ${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60))}:${two(seconds)}]`;
 }

@@ -6,17 +6,22 @@ import { takenBack } from "./match.js";
 import { takesRatings } from "./ratings.js";
 import { VIEWS, hasBoard, live, played, playing } from "./state.js";
 
-const number = (control) => Number(control.value), checked = (control) => control.checked, text = (control) => control.value;
+const number = (control) => Number(control.value),
+  checked = (control) => control.checked,
+  text = (control) => control.value;
 const READ = { model: text, beside: text, white: number, black: number, arrows: checked };
 
 /** Fills the lists of models. */
 export function offer(models) {
-  const options = (none) => [...(none ? [new Option(none, "")] : []), ...models.map((model) => {
-    const option = new Option(model.name + (model.served ? "" : " (not served)"), model.name);
-    option.title = [model.card?.licence, model.card?.source].filter(Boolean).join(", ");
-    option.disabled = !model.served;
-    return option;
-  })];
+  const options = (none) => [
+    ...(none ? [new Option(none, "")] : []),
+    ...models.map((model) => {
+      const option = new Option(model.name + (model.served ? "" : " (not served)"), model.name);
+      option.title = [model.card?.licence, model.card?.source].filter(Boolean).join(", ");
+      option.disabled = !model.served;
+      return option;
+    }),
+  ];
   byId("model").replaceChildren(...options());
   byId("beside").replaceChildren(...options("no other model"));
   const one = models.filter(({ served }) => served).length < 2;
@@ -48,8 +53,12 @@ export function ranged(slider, least, most, step) {
   Object.assign(slider, max > min ? { min, max, step } : { min: least, max: most, step: 1 });
 }
 
-/** Whether there is a move to take back: the player's in a game that goes on, elsewhere one that was added here. Others are only stepped over. */
-const takesBack = (state) => (playing(state) ? takenBack(state.match, 0) !== state.match : Boolean(state.tree.nodes[state.tree.at(played(state))]?.added));
+/**
+ * Whether there is a move to take back: the player's in a game that goes on, elsewhere one that was added here. Others are
+ * only stepped over.
+ */
+const takesBack = (state) =>
+  playing(state) ? takenBack(state.match, 0) !== state.match : Boolean(state.tree.nodes[state.tree.at(played(state))]?.added);
 
 /** Sets every control to the state. */
 export function setControls(state, models) {

@@ -12,9 +12,16 @@ const WORST = 8;
 const FLIPS = 0.25; // of the positions: above, monitoring/alerts.yml warns too
 const GROUPS = { cause: "Cause", phase: "Phase", elo: "Rating" };
 
-let timer, known = "", drawn = "", said, addressOf; // `known` and `drawn`: the figures and the worst positions shown
+let timer,
+  known = "",
+  drawn = "",
+  said,
+  addressOf; // `known` and `drawn`: the figures and the worst positions shown
 
-/** Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null; `hashOf` gives the address of a position. */
+/**
+ * Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null; `hashOf` gives
+ * the address of a position.
+ */
 export function follow(report, hashOf) {
   said = report;
   addressOf = hashOf;
@@ -59,31 +66,48 @@ async function look() {
 
 /** The figures of every model, side by side. */
 function figures(models) {
-  const names = Object.keys(models), all = Object.values(models);
-  const of = (kind) => [...["mean", "p99", "max"].map((figure) => [figure, ({ kinds }) => percent(kinds[kind][figure])]),
-    ["top move changed", ({ kinds }) => share(kinds[kind])]];
+  const names = Object.keys(models),
+    all = Object.values(models);
+  const of = (kind) => [
+    ...["mean", "p99", "max"].map((figure) => [figure, ({ kinds }) => percent(kinds[kind][figure])]),
+    ["top move changed", ({ kinds }) => share(kinds[kind])],
+  ];
   const under = (name, rows) => rows.map(([figure, cell]) => [`${name}, ${figure}`, cell]);
   const rows = [
     ["positions", (model) => model.positions.toLocaleString()],
     ["served, mean", ({ kinds }) => percent(kinds.served.mean)],
-    ...under("no mask (raw)", of("raw")), ...under("multiplied", of("multiplied")),
+    ...under("no mask (raw)", of("raw")),
+    ...under("multiplied", of("multiplied")),
   ].map(([name, cell]) => [name, ...all.map(cell)]);
   byId("verdicts").replaceChildren(...names.map((name) => verdict(name, models[name])));
-  const masked = names.filter((name) => models[name].trained_with_mask)
+  const masked = names
+    .filter((name) => models[name].trained_with_mask)
     .map((name) => paragraph("quiet", `${name} was trained with the mask: its raw means nothing.`));
-  byId("figures").replaceChildren(...(names.length
-    ? [table("Leakage by model", ["figure", ...names], rows), ...masked]
-    : [element("p", {}, "No positions yet. ", element("a", { href: "#play" }, "Play a move"), " and come back here.")]));
+  byId("figures").replaceChildren(
+    ...(names.length
+      ? [table("Leakage by model", ["figure", ...names], rows), ...masked]
+      : [element("p", {}, "No positions yet. ", element("a", { href: "#play" }, "Play a move"), " and come back here.")]),
+  );
 }
 
 /** Whether a model's figures are normal, and the three that say it. */
 function verdict(name, model) {
-  const found = judged(model), { served, raw } = model.kinds;
+  const found = judged(model),
+    { served, raw } = model.kinds;
   const number = (what, value) => element("div", {}, element("dt", {}, what), element("dd", {}, value));
-  return element("article", { className: "verdict", "aria-label": name },
+  return element(
+    "article",
+    { className: "verdict", "aria-label": name },
     element("h3", {}, name, element("span", { className: found.length ? "alarm" : "normal" }, found.length ? "not normal" : "normal")),
-    element("dl", {}, number("positions", model.positions.toLocaleString()), number("served, mean", percent(served.mean)), number("no mask, mean", percent(raw.mean))),
-    ...found.map((finding) => paragraph("alarm", finding)));
+    element(
+      "dl",
+      {},
+      number("positions", model.positions.toLocaleString()),
+      number("served, mean", percent(served.mean)),
+      number("no mask, mean", percent(raw.mean)),
+    ),
+    ...found.map((finding) => paragraph("alarm", finding)),
+  );
 }
 
 const paragraph = (className, text) => element("p", { className }, text);
@@ -102,11 +126,18 @@ function judged({ kinds: { raw, served }, trained_with_mask: masked }) {
 
 async function history() {
   const { models } = await call(`v1/leakage/history?bucket=${byId("bucket").value}`);
-  const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort((one, other) => one - other);
+  const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort(
+    (one, other) => one - other,
+  );
   if (!starts.length) return byId("history").replaceChildren(paragraph("quiet", "No figures yet."));
-  const written = new Intl.DateTimeFormat(undefined, byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
+  const written = new Intl.DateTimeFormat(
+    undefined,
+    byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" },
+  );
   lineChart(byId("history"), {
-    xs: starts, names: starts.map((start) => written.format(1000 * start)), axis: "time",
+    xs: starts,
+    names: starts.map((start) => written.format(1000 * start)),
+    axis: "time",
     label: "Mean leakage without a mask, by model, over time",
     series: Object.entries(models).map(([name, model]) => {
       const means = new Map(model.buckets.map((bucket) => [bucket.start, bucket.kinds.raw?.mean ?? null]));
@@ -117,27 +148,37 @@ async function history() {
 
 async function groups() {
   const answers = await Promise.all(Object.keys(GROUPS).map((by) => call(`v1/leakage?by=${by}`)));
-  byId("groups").replaceChildren(...Object.entries(GROUPS).map(([by, title], index) => {
-    const models = Object.entries(answers[index].models).filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length);
-    const size = (figures) => (by === "cause" ? figures?.share : figures?.kinds.raw?.mean);
-    const names = [...new Set(models.flatMap(([, model]) => Object.keys(model.by[by])))];
-    const largest = (name) => Math.max(...models.map(([, model]) => size(model.by[by][name]) ?? 0));
-    if (by === "elo") names.sort((one, other) => one.localeCompare(other, undefined, { numeric: true }));
-    if (by === "cause") names.sort((one, other) => largest(other) - largest(one));
-    const longest = by === "cause" ? 1 : Math.max(...names.map(largest)) || 1;
-    const heads = models.flatMap(() => [by === "cause" ? "share of raw" : "mean raw", "positions"]);
-    const measure = (share) => element("span", { className: "measure" }, bar((share ?? 0) / longest, "illegal"), percent(share));
-    const shown = models.length > 1 ? percent : measure; // bars where there is room
-    const heading = (name) => (CAUSES[name] ?? name).replaceAll("_", " ").replaceAll("-", "\u2011");
-    const rows = names.map((name) => [heading(name), ...models.flatMap(([, model]) => {
-      const found = model.by[by][name];
-      return [shown(size(found)), found ? found.positions.toLocaleString() : "–"];
-    })]);
-    const small = title.toLowerCase(), above = models.map(([name]) => name);
-    const content = rows.length ? table(`By ${small}`, [small, ...heads], rows, above) : paragraph("quiet", "No figures yet.");
-    const region = { className: "scroll", tabIndex: 0, role: "region", "aria-label": title };
-    return element("section", region, element("h4", {}, title), content);
-  }));
+  byId("groups").replaceChildren(
+    ...Object.entries(GROUPS).map(([by, title], index) => {
+      const models = Object.entries(answers[index].models).filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length);
+      const size = (figures) => (by === "cause" ? figures?.share : figures?.kinds.raw?.mean);
+      const names = [...new Set(models.flatMap(([, model]) => Object.keys(model.by[by])))];
+      const largest = (name) => Math.max(...models.map(([, model]) => size(model.by[by][name]) ?? 0));
+      if (by === "elo") names.sort((one, other) => one.localeCompare(other, undefined, { numeric: true }));
+      if (by === "cause") names.sort((one, other) => largest(other) - largest(one));
+      const rest = (model) => Math.max(0, 1 - Object.values(model.by.cause ?? {}).reduce((sum, { share }) => sum + (share ?? 0), 0));
+      const longest = by === "cause" ? 1 : Math.max(...names.map(largest)) || 1;
+      const heads = models.flatMap(() => [by === "cause" ? "share of raw" : "mean raw", "positions"]);
+      const measure = (share) => element("span", { className: "measure" }, bar((share ?? 0) / longest, "illegal"), percent(share));
+      const shown = models.length > 1 ? percent : measure; // bars where there is room
+      const heading = (name) => (CAUSES[name] ?? name).replaceAll("_", " ").replaceAll("-", "\u2011");
+      const rows = names.map((name) => [
+        heading(name),
+        ...models.flatMap(([, model]) => {
+          const found = model.by[by][name];
+          return [shown(size(found)), found ? found.positions.toLocaleString() : "–"];
+        }),
+      ]);
+      if (by === "cause" && rows.length && models.some(([, model]) => rest(model) > 0.001)) {
+        rows.push(["the rest", ...models.flatMap(([, model]) => [shown(rest(model)), "–"])]);
+      }
+      const small = title.toLowerCase(),
+        above = models.map(([name]) => name);
+      const content = rows.length ? table(`By ${small}`, [small, ...heads], rows, above) : paragraph("quiet", "No figures yet.");
+      const region = { className: "scroll", tabIndex: 0, role: "region", "aria-label": title };
+      return element("section", region, element("h4", {}, title), content);
+    }),
+  );
 }
 
 async function worst() {
@@ -146,32 +187,56 @@ async function worst() {
   const found = JSON.stringify([kind, positions]);
   if (found === drawn) return; // a link that is replaced while it is pressed is not followed
   drawn = found;
-  byId("worst").replaceChildren(...positions.map((position) => {
-    const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
-    const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
-    const rating = position.elo ? { [position.turn]: position.elo } : {};
-    const line = { fen: position.fen, chess960: position.chess960, moves: [], at: 0, game: "", you: "", result: "", how: "" };
-    const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...rating });
-    return element("a", { href }, picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
-      element("span", {}, `${position.model} ${percent(position[kind])}`));
-  }));
+  byId("worst").replaceChildren(
+    ...positions.map((position) => {
+      const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
+      const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
+      const rating = position.elo ? { [position.turn]: position.elo } : {};
+      const line = { fen: position.fen, chess960: position.chess960, moves: [], at: 0, game: "", you: "", headers: {} };
+      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...rating });
+      return element(
+        "a",
+        { href },
+        picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
+        element("span", {}, `${position.model} ${percent(position[kind])}`),
+      );
+    }),
+  );
   if (!positions.length) byId("worst").replaceChildren(paragraph("quiet", "None yet."));
 }
 
 async function models() {
   const { models } = await call("v1/models");
-  const state = (model) => (!model.served ? `not served: ${model.failure}` : (model.loaded === false ? "served, not in memory" : "served")
-    + (model.rejected ? `; a change was rejected: ${model.rejected}` : ""));
+  const state = (model) =>
+    !model.served
+      ? `not served: ${model.failure}`
+      : (model.loaded === false ? "served, not in memory" : "served") +
+        (model.rejected ? `; a change was rejected: ${model.rejected}` : "");
   const checks = ({ check }) => {
     if (!check) return "–";
     const failed = check.find((step) => !step.passed);
-    return element("details", {}, element("summary", {}, failed ? `${failed.name} failed` : `${check.length} passed`),
-      element("ul", {}, ...check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
+    return element(
+      "details",
+      {},
+      element("summary", {}, failed ? `${failed.name} failed` : `${check.length} passed`),
+      element("ul", {}, ...check.map((step) => element("li", {}, `${step.name}: ${step.found}`))),
+    );
   };
-  const rows = { State: state, Licence: (model) => model.card?.licence ?? "–", Source: (model) => model.card?.source ?? "–",
-    Input: (model) => model.contract?.terms.planes ?? "–", Vocabulary: (model) => model.contract?.terms.vocabulary ?? "–", Checks: checks };
-  byId("models").replaceChildren(table("Models", ["model", ...models.map((model) => model.name + (model.default ? " (default)" : ""))],
-    Object.entries(rows).map(([name, cell]) => [name, ...models.map(cell)])));
+  const rows = {
+    State: state,
+    Licence: (model) => model.card?.licence ?? "–",
+    Source: (model) => model.card?.source ?? "–",
+    Input: (model) => model.contract?.terms.planes ?? "–",
+    Vocabulary: (model) => model.contract?.terms.vocabulary ?? "–",
+    Checks: checks,
+  };
+  byId("models").replaceChildren(
+    table(
+      "Models",
+      ["model", ...models.map((model) => model.name + (model.default ? " (default)" : ""))],
+      Object.entries(rows).map(([name, cell]) => [name, ...models.map(cell)]),
+    ),
+  );
 }
 
 /** The state of the service in one line. Where keys are set, only some see the queue. */

@@ -2,9 +2,13 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** @type {(id: string) => any} */
 export const byId = (id) => document.getElementById(id);
 
-/** An HTML element. Properties are set as such; those with a dash, and `role` and `for`, as attributes. */
+/**
+ * An HTML element. Properties are set as such; those with a dash, and `role` and `for`, as attributes.
+ * @returns {any}
+ */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -17,7 +21,10 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** An SVG element with attributes. */
+/**
+ * An SVG element with attributes.
+ * @returns {any}
+ */
 export function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(name, value);
@@ -25,15 +32,30 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A table with a caption that only screen readers show; cells of the first column are headings. `groups` are headings
- * above the others, each of as many columns. */
+/**
+ * A table with a caption that only screen readers show; cells of the first column are headings. `groups` are headings
+ * above the others, each of as many columns.
+ */
 export function table(caption, heads, rows, groups = []) {
   const above = groups.map((name) => element("th", { scope: "colgroup", colSpan: (heads.length - 1) / groups.length }, name));
-  return element("table", {},
+  return element(
+    "table",
+    {},
     element("caption", { className: "spoken" }, caption),
-    element("thead", {}, ...(above.length ? [element("tr", {}, element("td"), ...above)] : []), element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {},
-      element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", {}, cell))))));
+    element(
+      "thead",
+      {},
+      ...(above.length ? [element("tr", {}, element("td"), ...above)] : []),
+      element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head))),
+    ),
+    element(
+      "tbody",
+      {},
+      ...rows.map(([first, ...rest]) =>
+        element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", {}, cell))),
+      ),
+    ),
+  );
 }
 
 /** A probability as text: two digits that matter, "0 %" only for nothing at all. */
@@ -42,7 +64,7 @@ export function percent(share) {
   const value = 100 * share;
   if (value === 100) return "100\u00a0%";
   if (value === 0) return "0\u00a0%";
-  if (value >= 9.95) return `${(value > 99.9 ? Math.min(value, 99.99).toFixed(2) : value.toFixed(1))}\u00a0%`;
+  if (value >= 9.95) return `${value > 99.9 ? Math.min(value, 99.99).toFixed(2) : value.toFixed(1)}\u00a0%`;
   if (value >= 0.095) return `${value.toFixed(value >= 0.995 ? 1 : 2)}\u00a0%`;
   return `${value.toPrecision(1)}\u00a0%`;
 }

@@ -1,9 +1,11 @@
 // The board editor: a position set up by hand, piece by piece, or as a FEN.
 
 import { byId, element } from "./dom.js";
-import { FILES, drawing, pieceName, piecesOf, squareAt } from "./squares.js";
+import { isChess960 } from "./reading.js";
+import { FILES, coordinates, drawing, pieceName, piecesOf, squareAt } from "./squares.js";
 
-const START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", EMPTY = "8/8/8/8/8/8/8/8 w - - 0 1";
+const START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
+  EMPTY = "8/8/8/8/8/8/8/8 w - - 0 1";
 const TOOLS = ["move", ...[..."kqrbnp"].flatMap((kind) => [`w${kind}`, `b${kind}`]), "none"];
 const RIGHTS = { K: ["e1", "h1", "w"], Q: ["e1", "a1", "w"], k: ["e8", "h8", "b"], q: ["e8", "a8", "b"] }; // where king and rook stand
 
@@ -15,8 +17,10 @@ export class Editor {
   #tool = "move";
   #held = null; // the square that a piece is dragged from, or picked up by the keyboard
   #grip = null; // where the pointer took it
+  #carried = null; // the drawing of a piece that is dragged from the box
   #focus = "e2";
   #squares = new Map();
+  #chess960 = false; // as the position that was opened
   #load;
 
   /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; what it throws is told in the editor. */
@@ -25,7 +29,11 @@ export class Editor {
     byId("editor-tools").append(...TOOLS.map((tool) => this.#choice(tool)));
     byId("editor-form").addEventListener("input", ({ target }) => (target.name === "fen" ? this.#read(target.value) : this.#write()));
     byId("editor-form").addEventListener("submit", (event) => this.#submitted(event));
-    for (const [id, fen] of [["editor-start", START], ["editor-empty", EMPTY]]) byId(id).addEventListener("click", () => this.#read(fen));
+    for (const [id, fen] of [
+      ["editor-start", START],
+      ["editor-empty", EMPTY],
+    ])
+      byId(id).addEventListener("click", () => this.#read(fen));
     byId("editor-flip").addEventListener("click", () => this.#turn(!this.#flip));
     byId("editor-cancel").addEventListener("click", () => byId("editor").close());
     const board = byId("editor-board");
@@ -39,7 +47,7 @@ export class Editor {
   /** Opens with a position. */
   open(fen, { flip, chess960 }) {
     byId("editor-error").textContent = "";
-    field("chess960").checked = chess960;
+    this.#chess960 = chess960;
     this.#turn(flip);
     this.#read(fen);
     byId("editor").showModal();
@@ -49,19 +57,51 @@ export class Editor {
     const input = element("input", { type: "radio", name: "tool", value: tool, checked: tool === this.#tool });
     input.addEventListener("change", () => (this.#tool = tool));
     const name = { move: "move pieces", none: "take pieces away" }[tool] ?? pieceName(tool);
-    return element("label", { title: name }, input, element("span", { className: "spoken" }, name), { move: "✥", none: "✕" }[tool] ?? drawing(tool));
+    const pressed = (event) => drawn && this.#take(tool, event);
+    const drawn = tool !== "move" && tool !== "none";
+    return element(
+      "label",
+      { title: name, onpointerdown: pressed },
+      input,
+      element("span", { className: "spoken" }, name),
+      { move: "✥", none: "✕" }[tool] ?? drawing(tool),
+    );
+  }
+
+  /** Takes a piece from the box: it can be dragged onto the board. */
+  #take(piece, event) {
+    event.preventDefault();
+    const input = event.currentTarget.querySelector("input");
+    input.checked = true;
+    this.#tool = piece;
+    this.#carried = element("span", { className: "carried" }, drawing(piece));
+    byId("editor").append(this.#carried);
+    this.#dragged(event);
   }
 
   #turn(flip) {
     this.#flip = flip;
     this.#squares.clear();
-    const ranks = [0, 1, 2, 3, 4, 5, 6, 7].map((row) => element("div", { role: "row", className: "rank" }, ...[0, 1, 2, 3, 4, 5, 6, 7].map((column) => {
-      const name = squareAt(column, row, flip), shade = (FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light";
-      const square = element("button", { type: "button", role: "gridcell", className: `square ${shade}`, tabIndex: name === this.#focus ? 0 : -1, "data-place": name });
-      this.#squares.set(name, square);
-      return square;
-    })));
-    byId("editor-board").replaceChildren(...ranks);
+    const ranks = [0, 1, 2, 3, 4, 5, 6, 7].map((row) =>
+      element(
+        "div",
+        { role: "row", className: "rank" },
+        ...[0, 1, 2, 3, 4, 5, 6, 7].map((column) => {
+          const name = squareAt(column, row, flip),
+            shade = (FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light";
+          const square = element("button", {
+            type: "button",
+            role: "gridcell",
+            className: `square ${shade}`,
+            tabIndex: name === this.#focus ? 0 : -1,
+            "data-place": name,
+          });
+          this.#squares.set(name, square);
+          return square;
+        }),
+      ),
+    );
+    byId("editor-board").replaceChildren(...ranks, coordinates(flip));
     this.#draw();
   }
 
@@ -79,6 +119,7 @@ export class Editor {
   #read(fen) {
     const [, turn, rights = "-", passed = "-"] = fen.trim().split(/[\s_]+/);
     this.#pieces = piecesOf(fen.trim());
+    this.#chess960 ||= isChess960(fen.trim());
     field("turn").value = turn === "b" ? "b" : "w";
     for (const right of Object.keys(RIGHTS)) field(right).checked = rights.includes(right);
     this.#offer(passed);
@@ -89,7 +130,10 @@ export class Editor {
   /** Writes the FEN of what is set. */
   #write() {
     this.#offer(field("passed").value);
-    const rights = Object.keys(RIGHTS).filter((right) => field(right).checked).join("") || "-";
+    const rights =
+      Object.keys(RIGHTS)
+        .filter((right) => field(right).checked)
+        .join("") || "-";
     this.#draw();
     field("fen").value = `${placement(this.#pieces)} ${field("turn").value} ${rights} ${field("passed").value} 0 1`;
   }
@@ -97,12 +141,16 @@ export class Editor {
   /** Offers what the pieces allow: castling, and the squares that a pawn may just have passed. */
   #offer(chosen) {
     for (const [right, [king, rook, side]] of Object.entries(RIGHTS)) {
-      const able = field("chess960").checked || (this.#pieces.get(king) === `${side}k` && this.#pieces.get(rook) === `${side}r`);
+      const able = this.#chess960 || (this.#pieces.get(king) === `${side}k` && this.#pieces.get(rook) === `${side}r`);
       field(right).disabled = !able;
       if (!able) field(right).checked = false;
     }
-    const white = field("turn").value === "w", [rank, pawn, from] = white ? ["6", "5", "7"] : ["3", "4", "2"];
-    const files = [...FILES].filter((file) => this.#pieces.get(file + pawn) === (white ? "bp" : "wp") && !this.#pieces.has(file + rank) && !this.#pieces.has(file + from));
+    const white = field("turn").value === "w",
+      [rank, pawn, from] = white ? ["6", "5", "7"] : ["3", "4", "2"];
+    const files = [...FILES].filter(
+      (file) =>
+        this.#pieces.get(file + pawn) === (white ? "bp" : "wp") && !this.#pieces.has(file + rank) && !this.#pieces.has(file + from),
+    );
     field("passed").replaceChildren(new Option("none", "-"), ...files.map((file) => new Option(file + rank)));
     field("passed").value = files.includes(chosen[0]) && chosen[1] === rank ? chosen : "-";
   }
@@ -144,21 +192,29 @@ export class Editor {
   }
 
   #dragged(event) {
+    if (this.#carried) this.#carried.style.translate = `${event.clientX}px ${event.clientY}px`;
     const piece = this.#grip && this.#squares.get(this.#held).firstElementChild;
     if (piece) piece.style.transform = `translate(${event.clientX - this.#grip[0]}px, ${event.clientY - this.#grip[1]}px)`;
   }
 
   /** A piece that is dropped on another square goes there, and off the board it goes away. */
   #released(event) {
+    const over = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-place]");
+    if (this.#carried) {
+      this.#carried.remove();
+      this.#carried = null;
+      if (over && this.#pieces.get(over.dataset.place) !== this.#tool) this.#put(over.dataset.place, this.#tool);
+    }
     if (!this.#grip) return;
     this.#squares.get(this.#held).firstElementChild.style.transform = "";
     this.#grip = null;
-    const name = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-place]")?.dataset.place;
+    const name = over?.dataset.place;
     if (name !== this.#held) this.#carry(this.#held, name);
   }
 
   #key(event) {
-    const name = this.#focus, [column, row] = this.#place(name);
+    const name = this.#focus,
+      [column, row] = this.#place(name);
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (step) {
       const [x, y] = [column + step[0], row + step[1]];
@@ -186,7 +242,7 @@ export class Editor {
     event.preventDefault();
     byId("editor-error").textContent = "";
     try {
-      await this.#load(field("fen").value, field("chess960").checked, event.submitter.value);
+      await this.#load(field("fen").value, this.#chess960 || isChess960(field("fen").value), event.submitter.value);
       byId("editor").close();
     } catch (error) {
       byId("editor-error").textContent = error;
@@ -196,8 +252,15 @@ export class Editor {
 
 /** The first field of a FEN. */
 function placement(pieces) {
-  return [8, 7, 6, 5, 4, 3, 2, 1].map((rank) => [...FILES].map((file) => {
-    const piece = pieces.get(file + rank);
-    return piece ? (piece[0] === "w" ? piece[1].toUpperCase() : piece[1]) : " ";
-  }).join("").replace(/ +/g, (empty) => empty.length)).join("/");
+  return [8, 7, 6, 5, 4, 3, 2, 1]
+    .map((rank) =>
+      [...FILES]
+        .map((file) => {
+          const piece = pieces.get(file + rank);
+          return piece ? (piece[0] === "w" ? piece[1].toUpperCase() : piece[1]) : " ";
+        })
+        .join("")
+        .replace(/ +/g, (empty) => String(empty.length)),
+    )
+    .join("/");
 }

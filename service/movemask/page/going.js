@@ -9,13 +9,18 @@ const OVER = { won: "You won", lost: "You lost", drawn: "Draw" };
 
 /** Shows it for a state. */
 export function showGoing(state) {
-  const { match, view } = state, away = match && !match.seen && !(following(state) && hasBoard(view));
+  const { match, view } = state,
+    away = match && !match.seen && !(following(state) && hasBoard(view));
   const words = !match ? "" : match.ending ? `${OVER[outcomeOf(match)]}: ${whyOf(match.ending)}.` : isYours(match) ? "Your turn" : "";
   const offered = !away && !live(state) ? state.offered : null;
   byId("going").hidden = !away && !offered;
   byId("return").hidden = !away;
-  byId("resume").hidden = !offered;
-  byId("going-words").textContent = offered ? `You have an unfinished game against ${offered.model}.` : match?.ending ? words : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;
+  byId("resume").hidden = byId("discard").hidden = !offered;
+  byId("going-words").textContent = offered
+    ? `You have an unfinished game against ${offered.model}.`
+    : match?.ending
+      ? words
+      : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;
   byId("going-clock").dataset.side = match?.you ?? "";
   byId("going-clock").hidden = Boolean(offered) || !match?.control;
   document.title = [match?.ending ? (match.seen ? "" : OVER[outcomeOf(match)]) : words, "movemask"].filter(Boolean).join(" · ");

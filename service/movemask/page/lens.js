@@ -6,7 +6,9 @@ import { bar } from "./moves.js";
 import { picture } from "./squares.js";
 import { elo, played, position, turn } from "./state.js";
 
-const LEGAL = 5, ILLEGAL = 6, ARROWS = 5;
+const LEGAL = 5,
+  ILLEGAL = 6,
+  ARROWS = 5;
 const LEAST_ARROW = 0.0001;
 
 export const CAUSES = {
@@ -24,15 +26,21 @@ export const CAUSES = {
 };
 
 /** The answer with illegal moves: of the chosen model, or of another. */
-export const lensAnswer = (state, model) => remembered("v1/policy", {
-  ...position(state, played(state)), elo: elo(state, turn(state)), include: ["san", "forecast", "illegal"], ...(model ? { model } : {}),
-});
+export const lensAnswer = (state, model) =>
+  remembered("v1/policy", {
+    ...position(state, played(state)),
+    elo: elo(state, turn(state)),
+    include: ["san", "forecast", "illegal"],
+    ...(model ? { model } : {}),
+  });
 
 /** Legal moves blue, illegal ones red and labelled, the heaviest of each square. */
 export function lensArrows(answer, labelled = true) {
   const illegal = (answer.illegal?.moves ?? []).filter((move) => move.probability >= LEAST_ARROW).slice(0, ARROWS);
   const raw = answer.leakage?.raw ?? 0;
-  const legal = answer.moves.filter((move) => move.probability >= 0.05).slice(0, 3)
+  const legal = answer.moves
+    .filter((move) => move.probability >= 0.05)
+    .slice(0, 3)
     .map((move) => ({ uci: move.uci, probability: move.probability * (1 - raw), kind: "legal" }));
   const heaviest = new Map(illegal.toReversed().map((move) => [move.uci.slice(2, 4), move])); // of each target
   const label = (move) => (labelled && heaviest.get(move.uci.slice(2, 4)) === move ? percent(move.probability) : undefined);
@@ -53,7 +61,10 @@ function card(answer, flip, withBoard) {
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
-  if (masked) parts.push(element("p", { className: "quiet" }, "This network was trained with the mask, so its figures without the mask mean nothing."));
+  if (masked)
+    parts.push(
+      element("p", { className: "quiet" }, "This network was trained with the mask, so its figures without the mask mean nothing."),
+    );
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);
 }
@@ -62,11 +73,17 @@ function card(answer, flip, withBoard) {
 function sentences(answer) {
   const { raw, multiplied } = answer.leakage;
   const heaviest = answer.illegal.moves[0];
-  const worst = heaviest ? `. The likeliest of them is ${written(heaviest.uci)}, with ${percent(heaviest.probability)} (${CAUSES[heaviest.cause] ?? heaviest.cause})` : "";
-  const first = raw === null
-    ? "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number."
-    : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
-  const second = `The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them ${percent(multiplied)}, spread evenly.`;
+  const worst = heaviest
+    ? `. The likeliest of them is ${written(heaviest.uci)}, with ${percent(heaviest.probability)} ` +
+      `(${CAUSES[heaviest.cause] ?? heaviest.cause})`
+    : "";
+  const first =
+    raw === null
+      ? "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number."
+      : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
+  const second =
+    "The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them " +
+    `${percent(multiplied)}, spread evenly.`;
   return [element("p", { className: "sentence" }, first), element("p", { className: "sentence" }, second)];
 }
 
@@ -75,25 +92,74 @@ function comparison(answer, raw, multiplied) {
   const shown = answer.moves.slice(0, LEGAL);
   const rest = answer.moves.slice(LEGAL).reduce((sum, move) => sum + move.probability, 0);
   const cell = (share, kind) => element("td", {}, element("span", {}, bar(share ?? 0, kind), element("span", {}, percent(share))));
-  const row = (name, share, kind = "") => element("tr", {}, element("th", { scope: "row" }, name),
-    cell(share, kind), cell(raw === null ? null : share * (1 - raw), kind), cell(share * (1 - multiplied), kind));
+  const row = (name, share, kind = "") =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, name),
+      cell(share, kind),
+      cell(raw === null ? null : share * (1 - raw), kind),
+      cell(share * (1 - multiplied), kind),
+    );
   const rows = shown.map((move) => row(move.san, move.probability));
   if (answer.moves.length > LEGAL) rows.push(row(`${answer.moves.length - LEGAL} others`, rest));
-  rows.push(element("tr", { className: "illegal" }, element("th", { scope: "row" }, "illegal"), cell(0, "illegal"), cell(raw, "illegal"), cell(multiplied, "illegal")));
-  return element("table", { className: "comparison" },
-    element("caption", { className: "spoken" }, "The correct policy, softmax without a mask, and softmax of scores multiplied by the mask"),
-    element("thead", {}, element("tr", {}, element("td"), ...["Correct", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, ...rows));
+  rows.push(
+    element(
+      "tr",
+      { className: "illegal" },
+      element("th", { scope: "row" }, "illegal"),
+      cell(0, "illegal"),
+      cell(raw, "illegal"),
+      cell(multiplied, "illegal"),
+    ),
+  );
+  return element(
+    "table",
+    { className: "comparison" },
+    element(
+      "caption",
+      { className: "spoken" },
+      "The correct policy, softmax without a mask, and softmax of scores multiplied by the mask",
+    ),
+    element(
+      "thead",
+      {},
+      element("tr", {}, element("td"), ...["Correct", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head))),
+    ),
+    element("tbody", {}, ...rows),
+  );
 }
 
 function illegalList(answer) {
   const { moves, slots } = answer.illegal;
-  const items = moves.slice(0, ILLEGAL).map((move) => element("li", {},
-    element("strong", {}, written(move.uci)), ` ${percent(move.probability)} `, element("span", { className: "quiet" }, CAUSES[move.cause] ?? move.cause)));
-  return element("div", {}, element("h4", {}, "Illegal moves without the mask"), element("ol", { className: "illegal-moves" }, ...items),
-    element("p", { className: "quiet" }, `${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`));
+  const items = moves
+    .slice(0, ILLEGAL)
+    .map((move) =>
+      element(
+        "li",
+        {},
+        element("strong", {}, written(move.uci)),
+        ` ${percent(move.probability)} `,
+        element("span", { className: "quiet" }, CAUSES[move.cause] ?? move.cause),
+      ),
+    );
+  return element(
+    "div",
+    {},
+    element("h4", {}, "Illegal moves without the mask"),
+    element("ol", { className: "illegal-moves" }, ...items),
+    element(
+      "p",
+      { className: "quiet" },
+      `${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`,
+    ),
+  );
 }
 
 const written = (uci) => `${uci.slice(0, 2)}–${uci.slice(2)}`;
 
-const describe = (answer) => `illegal moves ${answer.illegal.moves.slice(0, 3).map((move) => `${written(move.uci)} ${percent(move.probability)}`).join(", ")}`;
+const describe = (answer) =>
+  `illegal moves ${answer.illegal.moves
+    .slice(0, 3)
+    .map((move) => `${written(move.uci)} ${percent(move.probability)}`)
+    .join(", ")}`;

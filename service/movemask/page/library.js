@@ -18,22 +18,37 @@ let entries; // the games in the order of their addition: what is kept of each, 
 let found = []; // those that are listed, in the list's order
 let sorting = { by: -1, down: false }; // a column, or none
 let most = SHOWN;
-let running = false, stopping = false; // whether games are read one after the other; whether the present one is the last
+let running = false,
+  stopping = false; // whether games are read one after the other; whether the present one is the last
+/** @type {(done?: any) => void} */
 let hurry = () => {}; // ends a wait
-let waiting = "", refused = ""; // why the service is not asked now; why the browser keeps nothing
+let waiting = "",
+  refused = ""; // why the service is not asked now; why the browser keeps nothing
 let notice, named; // whom to tell of errors; what a request says of the model
 
-/** Starts the list: `open` is given the text of a game that was chosen, `notices` are told of errors, `model` gives what a request says of the model. */
+/**
+ * Starts the list: `open` is given the text of a game that was chosen, `notices` are told of errors, `model` gives what a
+ * request says of the model.
+ */
 export function start({ open, notices, model }) {
   [notice, named] = [notices, model];
   watch(follow);
   byId("library-go").onclick = () => (running && !stopping ? stop() : read());
-  byId("library-more").onclick = () => { most += SHOWN; draw(); };
-  for (const id of ["library-find", "library-which"]) byId(id).oninput = () => { most = SHOWN; draw(); };
-  byId("library-save").onclick = () => download("games.pgn", "application/x-chess-pgn", found.map(({ game }) => `${game.pgn.trim()}\n`).join("\n"));
+  byId("library-more").onclick = () => {
+    most += SHOWN;
+    draw();
+  };
+  for (const id of ["library-find", "library-which"])
+    byId(id).oninput = () => {
+      most = SHOWN;
+      draw();
+    };
+  byId("library-save").onclick = () =>
+    download("games.pgn", "application/x-chess-pgn", found.map(({ game }) => `${game.pgn.trim()}\n`).join("\n"));
   byId("library-clear").onclick = clear;
   byId("library-list").onclick = ({ target }) => {
-    const head = target.closest("thead th"), row = target.closest("tbody tr");
+    const head = target.closest("thead th"),
+      row = target.closest("tbody tr");
     if (head) {
       sorting = { by: head.cellIndex, down: sorting.by === head.cellIndex && !sorting.down };
       draw();
@@ -55,8 +70,11 @@ export async function show() {
 /** Adds the games of a text that are not in the list, and has them read. Throws if there are none. */
 export async function add(text) {
   await ready();
-  const known = new Set(entries.map(({ game }) => game.pgn)), time = Date.now(), games = [];
-  let again = 0, stray; // games that the list has; text that stands outside games
+  const known = new Set(entries.map(({ game }) => game.pgn)),
+    time = Date.now(),
+    games = [];
+  let again = 0,
+    stray; // games that the list has; text that stands outside games
   for (const part of split(text)) {
     if (part.kind !== "game" && !part.unclosed) {
       if (part.kind === "outside" || !games.length) stray ??= part.unread;
@@ -113,8 +131,14 @@ function cellsOf({ pgn, asked, opening, moment, error }) {
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
   const names = (opening ? [opening.eco, opening.name] : own).filter((name) => name && name !== "?");
-  return [`${player("White")} – ${player("Black")}`, headers.Result?.replace("1/2-1/2", "½-½") ?? "", (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),
-    headers.Event ?? "", names.join(" "), error ? `Cannot be read: ${error}` : moment ?? (asked ? "–" : "")];
+  return [
+    `${player("White")} – ${player("Black")}`,
+    headers.Result?.replace("1/2-1/2", "½-½") ?? "",
+    (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),
+    headers.Event ?? "",
+    names.join(" "),
+    error ? `Cannot be read: ${error}` : (moment ?? (asked ? "–" : "")),
+  ];
 }
 
 const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
@@ -125,7 +149,7 @@ async function read() {
   if (running) return;
   running = true;
   const unread = () => entries.findLast(({ game }) => game.played && !game.asked) ?? entries.find(({ game }) => !game.asked);
-  for (let next; !stopping && (next = unread());) await ask(next);
+  for (let next; !stopping && (next = unread()); ) await ask(next);
   running = false;
   progress();
 }
@@ -139,8 +163,16 @@ function stop() {
 async function ask(entry) {
   const { game } = entry;
   try {
-    const { games: [answer] } = await call("v1/games", { pgn: game.pgn, ...named() });
-    Object.assign(game, { asked: true, opening: answer.opening, moment: answer.moments?.slice(0, 1).map(({ kind, text }) => `${kind}: ${text}`)[0], error: reason(answer.error?.detail) });
+    const {
+      games: [answer],
+    } = await call("v1/games", { pgn: game.pgn, ...named() });
+    Object.assign(game, {
+      asked: true,
+      opening: answer.opening,
+      moment: answer.moments?.[0] && `${answer.moments[0].kind}: ${answer.moments[0].text}`,
+      lost: answer.moments?.[0]?.lost,
+      error: reason(answer.error?.detail),
+    });
   } catch (error) {
     if (OWN_FAULT.includes(error.status)) Object.assign(game, { asked: true, error: reason(error.message) });
     else return await held(error);
@@ -162,7 +194,8 @@ function redraw(entry) {
 /** Takes over what another tab has changed in the list. */
 function follow({ games = [], ids = [], all }) {
   if (!entries) return; // not read yet
-  const known = new Map(entries.map((entry) => [String(entry.game.id), entry])), before = entries.length;
+  const known = new Map(entries.map((entry) => [String(entry.game.id), entry])),
+    before = entries.length;
   for (const game of games) {
     const entry = known.get(String(game.id));
     if (entry) {
@@ -203,12 +236,12 @@ async function save(games) {
 }
 
 function refuse(error) {
-  const why = error?.name === "QuotaExceededError" ? "its storage for this page is full" : error?.message ?? error;
+  const why = error?.name === "QuotaExceededError" ? "its storage for this page is full" : (error?.message ?? error);
   refused = `The browser cannot store these games (${why}). They will be lost when you close or reload this page.`;
 }
 
 async function clear() {
-  if (!await agrees(`Remove ${counted(entries.length)} from the list? They are then gone.`, "Remove")) return;
+  if (!(await agrees(`Remove ${counted(entries.length)} from the list? They are then gone.`, "Remove"))) return;
   stop();
   entries = [];
   refused = waiting = byId("library-added").textContent = "";
@@ -223,15 +256,19 @@ async function clear() {
 /** The rows that were asked for, and all that is said above them. */
 function draw() {
   const words = byId("library-find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const which = byId("library-which").value, played = which === "played";
+  const which = byId("library-which").value,
+    played = which === "played";
   found = entries.filter(({ game, cells }) => {
     const text = cells.join(" ").toLowerCase();
     return (!which || Boolean(game.played) === played) && words.every((word) => text.includes(word));
   });
-  if (sorting.by < 0) found.sort(({ game: a }, { game: b }) => b.id[0] - a.id[0] || a.id[1] - b.id[1]); // the latest first
+  if (sorting.by < 0)
+    found.sort(({ game: a }, { game: b }) => b.id[0] - a.id[0] || a.id[1] - b.id[1]); // the latest first
   else {
     const { compare } = new Intl.Collator("en", { numeric: true });
-    found.sort((a, b) => (sorting.down ? -1 : 1) * compare(a.cells[sorting.by], b.cells[sorting.by]));
+    const byCost = (a, b) => (b.game.lost ?? -1) - (a.game.lost ?? -1); // the costliest first
+    const by = HEADS[sorting.by] === "Key move" ? byCost : (a, b) => compare(a.cells[sorting.by], b.cells[sorting.by]);
+    found.sort((a, b) => (sorting.down ? -1 : 1) * by(a, b));
   }
   const heads = HEADS.map((name) => element("button", { type: "button", title: `Sort by ${name}` }, name));
   const rows = found.slice(0, most).map(({ cells: [players, ...rest] }) => [element("button", { type: "button" }, players), ...rest]);
@@ -244,14 +281,19 @@ function draw() {
 }
 
 function progress() {
-  const asked = entries.filter(({ game }) => game.asked).length, unread = entries.filter(({ game }) => game.error).length;
+  const asked = entries.filter(({ game }) => game.asked).length,
+    unread = entries.filter(({ game }) => game.error).length;
   for (const id of ["library-tools", "library-list"]) byId(id).hidden = !entries.length;
   byId("library-empty").hidden = entries.length > 0;
   Object.assign(byId("library-progress"), { max: entries.length || 1, value: asked });
   byId("library-go").hidden = asked === entries.length;
   byId("library-go").textContent = running && !stopping ? "Stop" : "Continue";
-  byId("library-count").textContent = `${asked.toLocaleString("en")} of ${counted(entries.length)} read${unread ? `; ${unread} cannot be read` : ""}`;
-  for (const [id, text] of [["library-waiting", waiting], ["library-refused", refused]]) {
+  byId("library-count").textContent =
+    `${asked.toLocaleString("en")} of ${counted(entries.length)} read${unread ? `; ${unread} cannot be read` : ""}`;
+  for (const [id, text] of [
+    ["library-waiting", waiting],
+    ["library-refused", refused],
+  ]) {
     if (byId(id).textContent !== text) byId(id).textContent = text;
   }
 }

@@ -29,25 +29,32 @@ import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
 import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
-import { keepsUnfinished, unfinished } from "./unfinished.js";
+import { forget, keepsUnfinished, unfinished } from "./unfinished.js";
 import { wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
+const NOTCH = 60; // px that a wheel turns at least
+const FLICK = 150; // ms without a turn that end a trackpad's flick
 const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
 const notice = new Notice();
 const analysis = new Analysis(store, notice);
 const table = new Table(store, analysis);
-const does = (type, more = {}) => () => store.dispatch({ type, ...more });
+const does =
+  (type, more = {}) =>
+  () =>
+    store.dispatch({ type, ...more });
 
 let models = [];
 let latest = 0; // which update is the newest; older answers are dropped
 let timer;
+let lookForUnfinished = () => {};
 
 /** Shows the state, and asks for what that needs. */
 async function update() {
-  const ticket = ++latest, current = () => ticket === latest;
+  const ticket = ++latest,
+    current = () => ticket === latest;
   try {
     await shown(store.state, current);
     if (current()) notice.clear("board");
@@ -66,7 +73,10 @@ async function shown(state, current) {
   if (!models.length) await loadModels();
   if (!current() || state.view === "games") return;
   if (state.view === "leakage") {
-    await dashboard.follow((error) => (error ? notice.tell("leakage", error) : notice.clear("leakage")), (changes) => hashOf(store.state, changes));
+    await dashboard.follow(
+      (error) => (error ? notice.tell("leakage", error) : notice.clear("leakage")),
+      (changes) => hashOf(store.state, changes),
+    );
   } else await table.show(store.state, models, current);
 }
 
@@ -74,7 +84,8 @@ async function loadModels() {
   ({ models } = await call("v1/models"));
   offer(models);
   setControls(store.state, models);
-  for (const name of ["beside", "model"]) { // a link that was made elsewhere may name a network that is not here
+  for (const name of ["beside", "model"]) {
+    // a link that was made elsewhere may name a network that is not here
     const wanted = store.state[name];
     if (!wanted || models.some((model) => model.name === wanted)) continue;
     notice.tell(name, new Error(`There is no model ${wanted} here${name === "model" ? ": the default model answers" : ""}.`));
@@ -104,11 +115,22 @@ const askAgain = keepPlaying(store, notice);
 /** The panel for a new game; `from` is the answer of the position to play from, or null for the start. Throws where a game is over. */
 function challenged(from) {
   if (from && endingBy(from)) throw new Error("The game is over in this position.");
-  challenge({ model: chosen(store.state, models), from, start: (choice) => begin({ ...choice, model: chosen(store.state, models).name, ...(from ? { fen: from.fen, chess960: store.state.tree.chess960 } : {}) }) });
+  challenge({
+    model: chosen(store.state, models),
+    from,
+    start: (choice) =>
+      begin({
+        ...choice,
+        model: chosen(store.state, models).name,
+        ...(from ? { fen: from.fen, chess960: store.state.tree.chess960 } : {}),
+      }),
+  });
 }
 
 function begin(choice) {
-  const now = new Date(), id = now.getTime().toString(36), date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
+  const now = new Date(),
+    id = now.getTime().toString(36),
+    date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
   enter(newMatch({ ...choice, id, date, started: now.toISOString(), site: location.origin }));
 }
 
@@ -123,9 +145,17 @@ function enter(match) {
 function resume() {
   const { match } = unfinished(store.state.offered.id);
   if (models.length && !models.some(({ name, served }) => served && name === match.model)) {
-    throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. A new game gives it up.`);
+    throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. Give it up.`);
   }
   enter(match);
+}
+
+/** Gives up the game that is offered. */
+async function discard() {
+  const { id, model } = store.state.offered;
+  if (!(await agrees(`Give up your unfinished game against ${model}? It is then gone.`, "Give it up"))) return;
+  forget(id);
+  lookForUnfinished();
 }
 
 /** Another game with the sides changed. */
@@ -141,13 +171,21 @@ async function resign() {
 
 async function offerDraw() {
   const claims = byId("draw").textContent === "Claim draw";
-  if (await agrees(claims ? "Claim a draw? The game is then over." : "Offer a draw? If the network accepts, the game is over.", claims ? "Claim draw" : "Offer draw")) store.dispatch({ type: "draw" });
+  if (
+    await agrees(
+      claims ? "Claim a draw? The game is then over." : "Offer a draw? If the network accepts, the game is over.",
+      claims ? "Claim draw" : "Offer draw",
+    )
+  )
+    store.dispatch({ type: "draw" });
 }
 
 /** A move that was typed; while the network thinks it is made ahead. */
 function typed(event) {
   event.preventDefault();
-  const field = byId("move"), text = field.value.trim(), { state } = store;
+  const field = byId("move"),
+    text = field.value.trim(),
+    { state } = store;
   if (playing(state) && !isYours(state.match)) {
     store.dispatch({ type: "premove", premove: text ? { text, uci: uciOf(text) } : null });
   } else {
@@ -163,7 +201,6 @@ function enterKey(event) {
   event.preventDefault();
   useKey(byId("key").value.trim());
   byId("key").value = "";
-  byId("key-form").hidden = true;
   models = [];
   notice.again();
   update();
@@ -194,19 +231,36 @@ const editor = new Editor(async (fen, chess960, then) => {
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
-const first = does("step", { at: 0 }), last = step(Infinity), back = step(-1), forward = step(1), undo = does("undo");
+const first = does("step", { at: 0 }),
+  last = step(Infinity),
+  back = step(-1),
+  forward = step(1),
+  undo = does("undo");
 const flip = () => store.dispatch({ type: "set", name: "flip", value: !store.state.flip });
 
 /** Goes to the next or the previous variation of the move on the board; true if there is none. */
 function switchTo(by) {
-  const { tree, moves, at } = store.state, index = tree.at(moves.slice(0, at)), all = index ? tree.children(tree.nodes[index].parent) : [];
+  const { tree, moves, at } = store.state,
+    index = tree.at(moves.slice(0, at)),
+    all = index ? tree.children(tree.nodes[index].parent) : [];
   const next = all[all.indexOf(index) + by];
   if (next === undefined) return all.length < 2;
   store.dispatch({ type: "go", path: tree.path(next) });
 }
 
 listenToControls(store, {
-  first, back, forward, last, undo, flip, skip, "show-keys": showKeys, resign, rematch, draw: offerDraw,
+  first,
+  back,
+  forward,
+  last,
+  undo,
+  flip,
+  skip,
+  "show-keys": showKeys,
+  "show-help": () => byId("help").showModal(),
+  resign,
+  rematch,
+  draw: offerDraw,
   "challenge-open": () => challenged(null),
   review: () => analysis.reviewFaults(),
   "play-here": attempt(() => challenged(table.seen.answer)),
@@ -214,15 +268,37 @@ listenToControls(store, {
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
   resume: attempt(resume),
+  discard,
   sound: () => setSound(!sounds()),
-  clear: does("load", { tree: new Tree() }),
+  clear() {
+    byId("paste").value = "";
+    store.dispatch({ type: "load", tree: new Tree() });
+  },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
-  ...Object.fromEntries(shares({ shown: () => table.seen, pgn: (rated) => analysis.pgn(rated), model: () => named(store.state), report: (error) => notice.tell("event", error) })),
+  ...Object.fromEntries(
+    shares({
+      shown: () => table.seen,
+      pgn: (rated) => analysis.pgn(rated),
+      model: () => named(store.state),
+      report: (error) => notice.tell("event", error),
+    }),
+  ),
 });
-listenToKeys(Object.fromEntries(Object.entries({
-  ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,
-  ArrowUp: () => switchTo(-1), ArrowDown: () => switchTo(1), "?": showKeys,
-}).map(([key, work]) => [key, () => (!hasBoard(store.state.view) && key !== "?" ? true : work())])));
+listenToKeys(
+  Object.fromEntries(
+    Object.entries({
+      ArrowLeft: back,
+      ArrowRight: forward,
+      Home: first,
+      End: last,
+      f: flip,
+      u: undo,
+      ArrowUp: () => switchTo(-1),
+      ArrowDown: () => switchTo(1),
+      "?": showKeys,
+    }).map(([key, work]) => [key, () => (!hasBoard(store.state.view) && key !== "?" ? true : work())]),
+  ),
+);
 closeMenus();
 listenForTexts({
   one: async (text) => store.dispatch(await read(text, store.state.model)),
@@ -234,18 +310,32 @@ listenForTexts({
   listing: () => store.state.view === "games",
   attempt,
 });
-library.start({ open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))), notices: notice, model: () => named(store.state) });
-for (const [id, work] of [["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", work);
+library.start({
+  open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))),
+  notices: notice,
+  model: () => named(store.state),
+});
+byId("typed").addEventListener("submit", typed);
+byId("key-form").addEventListener("submit", enterKey);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) keep(store.state); // a phone may end the page now without another word
+  if (document.hidden)
+    keep(store.state); // a phone may end the page now without another word
   else if (store.state.view === "leakage") dashboard.again();
 });
-byId("board").addEventListener("wheel", (event) => {
-  if (event.ctrlKey) return; // the browser's zoom
-  event.preventDefault();
-  if (event.deltaY) step(Math.sign(event.deltaY))();
-}, { passive: false });
+let rolled = -Infinity; // when the wheel turned last
+byId("board").addEventListener(
+  "wheel",
+  (event) => {
+    if (event.ctrlKey) return; // the browser's zoom
+    event.preventDefault();
+    // A wheel's notch is a step. A trackpad sends many small turns for one flick of the fingers, which is one step too.
+    const turns = Math.abs(event.deltaY) >= NOTCH || event.timeStamp - rolled > FLICK;
+    rolled = event.timeStamp;
+    if (event.deltaY && turns) step(Math.sign(event.deltaY))();
+  },
+  { passive: false },
+);
 addEventListener("pagehide", () => {
   store.dispatch({ type: "pause" });
   keep(store.state);
@@ -254,4 +344,4 @@ addEventListener("pageshow", (event) => event.persisted && askAgain());
 addEventListener("popstate", () => store.dispatch(readHash(location.hash)));
 setSound(sounds());
 store.dispatch(readHash(location.hash));
-keepsUnfinished(store); // once the address is read, as every event writes it
+lookForUnfinished = keepsUnfinished(store); // once the address is read, as every event writes it

@@ -4,7 +4,7 @@
 export function closeMenus() {
   const close = (kept) => document.querySelectorAll(".menu[open]").forEach((menu) => menu !== kept && (menu.open = false));
   document.addEventListener("pointerdown", ({ target }) => close(target.closest(".menu")));
-  document.addEventListener("click", ({ target }) => target.closest(".menu a, .menu #show-keys") && close());
+  document.addEventListener("click", ({ target }) => target.closest(".menu a, .menu #show-keys, .menu #show-help") && close());
   document.addEventListener("keydown", (event) => {
     const menu = event.key === "Escape" && document.querySelector(".menu[open]");
     if (!menu) return;

@@ -3,11 +3,15 @@
 import { element, percent } from "./dom.js";
 import { GLYPHS, firstPly, numbered, readable } from "./tree.js";
 
-/** Shows a tree; `current` is the node on the board, `reportOf` says how likely a node's move was, `markOf` what is thought of it, such as "?"; `goTo` gets a path. */
+/**
+ * Shows a tree; `current` is the node on the board, `reportOf` says how likely a node's move was, `markOf` what it cost, such
+ * as "?"; `goTo` gets a path.
+ */
 export function showMoves(root, { tree, current, reportOf, markOf, goTo }) {
   const list = { tree, current, reportOf, markOf, goTo };
   root.replaceChildren(...comment(tree.nodes[0].comment), ...columns(list));
-  requestAnimationFrame(() => { // by then the browser has laid it out anyway
+  requestAnimationFrame(() => {
+    // by then the browser has laid it out anyway
     const button = root.querySelector("[aria-current]");
     root.scrollTop = button ? button.offsetTop - root.clientHeight / 2 : 0;
   });
@@ -15,7 +19,8 @@ export function showMoves(root, { tree, current, reportOf, markOf, goTo }) {
 
 /** The main line: a number, White's move and Black's in each row; comments and variations take a row of their own. */
 function columns(list) {
-  const { tree } = list, cells = [];
+  const { tree } = list,
+    cells = [];
   let ply = firstPly(tree.fen);
   const number = () => element("span", { className: "number quiet" }, numbered(ply, "."));
   const gap = () => element("span", { className: "gap quiet" }, "…");
@@ -43,11 +48,13 @@ function variation(index, ply, list) {
 }
 
 function inline(index, ply, list) {
-  const { tree } = list, node = tree.nodes[index];
+  const { tree } = list,
+    node = tree.nodes[index];
   const words = [readable(node.before), numbered(ply), button(index, list), readable(node.comment)];
   let told = Boolean(readable(node.comment));
   for (ply++; tree.children(index).length; index = tree.children(index)[0], ply++) {
-    const [main, ...others] = tree.children(index), said = readable(tree.nodes[main].comment);
+    const [main, ...others] = tree.children(index),
+      said = readable(tree.nodes[main].comment);
     if (told || ply % 2 === 0) words.push(numbered(ply));
     words.push(button(main, list), said, ...others.flatMap((other) => ["(", ...inline(other, ply, list), ")"]));
     told = Boolean(said) || others.length > 0;
@@ -56,7 +63,8 @@ function inline(index, ply, list) {
 }
 
 function button(index, { tree, current, reportOf, markOf, goTo }) {
-  const node = tree.nodes[index], glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("") || markOf(index);
+  const node = tree.nodes[index],
+    glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("") || markOf(index);
   const made = element("button", { type: "button", onclick: () => goTo(tree.path(index)) }, node.san + glyphs);
   const { probability, rank } = reportOf(index);
   if (probability !== undefined) {

@@ -22,8 +22,8 @@ export class Notice {
   tell(doing, error, again) {
     clearTimeout(this.#timers.get(doing));
     const wait = again && (error instanceof Gone ? GONE : error.retryAfter);
-    this.#told.set(doing, { text: wrong(error) + (wait ? ` Trying again in ${wait} s.` : ""), again });
-    if (error.status === 401) byId("key-form").hidden = false;
+    const text = wrong(error) + (wait ? ` Trying again in ${wait} s.` : "");
+    this.#told.set(doing, { text, again, wantsKey: [401, 403].includes(error.status) });
     if (error?.name !== "Error") console.error(error); // a fault of the page
     if (wait) this.#timers.set(doing, setTimeout(again, 1000 * wait));
     this.#show();
@@ -47,5 +47,9 @@ export class Notice {
     byId("notice").textContent = last?.text ?? "";
     byId("notice-box").hidden = !last;
     byId("notice-again").hidden = !last?.again;
+    const wanted = [...this.#told.values()].some(({ wantsKey }) => wantsKey),
+      shown = !byId("key-form").hidden;
+    byId("key-form").hidden = !wanted;
+    if (wanted && !shown) byId("key").focus(); // another key can be given on the spot
   }
 }

@@ -13,7 +13,8 @@ export function keepPlaying(store, notice) {
   let asked = null; // the position that is being asked for
 
   async function look() {
-    const { match } = store.state, key = match && !match.ending ? keyOf(match) : null;
+    const { match } = store.state,
+      key = match && !match.ending ? keyOf(match) : null;
     if (key === asked) return;
     asked = key;
     notice.clear("match");
@@ -36,11 +37,22 @@ export function keepPlaying(store, notice) {
 }
 
 const question = (match) => ({
-  fen: match.fen, moves: match.moves, ...(match.chess960 ? { chess960: true } : {}), model: match.model, elo: ratingsOf(match, turnOf(match)),
+  fen: match.fen,
+  moves: match.moves,
+  ...(match.chess960 ? { chess960: true } : {}),
+  model: match.model,
+  elo: ratingsOf(match, turnOf(match)),
 });
 
 /** What an answer says of its position, as an event. */
-const judgement = (key, answer) => ({ type: "judged", key, fen: answer.fen, draw: answer.draw?.reason, ending: endingBy(answer), score: whiteScore(answer) });
+const judgement = (key, answer) => ({
+  type: "judged",
+  key,
+  fen: answer.fen,
+  draw: answer.draw?.reason,
+  ending: endingBy(answer),
+  score: whiteScore(answer),
+});
 
 /** Starts the player's clock once there are legal moves, and plays the move that was made ahead. */
 async function playersTurn(store, match, key, current) {
@@ -57,9 +69,12 @@ async function playersTurn(store, match, key, current) {
 
 /** The network moves as soon as a person would have. */
 async function networksTurn(store, match, key, current) {
-  const since = performance.now(), { control, level, pace } = match;
+  const since = performance.now(),
+    { control, level, pace } = match;
   const how = level.temperature > 0 ? { method: "sample", temperature: level.temperature } : { method: "greedy" };
-  const clock = control ? { remaining: remaining(match, turnOf(match), since) / 1000, increment: controlOf(control).increment / 1000 } : undefined;
+  const clock = control
+    ? { remaining: remaining(match, turnOf(match), since) / 1000, increment: controlOf(control).increment / 1000 }
+    : undefined;
   const answer = await call("v1/move", { ...question(match), ...how, include: ["san"], clock });
   if (!current()) return;
   store.dispatch(judgement(key, answer));

@@ -8,7 +8,17 @@ const WIDTH = 80; // of a PGN's lines
 
 /** The PGN of a tree; `headers` take the place of its own. `result` is how the main line ended on the board, if it did. */
 export function pgnOf(tree, headers = {}, result = tree.headers.Result ?? "*") {
-  const all = { Event: "?", Site: "?", Date: "????.??.??", Round: "?", White: "?", Black: "?", ...tree.headers, ...headers, Result: result };
+  const all = {
+    Event: "?",
+    Site: "?",
+    Date: "????.??.??",
+    Round: "?",
+    White: "?",
+    Black: "?",
+    ...tree.headers,
+    ...headers,
+    Result: result,
+  };
   if (tree.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: tree.fen });
   if (tree.chess960) all.Variant = "Chess960";
   const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
@@ -24,8 +34,12 @@ function written(tree, index, ply, number = true) {
   const words = [];
   for (; tree.children(index).length; index = tree.children(index)[0], ply++) {
     const [main, ...others] = tree.children(index).map((child) => tree.nodes[child]);
-    const move = (one, always) => [...(always || ply % 2 === 0 ? [numbered(ply, "...")] : []), one.san,
-      ...(one.nags ?? []).map((nag) => `$${nag}`), ...noted(one.comment)];
+    const move = (one, always) => [
+      ...(always || ply % 2 === 0 ? [numbered(ply, "...")] : []),
+      one.san,
+      ...(one.nags ?? []).map((nag) => `$${nag}`),
+      ...noted(one.comment),
+    ];
     words.push(...move(main, number));
     for (const [place, other] of others.entries()) {
       const child = tree.children(index)[place + 1];

@@ -14,9 +14,14 @@ export function showPlayers({ headers, fen, flip, clocks }) {
 }
 
 function strip(name, headers, fen, clocks) {
-  const side = name.toLowerCase(), rating = ratingOf(headers[`${name}Elo`]);
-  const parts = [element("span", { className: `colour ${side}`, role: "img", "aria-label": name }),
-    element("strong", {}, (headers[name] ?? "?") === "?" ? name : headers[name]), element("span", { className: "quiet" }, rating ?? ""), material(fen, side)];
+  const side = name.toLowerCase(),
+    rating = ratingOf(headers[`${name}Elo`]);
+  const parts = [
+    element("span", { className: `colour ${side}`, role: "img", "aria-label": name }),
+    element("strong", {}, (headers[name] ?? "?") === "?" ? name : headers[name]),
+    element("span", { className: "quiet" }, rating ?? ""),
+    material(fen, side),
+  ];
   if (clocks) parts.push(element("span", { className: "clock", role: "timer", "aria-label": `${name}'s clock`, "data-side": side }));
   return element("div", { className: "player" }, ...parts);
 }
@@ -30,8 +35,12 @@ function material(fen, side) {
   const pieces = Object.keys(WORTH).flatMap((kind) => Array(Math.max(0, more(kind))).fill(other + kind));
   const points = Object.entries(WORTH).reduce((sum, [kind, worth]) => sum + worth * more(kind), 0);
   const label = pieces.length ? `ahead by ${points} in material` : "";
-  return element("span", { className: "material", ...(points > 0 ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
-    ...pieces.map((piece) => drawing(piece)), points > 0 ? `+${points}` : "");
+  return element(
+    "span",
+    { className: "material", ...(points > 0 ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
+    ...pieces.map((piece) => drawing(piece)),
+    points > 0 ? `+${points}` : "",
+  );
 }
 
 /** The card of a game against the network that is over; null for none. */

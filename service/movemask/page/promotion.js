@@ -13,13 +13,15 @@ export function promoted(moves, square) {
   const box = square.getBoundingClientRect();
   const upwards = !square.closest(".rank").nextElementSibling.classList.contains("rank"); // the last rank that is seen
   const letters = [...PIECES].filter((letter) => by.has(letter));
-  dialog.replaceChildren(...(upwards ? letters.toReversed() : letters).map((letter) => {
-    const piece = colour + letter;
-    const shown = { className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] };
-    const button = element("button", { type: "button", ...shown }, drawing(piece));
-    button.addEventListener("click", () => dialog.close(letter));
-    return button;
-  }));
+  dialog.replaceChildren(
+    ...(upwards ? letters.toReversed() : letters).map((letter) => {
+      const piece = colour + letter;
+      const shown = { className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] };
+      const button = element("button", { type: "button", ...shown }, drawing(piece));
+      button.addEventListener("click", () => dialog.close(letter));
+      return button;
+    }),
+  );
   dialog.style.setProperty("--square", `${box.width}px`);
   dialog.style.left = `${box.left}px`;
   dialog.style.top = `${upwards ? box.bottom - letters.length * box.height : box.top}px`;
@@ -28,10 +30,14 @@ export function promoted(moves, square) {
   return new Promise((resolve) => {
     const leave = () => dialog.close();
     addEventListener("resize", leave, { once: true }); // the square is elsewhere then
-    dialog.addEventListener("close", () => {
-      removeEventListener("resize", leave);
-      resolve(by.get(dialog.returnValue));
-    }, { once: true });
+    dialog.addEventListener(
+      "close",
+      () => {
+        removeEventListener("resize", leave);
+        resolve(by.get(dialog.returnValue));
+      },
+      { once: true },
+    );
     dialog.showModal();
   });
 }

@@ -7,7 +7,10 @@ import { elo, played, position } from "./state.js";
 
 const SHOWN = 6;
 
-/** Asks for the sweep of the position and shows it. `next` is the move that was played there; `current` says whether it is still wanted. */
+/**
+ * Asks for the sweep of the position and shows it. `next` is the move that was played there; `current` says whether it is
+ * still wanted.
+ */
 export async function showRatings(state, { answer, models, next, current }) {
   const chart = byId("chart");
   if (!answer.moves.length) return clearRatings("The game is over, so there is no move to compare.");
@@ -18,9 +21,12 @@ export async function showRatings(state, { answer, models, next, current }) {
   const why = `Drawn with ${drawn.name}, the same network in floats, because 8-bit integers make the lines jagged.`;
   byId("drawn").textContent = drawn === chosen ? "" : why;
   if (byModel && others.length < 2) {
-    return clearRatings(`${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
+    return clearRatings(
+      `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`,
+    );
   }
   byId("vary").hidden = byModel;
+  /** @type {any} */
   const asked = { ...position(state, played(state)), include: ["san"] };
   if (byModel) asked.models = others;
   else {
@@ -38,28 +44,38 @@ export async function showRatings(state, { answer, models, next, current }) {
   const xs = byModel ? names.map((_, index) => index) : sweep.points.map((point) => point.elo[side]);
   const who = { both: "both players", self: answer.turn, opponent: answer.turn === "white" ? "black" : "white" }[state.vary];
   lineChart(chart, {
-    xs, names,
+    xs,
+    names,
     series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
-    marks: [byModel ? { at: others.indexOf(chosen.name), name: "the chosen network" }
-      : { at: Math.min(Math.max(elo(state, answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" }],
+    marks: [
+      byModel
+        ? { at: others.indexOf(chosen.name), name: "the chosen network" }
+        : { at: Math.min(Math.max(elo(state, answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" },
+    ],
     axis: byModel ? "network" : `rating of ${who}`,
     label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
   });
-  byId("chart-table").replaceChildren(table("Moves by rating", ["Move", ...names],
-    shown.map((move) => [move.san, ...move.probabilities.map(percent)])));
-  byId("surprise").textContent = surprise(next, answer, sweep, playedMove, names);
+  byId("chart-table").replaceChildren(
+    table(
+      "Moves by rating",
+      ["Move", ...names],
+      shown.map((move) => [move.san, ...move.probabilities.map(percent)]),
+    ),
+  );
+  byId("surprise").textContent = surprise(next, answer, playedMove, names);
 }
 
 /** Whether a network has ratings among its inputs. */
 export const takesRatings = (model) => Boolean(model?.contract?.inputs.elo_self || model?.contract?.inputs.elo_opponent);
 
-function surprise(next, answer, sweep, playedMove, names) {
+function surprise(next, answer, playedMove, names) {
   if (!next || !playedMove) return `The likeliest move is ${answer.moves[0].san}, with ${percent(answer.moves[0].probability)}.`;
   const move = answer.moves.find((one) => one.uci === next.uci);
   const rank = answer.moves.indexOf(move) + 1;
   const nats = -Math.log(move.probability);
   const best = names[playedMove.probabilities.indexOf(Math.max(...playedMove.probabilities))];
-  return `${move.san} was played: choice ${rank} of ${answer.moves.length}, with ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
+  const share = `${move.san} was played: choice ${rank} of ${answer.moves.length}, with ${percent(move.probability)}`;
+  return `${share}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
 }
 
 /** The network of which this is a quantised copy, by its card; or itself. */
@@ -67,7 +83,10 @@ const original = (model) => model.card?.quantised?.from ?? model.name;
 
 /** The networks of one rating by name, one of each family of copies: the chosen one of its own. */
 function comparable(models, chosen) {
-  const families = Map.groupBy(models.filter((model) => model.served && !takesRatings(model)), original);
+  const families = Map.groupBy(
+    models.filter((model) => model.served && !takesRatings(model)),
+    original,
+  );
   return [...families.values()].map((family) => (family.find((model) => model === chosen) ?? family[0]).name).toSorted();
 }
 

@@ -1,7 +1,6 @@
 // A text that was pasted or opened, read by the service: a position, or a game with its variations.
 
 import { remembered } from "./api.js";
-import { ownSide } from "./names.js";
 import { ratingOf } from "./split.js";
 import { Tree } from "./tree.js";
 
@@ -19,9 +18,20 @@ export async function read(text, model, chess960 = false) {
   const [found] = await gamesOf(text, model);
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, tree: nodes } = found;
-  const moves = found.moves.map((move) => move.uci), tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
-  const named = tree.grown(moves).named(moves, found.moves.map((move) => move.san));
-  return { type: "load", tree: named, moves, white: ratingOf(headers.WhiteElo), black: ratingOf(headers.BlackElo), you: ownSide(headers) };
+  const moves = found.moves.map((move) => move.uci),
+    tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
+  const named = tree.grown(moves).named(
+    moves,
+    found.moves.map((move) => move.san),
+  );
+  return {
+    type: "load",
+    tree: named,
+    moves,
+    white: ratingOf(headers.WhiteElo),
+    black: ratingOf(headers.BlackElo),
+    you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
+  };
 }
 
 /** The event that loads a position. Throws the service's problem. */
@@ -36,8 +46,10 @@ export function isChess960(fen) {
   const ranks = board.split("/").map((rank) => rank.replace(/\d/g, (count) => " ".repeat(count)));
   return [...rights].some((letter) => {
     if (!"KQkq".includes(letter)) return /[a-h]/i.test(letter);
-    const white = letter < "a", rank = ranks[white ? 7 : 0] ?? "";
-    const king = rank.indexOf(white ? "K" : "k"), rook = white ? "R" : "r";
+    const white = letter < "a",
+      rank = ranks[white ? 7 : 0] ?? "";
+    const king = rank.indexOf(white ? "K" : "k"),
+      rook = white ? "R" : "r";
     const kingside = letter.toLowerCase() === "k";
     if (king === 4 && rank[kingside ? 7 : 0] === rook) return false;
     return king >= 0 && (kingside ? rank.lastIndexOf(rook) > king : rank.slice(0, king).includes(rook));

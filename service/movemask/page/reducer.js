@@ -1,7 +1,7 @@
 // What each event makes of the state. `now`, in ms, comes with the event, so the same events give the same state.
 
 import * as match from "./match.js";
-import { following, hasBoard, live, played, playing } from "./state.js";
+import { following, game, hasBoard, live, played, playing } from "./state.js";
 import { Tree } from "./tree.js";
 
 /** The state after an event; the same object if nothing has changed. Throws for an event that it does not know. */
@@ -31,7 +31,8 @@ const EVENTS = {
       const due = match.isYours(state.match) && state.at === state.moves.length;
       return due ? withMatch(state, match.moved(state.match, { uci, san, now })) : state;
     }
-    const line = [...played(state), uci], tree = state.tree.grown(line, san, { added: true });
+    const line = [...played(state), uci],
+      tree = state.tree.grown(line, san, { added: true });
     return { ...state, tree, moves: state.moves[state.at] === uci ? state.moves : tree.onwards(line), at: line.length };
   },
 
@@ -52,20 +53,21 @@ const EVENTS = {
   undo(state, { now }) {
     if (playing(state)) return withMatch(state, match.takenBack(state.match, now));
     if (!state.at) return state;
-    const line = played(state), index = state.tree.at(line), before = line.slice(0, -1);
+    const line = played(state),
+      index = state.tree.at(line),
+      before = line.slice(0, -1);
     if (!state.tree.nodes[index].added) return { ...state, at: state.at - 1 };
     const tree = state.tree.pruned(index);
     return { ...state, tree, moves: tree.onwards(before), at: before.length };
   },
 
-  /** A new game against the network, or one to continue; a game that went on is given up. */
+  /** A new game against the network, or one to continue. */
   begin(state, { match: one }) {
-    const sides = { [one.you]: one.rating, [match.other(one.you)]: one.level.strength || one.level.rating };
-    return withMatch({ ...state, ...sides, offered: null, view: "play", game: one.id, model: one.model, hints: false, flip: one.you === "black", you: one.you }, one);
+    return withMatch({ ...state, ...gameOf(one), offered: null, view: "play", model: one.model, hints: false }, one);
   },
 
-  /** Gives up a game that has hardly begun: its moves stay on the board. */
-  abort: (state) => ({ ...state, match: null, game: "", you: "" }),
+  /** Gives up a game that has hardly begun. */
+  abort: (state) => ({ ...state, ...game(), match: null }),
 
   /** Another tab continues the game: its moves stay on the board. */
   released: (state) => ({ ...state, match: null, ...(following(state) ? { game: "", you: "" } : {}) }),
@@ -74,24 +76,26 @@ const EVENTS = {
   offered: (state, { offered }) => (offered?.id === state.offered?.id ? state : { ...state, offered }),
 
   /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
-  load(state, { tree, moves = tree.main, at = 0, white = state.white, black = state.black, you = "" }) {
-    return { ...state, view: hasBoard(state.view) ? state.view : "play", game: "", tree, moves, at, white, black, you };
-  },
+  load: (state, { tree, moves, at, white, black, you }) => ({
+    ...state,
+    ...game({ tree, moves, at, white, black, you }),
+    view: hasBoard(state.view) ? state.view : "play",
+  }),
 
   /** Back to the game against the network. */
-  return: (state) => (state.match ? withMatch({ ...state, view: "play", game: state.match.id, you: state.match.you }, state.match) : state),
+  return: (state) => (state.match ? withMatch({ ...state, ...gameOf(state.match), view: "play" }, state.match) : state),
 
   /** An address: it holds the line, and the game has more. */
-  address(state, { settings, moves, at, game, fen, chess960, headers, you }) {
+  address(state, { settings, moves, at, game: id, fen, chess960, headers, you }) {
     const kept = live(state) ? { ...settings, model: state.model } : settings;
-    if (state.match && game === state.match.id) {
+    if (state.match && id === state.match.id) {
       const back = following(state) ? state : EVENTS.return(state);
       const line = !live(state) && back.tree.at(moves) !== undefined ? moves : state.match.moves;
-      return { ...back, ...kept, game, moves: line, at: line.length === moves.length ? at : line.length };
+      return { ...back, ...kept, game: id, moves: line, at: line.length === moves.length ? at : line.length };
     }
     const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
     const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
-    return { ...state, ...kept, game: "", tree, moves, at, you: same ? state.you : you };
+    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you }), ...kept };
   },
 
   /** The names of moves that an address has brought. */
@@ -103,6 +107,16 @@ const EVENTS = {
   /** A game against the network that is over is in the list of games: "stored" by the browser, or only "listed" until it is closed. */
   kept: (state, { id, kept }) => (state.match?.id === id ? { ...state, match: { ...state.match, kept } } : state),
 };
+
+/** What the board shows of a game against the network. */
+const gameOf = (one) =>
+  game({
+    game: one.id,
+    you: one.you,
+    tree: match.treeOf(one),
+    [one.you]: one.rating,
+    [match.other(one.you)]: one.level.strength || one.level.rating || undefined,
+  });
 
 /** Whether a path is how a line begins. */
 const along = (moves, path) => path.every((uci, index) => uci === moves[index]);

@@ -1,11 +1,12 @@
 // What the model thinks of the moves of games, kept by the moves that lead there and by the ratings.
 
 import { SCORES, endingBy, resultOf, whiteScore } from "./answer.js";
-import { remembered } from "./api.js";
+import { call, know, remembered } from "./api.js";
 import { elo, named, position } from "./state.js";
 import { evaluationOf, turnAfter } from "./tree.js";
 
 const SETTINGS = 6; // models and ratings whose reports are kept
+const AT_ONCE = 64; // positions of a request
 
 /** Everything that reports depend on, besides the moves. */
 const settingOf = ({ model, white, black, tree }) => JSON.stringify([model, white, black, tree.fen, tree.chess960, tree.evaluations]);
@@ -22,7 +23,10 @@ export class Reports {
   /** The moves of the line on the board with their reports. */
   along(state) {
     const { tree, moves } = state;
-    return tree.along(moves).slice(1).map((index) => ({ uci: tree.nodes[index].uci, san: tree.nodes[index].san, ...this.of(state, index) }));
+    return tree
+      .along(moves)
+      .slice(1)
+      .map((index) => ({ uci: tree.nodes[index].uci, san: tree.nodes[index].san, ...this.of(state, index) }));
   }
 
   /** White's expected scores along the line: before each move, and after the last; undefined where unknown. */
@@ -35,7 +39,7 @@ export class Reports {
     return this.#end(state, state.tree.main)?.result;
   }
 
-  /** What a reading of the main line found: `{moments, moves, end}`; undefined before it. */
+  /** What a reading of the main line found: `{moments}`; undefined before it. */
   review(state) {
     return this.#of(state).reviews.get(keyOf(state.tree, state.tree.main));
   }
@@ -47,14 +51,18 @@ export class Reports {
 
   /** Notes what an answer says of the position after a line, and of the move that comes next in the tree. */
   note(state, line, answer) {
-    const known = this.#of(state), { tree } = state, index = tree.at(line), score = whiteScore(answer);
+    const known = this.#of(state),
+      { tree } = state,
+      index = tree.at(line),
+      score = whiteScore(answer);
     const result = resultOf(answer);
     known.ends.set(tree.key(index), { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : score });
     for (const child of tree.children(index)) {
       const rank = answer.moves.findIndex(({ uci }) => uci === tree.nodes[child].uci);
       if (rank < 0) continue;
       const { probability } = answer.moves[rank];
-      known.moves.set(tree.key(child), { probability, rank: rank + 1, surprise: -Math.log(probability), score });
+      const key = tree.key(child);
+      known.moves.set(key, { ...known.moves.get(key), probability, rank: rank + 1, surprise: -Math.log(probability), score });
     }
   }
 
@@ -63,28 +71,56 @@ export class Reports {
     return this.along(state).every(({ rank }) => rank) && (!state.moves.length || Boolean(this.#end(state, state.moves)));
   }
 
-  /** Asks for the reports on a line: of every move, the end, and what stands out; `brief` for its opening alone. Returns the names of the moves. */
-  async ask(state, line, { brief = false } = {}) {
-    const { tree, white, black } = state, known = this.#of(state), key = keyOf(tree, line);
+  /** Asks for the reports on a line: of every move, the end, and what stands out. Returns the names of the moves. */
+  async ask(state, line) {
+    const { tree, white, black } = state,
+      known = this.#of(state),
+      key = keyOf(tree, line);
     const headers = { WhiteElo: Math.round(white), BlackElo: Math.round(black) };
     if (tree.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: tree.fen });
     if (tree.chess960) headers.Variant = "Chess960";
-    const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
+    const tags = Object.entries(headers)
+      .map(([name, value]) => `[${name} "${value}"]`)
+      .join("\n");
     const indices = tree.along(line);
     const words = indices.map((index) => tree.nodes[index]).map((node) => `${node.uci ?? ""} {${evaluationOf(node)}}`);
-    const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: brief ? [] : ["forecast"] })).games;
+    const asked = { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: ["forecast"] };
+    const [found] = (await remembered("v1/games", asked)).games;
     if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
     known.reviews.set(key, { moments: found.moments });
     this.#openings.set(tree.fen + key, found.opening);
-    if (brief) return found.moves.map(({ san }) => san);
-    const end = { ...position(state, line), ...named(state), elo: elo(state, turnAfter(tree.fen, line.length)), include: ["san", "forecast"] };
-    const answer = await remembered("v1/policy", end), result = resultOf(answer);
+    const answer = await remembered("v1/policy", question(state, line)),
+      result = resultOf(answer);
     known.ends.set(key, { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : whiteScore(answer) });
     found.moves.forEach((move, ply) => {
-      const { probability, rank, surprise, lost } = move;
-      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, score: whiteScore(move) });
+      const { probability, rank, surprise, lost, mark, fact, better, forecast } = move,
+        score = whiteScore(move);
+      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, mark, fact, better, forecast, score });
     });
     return found.moves.map(({ san }) => san);
+  }
+
+  /** Asks for the positions of the main line together, so that stepping through it asks for nothing. */
+  async askAll(state) {
+    const { tree } = state,
+      known = this.#of(state),
+      line = tree.main;
+    if (known.whole === keyOf(tree, line)) return;
+    const parts = [];
+    for (let start = 0; start < line.length; start += AT_ONCE)
+      parts.push(line.slice(start, start + AT_ONCE).map((_, place) => start + place));
+    for (const plies of parts) {
+      const bodies = plies.map((ply) => question(state, line.slice(0, ply)));
+      const positions = bodies.map(({ fen, moves, chess960, elo }) => ({ fen, moves, elo, ...(chess960 ? { chess960 } : {}) }));
+      const { results } = await call("v1/policy/batch", { positions, ...named(state), include: ["san"] });
+      plies.forEach((ply, place) => {
+        if (results[place].error) return;
+        const { forecast } = known.moves.get(tree.key(tree.at(line.slice(0, ply + 1)))) ?? {};
+        know("v1/policy", bodies[place], { ...results[place], ...(forecast ? { forecast } : {}) });
+      });
+    }
+    know("v1/policy", question(state, line), await remembered("v1/policy", question(state, line)));
+    known.whole = keyOf(tree, line);
   }
 
   #end(state, line) {
@@ -98,5 +134,13 @@ export class Reports {
     return this.#known.get(setting);
   }
 }
+
+/** What is asked of the position after a line, whoever asks: the same question is not sent twice. */
+export const question = (state, line) => ({
+  ...position(state, line),
+  ...named(state),
+  elo: elo(state, turnAfter(state.tree.fen, line.length)),
+  include: ["san", "forecast"],
+});
 
 const keyOf = (tree, line) => tree.key(tree.at(line));

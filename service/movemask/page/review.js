@@ -1,41 +1,71 @@
-// The review of a game: a verdict on each move of one side, and the key moves of both.
+// The review of a game: what each move cost and how human it was, and the moves that cost most.
 
 import { byId, element } from "./dom.js";
-import { showMoments } from "./moments.js";
 import { numbered } from "./tree.js";
-
-/** How many verdicts there are of each kind. */
-function counted(verdicts) {
-  const count = (kind) => verdicts.filter((one) => one.kind === kind).length, mistakes = count("mistake");
-  return `${count("good")} good, ${count("fine")} fine, ${count("doubtful")} doubtful, ${mistakes} ${mistakes === 1 ? "mistake" : "mistakes"}`;
-}
+import { counted } from "./verdicts.js";
 
 /**
- * Shows the review. `verdicts` are those of `side`, by ply, `{kind, name, text}`, undefined while they are on their way;
- * `sans` the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the side is the
- * player's. `review` is undefined while the game is read; `evaluated` says that its PGN has evaluations. `goTo` gets a
- * place on the line, `choose` a side.
+ * Shows the review. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are on
+ * their way. `sans` is the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the
+ * side is the player's; `moments` are the key moves; `goTo` gets a place on the line, `choose` a side.
  */
-export function showReview({ side, own, shown, verdicts, sans, first, at, review, evaluated, goTo, choose }) {
-  byId("review-panel").hidden = !shown;
-  byId("panel-play").classList.toggle("reviewing", shown && Boolean(side));
-  byId("verdict").hidden = !shown || !side;
+export function showReview({ shown, side, own, verdicts, sans, first, at, moments, goTo, choose }) {
+  byId("review-panel").hidden = byId("verdict").hidden = !shown;
+  byId("panel-play").classList.toggle("reviewing", shown);
   if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
-  const ply = [at - 1, at - 2].find((one) => verdicts?.has(one)), here = verdicts?.get(ply), name = (one) => `${numbered(first + one)} ${sans[one]}`;
+  const name = (ply) => `${numbered(first + ply)} ${sans[ply]}`,
+    ply = [at - 1, at - 2].find((one) => verdicts?.has(one));
+  const here = verdicts?.get(ply);
   byId("verdict").className = `verdict-here ${here?.kind ?? ""}`;
-  byId("verdict").replaceChildren(...(here ? [element("b", {}, `${name(ply)} · ${here.name}. `), here.text]
-    : [element("span", { className: "quiet" }, verdicts ? "Step through the game for the verdicts." : "The verdicts are on their way.")]));
-  const whose = own ? "Your" : side === "white" ? "White's" : "Black's";
-  byId("review-counts").textContent = side && verdicts ? `${whose} moves: ${counted([...verdicts.values()])}.` : "";
-  byId("review-moves").replaceChildren(...[...(side && verdicts ? verdicts : [])].map(([ply, verdict]) => element("li", {}, element("button", {
-    type: "button", onclick: () => goTo(ply + 1), "aria-current": ply + 1 === at ? "true" : undefined,
-  }, element("b", { className: verdict.kind }, `${name(ply)} ${verdict.name}`), ` ${verdict.text}`))));
-  requestAnimationFrame(() => { // by then the browser has laid it out anyway
-    const list = byId("review-moves"), current = list.querySelector("[aria-current]");
-    if (current) list.scrollTop = current.offsetTop - list.clientHeight / 2;
+  byId("verdict").replaceChildren(
+    ...(here
+      ? [element("b", {}, `${name(ply)}${here.name && ` · ${here.name}`}. `), here.text]
+      : [element("span", { className: "quiet" }, verdicts ? "Step through the game for the verdicts." : "The game is being read.")]),
+  );
+  const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ";
+  byId("review-counts").textContent = verdicts ? `${whose}${counted([...verdicts.values()])}.` : "";
+  const current = (place) => (place === at ? "true" : undefined);
+  byId("review-moves").replaceChildren(
+    ...[...(verdicts ?? [])].map(([ply, { kind, cost, human }]) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          { type: "button", onclick: () => goTo(ply + 1), "aria-current": current(ply + 1) },
+          element("b", {}, name(ply)),
+          " ",
+          element("span", { className: kind }, cost),
+          " ",
+          element("span", {}, human),
+        ),
+      ),
+    ),
+  );
+  requestAnimationFrame(() => {
+    // by then the browser has laid it out anyway
+    const list = byId("review-moves"),
+      button = list.querySelector("[aria-current]");
+    if (button) list.scrollTop = button.offsetTop - list.clientHeight / 2;
   });
-  if (review) showMoments(byId("moments"), { moments: review.moments, evaluated, at, goTo });
-  else byId("moments").replaceChildren(element("p", { className: "quiet" }, "The game is being read."));
+  const none = element("p", { className: "quiet" }, moments ? "No move lost 10 points or more." : "The game is being read.");
+  const entries = (moments ?? []).map(({ kind, ply, text }) =>
+    element(
+      "li",
+      {},
+      element(
+        "button",
+        {
+          type: "button",
+          onclick: () => goTo(ply),
+          "aria-current": current(ply),
+        },
+        element("b", { className: kind }, kind),
+        ` ${text}`,
+      ),
+    ),
+  );
+  byId("moments").replaceChildren(entries.length ? element("ol", {}, ...entries) : none);
 }

@@ -10,7 +10,8 @@ const KEPT = "movemask-session";
 export function restored(state) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
   if (!kept) return state;
-  const { page, ...all } = kept, gone = all.match && !all.match.ending && isElsewhere(all.match, page);
+  const { page, ...all } = kept,
+    gone = all.match && !all.match.ending && isElsewhere(all.match, page);
   return { ...state, ...all, tree: new Tree(all.tree), ...(gone ? { match: null, game: "" } : {}) };
 }
 

@@ -1,13 +1,12 @@
-// Taking a game away: the position, the game and the board, copied or as files.
+// Taking a game away: the position and the game, copied or as files.
 
 import { call } from "./api.js";
-import { pieces, picture } from "./squares.js";
 
 const SHOWN_FOR = 1500; // ms that a button says what it did
 const PGN = "application/x-chess-pgn";
 
 /**
- * What the buttons do, by their id. `shown` gives the answer and the arrows on the board, `pgn` the game, once its moves
+ * What the buttons do, by their id. `shown` gives the answer on the board, `pgn` the game, once its moves
  * have names, with the ratings of the sliders if asked, `model` what a request says of the model; `report` is told of errors.
  */
 export function shares({ shown, pgn, model, report }) {
@@ -18,29 +17,17 @@ export function shares({ shown, pgn, model, report }) {
     "copy-played": async (button) => copied(button, await pgn()),
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
     "save-annotated": async () => save("annotated.pgn", PGN, await call("v1/games", { pgn: await pgn(true), ...model() }, PGN)),
-    "save-board": async () => save("board.svg", "image/svg+xml", await board(shown())),
   };
-  return Object.entries(ways).map(([id, does]) => [id, async (event) => {
-    try {
-      await does(event.currentTarget);
-    } catch (error) {
-      report(error);
-    }
-  }]);
-}
-
-/** The board with its arrows as a picture that needs nothing else. */
-async function board({ answer, arrows, flip }) {
-  const drawn = picture(answer.fen, { arrows, flip, label: answer.fen });
-  const sprite = await (await fetch(pieces)).text();
-  const colours = getComputedStyle(document.documentElement);
-  const rules = [["light", "--light"], ["dark", "--dark"]].map(([name, colour]) => `.${name}{fill:${colours.getPropertyValue(colour)}}`);
-  rules.push(".arrow path{fill:none;stroke:#155a9c}.arrow .head{fill:#155a9c;stroke:none}",
-    ".illegal path{stroke:#c01818}.illegal .head{fill:#c01818}.arrow text{font:bold .27px sans-serif;fill:#8c0f0f}");
-  const inner = `<style>${rules.join("")}</style><defs>${sprite.match(/<symbol[^]*<\/symbol>/)[0]}</defs>`;
-  drawn.setAttribute("width", 720);
-  drawn.setAttribute("height", 720);
-  return new XMLSerializer().serializeToString(drawn).replaceAll(pieces, "").replace(">", `>${inner}`);
+  return Object.entries(ways).map(([id, does]) => [
+    id,
+    async (event) => {
+      try {
+        await does(event.currentTarget);
+      } catch (error) {
+        report(error);
+      }
+    },
+  ]);
 }
 
 async function copied(button, text) {

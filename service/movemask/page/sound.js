@@ -27,7 +27,9 @@ export function soundsOf(state, before, { type, san }) {
 function knock(kind) {
   if (!sounds()) return;
   context ??= new AudioContext();
-  const source = context.createOscillator(), volume = context.createGain(), now = context.currentTime;
+  const source = context.createOscillator(),
+    volume = context.createGain(),
+    now = context.currentTime;
   source.type = "triangle";
   source.frequency.setValueAtTime(PITCH[kind], now);
   volume.gain.setValueAtTime(0.25, now);

@@ -1,9 +1,9 @@
 // The games of a PGN, their tags, and the text that stands outside games. A copy of the service's board/split.py, whose
 // rules it follows name by name; tests/page/test_split.py compares both.
 
-const S = `\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff`; // white space, and what has no width
+const S = `\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff`;
 const LETTER = "[A-Za-z\\u00c0-\\u1fff\\u2654-\\u265f\\u2c00-\\ud7ff\\uf900-\\ufefe\\uff10-\\uffdc\\u{10000}-\\u{10ffff}]";
-const Q = "\"\u201c\u201d\u201e";
+const Q = '"\u201c\u201d\u201e';
 const D = "[\\-\u2010-\u2013\u2212]";
 const RESULT = `(?:1${D}0|0${D}1|1/2${D}1/2|\u00bd(?:${D}\u00bd)?|\\*)`;
 const MOVE = `(?:${LETTER}{0,2}[a-h]?[1-8]?(?:${D}|[x:\u00d7])?[a-h][1-8]|[O0o]${D}[O0o])`;
@@ -16,11 +16,13 @@ const at = (pattern) => new RegExp(pattern, "uy"); // what stands at a place
 const from = (pattern) => new RegExp(pattern, "ug"); // what comes next
 const all = (pattern) => new RegExp(`^(?:${pattern})$`, "u");
 
-const START = at(`(?<aside>\\((?=[${S}(]*(?:\\{|[0-9]{1,4}[${S}.\u2026]*(?:${MOVE}|${NULL_MOVE})|${MOVE}))|\\$[0-9]+)`
-  + `|(?<result>${RESULT}(?!${BESIDE}))`
-  + `|(?!(?:[0-9]{1,4}\\.?[${S}]+)?[^${S}/]*/[^${S}/]*/)`
-  + `(?:(?<number>[0-9]{1,4})(?<dots>[${S}.\u2026]*)(?:${MOVE}|${NULL_MOVE})|${MOVE}`
-  + `|(?<alone>[0-9]{1,4})(?<after>[${S}]*[.\u2026][${S}.\u2026]*)(?:$|[{;$(]))`);
+const START = at(
+  `(?<aside>\\((?=[${S}(]*(?:\\{|[0-9]{1,4}[${S}.\u2026]*(?:${MOVE}|${NULL_MOVE})|${MOVE}))|\\$[0-9]+)` +
+    `|(?<result>${RESULT}(?!${BESIDE}))` +
+    `|(?!(?:[0-9]{1,4}\\.?[${S}]+)?[^${S}/]*/[^${S}/]*/)` +
+    `(?:(?<number>[0-9]{1,4})(?<dots>[${S}.\u2026]*)(?:${MOVE}|${NULL_MOVE})|${MOVE}` +
+    `|(?<alone>[0-9]{1,4})(?<after>[${S}]*[.\u2026][${S}.\u2026]*)(?:$|[{;$(]))`,
+);
 const FIRST_MOVE = at(`[${S}]*1[${S}]*\\.[${S}]*(?![${S}.\u2026])`);
 const MARK = from(`[\\[{;()]|${RESULT}`);
 const WORD_END = new RegExp(`^${BESIDE}`);
@@ -40,9 +42,27 @@ const A_LETTER = new RegExp(LETTER, "u");
 const WHITE = all(`[${S}]`);
 const FENCE = all(`[${S}>]*(?:(?:\`\`\`+|~~~+)[${S}]*(?:[A-Za-z]+[${S}]*)?|\\*[${S}]*\\*[${S}]*\\*[${S}*]*)`);
 const QUOTED = at(`(?:[${S}]*>)+`);
-const TAG_LINES = 4, SHOWN = 40;
-const KNOWN = new Map(["Event", "Site", "Date", "Round", "White", "Black", "Result", "WhiteElo", "BlackElo", "SetUp", "FEN", "Variant",
-  "ECO", "Opening", "UTCDate"].map((name) => [name.toLowerCase(), name]));
+const TAG_LINES = 4,
+  SHOWN = 40;
+const KNOWN = new Map(
+  [
+    "Event",
+    "Site",
+    "Date",
+    "Round",
+    "White",
+    "Black",
+    "Result",
+    "WhiteElo",
+    "BlackElo",
+    "SetUp",
+    "FEN",
+    "Variant",
+    "ECO",
+    "Opening",
+    "UTCDate",
+  ].map((name) => [name.toLowerCase(), name]),
+);
 
 /** A game, or text outside games, while it is read. */
 class Piece {
@@ -113,11 +133,12 @@ class Splitter {
 
   #scan() {
     const counted = this.#running && this.#here.fromOne && !(this.#comment || this.#depth);
-    if (counted && match(FIRST_MOVE, this.#line, 0)) { // a list with a game per line
+    if (counted && match(FIRST_MOVE, this.#line, 0)) {
+      // a list with a game per line
       this.#nextPiece(0);
       this.#here.begun = this.#here.fromOne = true;
     }
-    for (let place = 0; place < this.#line.length;) place = this.#token(place);
+    for (let place = 0; place < this.#line.length; ) place = this.#token(place);
   }
 
   get #running() {
@@ -126,7 +147,8 @@ class Splitter {
   }
 
   #token(place) {
-    const line = this.#line, running = this.#running;
+    const line = this.#line,
+      running = this.#running;
     if (this.#comment) {
       const end = line.indexOf("}", place);
       if (end >= 0) this.#comment = "";
@@ -169,7 +191,8 @@ class Splitter {
   }
 
   #standsAlone({ 0: result, index }) {
-    const before = this.#line[index - 1] ?? "", after = this.#line[index + result.length] ?? "";
+    const before = this.#line[index - 1] ?? "",
+      after = this.#line[index + result.length] ?? "";
     return result === "*" ? before !== "*" && after !== "*" : !WORD_END.test(before) && !WORD_END.test(after);
   }
 
@@ -223,14 +246,19 @@ class Splitter {
   }
 
   #tag(place, running) {
-    const line = this.#line, number = this.#number, found = match(OPEN, line, place);
+    const line = this.#line,
+      number = this.#number,
+      found = match(OPEN, line, place);
     const bare = found || running ? null : match(BARE, line, place);
     if (bare && (KNOWN.has(bare[1].toLowerCase()) || (this.#here.tags.size && !this.#here.begun))) {
       this.#beginTag(place, number, bare[1], trimmed(bare[2] ?? ""));
       return place + bare[0].length;
     }
     if (!found && !match(HALF_OPEN, line, place)) return 0;
-    let name = "", value = "", end = -1, following = line.length;
+    let name = "",
+      value = "",
+      end = -1,
+      following = line.length;
     if (found) {
       name = found[1];
       [end, following] = valueEnd(line, place + found[0].length);
@@ -241,7 +269,8 @@ class Splitter {
       [name, value, following] = spread;
     } else if (!found) return 0;
     else if (end < 0) {
-      const text = line.slice(place + found[0].length, following), damaged = match(DAMAGED_END, text, 0);
+      const text = line.slice(place + found[0].length, following),
+        damaged = match(DAMAGED_END, text, 0);
       value = trimmed(text.slice(0, damaged.index));
       following += damaged.index + damaged[0].length - text.length;
     } else value = line.slice(place + found[0].length, end);
@@ -250,12 +279,14 @@ class Splitter {
   }
 
   #spread(place) {
-    let line = this.#line.slice(place), raw = this.#raw.slice(place);
+    let line = this.#line.slice(place),
+      raw = this.#raw.slice(place);
     const valueClosed = match(OPEN, line, 0) && Q.includes(trimmed(line, false).at(-1));
     for (let count = 1; count < TAG_LINES; count++) {
       const written = this.#lines[this.#number + count - 1];
       if (written === undefined) return null;
-      const text = unquoted(written), start = endOf(SPACE, text, 0);
+      const text = unquoted(written),
+        start = endOf(SPACE, text, 0);
       if (start === text.length || text[0] === "%" || "[{;".includes(text[start]) || match(START, text, start)) return null;
       if (count === 1 && valueClosed && text[start] !== "]") return null;
       line += `\n${text}`;
@@ -272,7 +303,8 @@ class Splitter {
   }
 
   #beginTag(place, number, name, value) {
-    const known = KNOWN.get(name.replace(/[ :=]+$/, "").toLowerCase()) ?? name, { tags, begun, blank, unread } = this.#here;
+    const known = KNOWN.get(name.replace(/[ :=]+$/, "").toLowerCase()) ?? name,
+      { tags, begun, blank, unread } = this.#here;
     const again = tags.has(known) && (blank || (tags.size > 1 && known === tags.keys().next().value));
     if (begun || again || (unread && !tags.size)) this.#nextPiece(place);
     this.#finish(this.#held);
@@ -302,8 +334,14 @@ class Splitter {
     const { line, tags, moves, movesLine, unread } = piece;
     const kind = tags.size || piece.begun ? "game" : last ? "trailing" : "outside";
     this.found.push({
-      kind, line, text: piece.raw.join(""), tags, unread, movesLine,
-      movetext: moves.map((parts) => parts.join("")).join("\n"), unclosed: (last && this.#comment) || null,
+      kind,
+      line,
+      text: piece.raw.join(""),
+      tags,
+      unread,
+      movesLine,
+      movetext: moves.map((parts) => parts.join("")).join("\n"),
+      unclosed: (last && this.#comment) || null,
     });
   }
 }
@@ -341,7 +379,8 @@ const shown = (text) => [...text.slice(0, 2 * SHOWN)].slice(0, SHOWN).join("");
 
 /** A text without white space at its end and, unless `both` is false, at its beginning. A pattern would take quadratic time. */
 function trimmed(text, both = true) {
-  let begin = 0, end = text.length;
+  let begin = 0,
+    end = text.length;
   while (end > begin && WHITE.test(text[end - 1])) end--;
   while (both && begin < end && WHITE.test(text[begin])) begin++;
   return text.slice(begin, end);
@@ -373,9 +412,15 @@ export const escaped = (value) => String(value).replace(/[\\"]/g, "\\$&");
 /** The rating that a tag gives; undefined for what is not a whole number from 100 to 4000, such as "?" and "0". */
 export const ratingOf = (value) => (/^\d{3,4}$/.test(value ?? "") && value >= 100 && value <= 4000 ? Number(value) : undefined);
 
-const PACKED = [ // by their first bytes
-  ["a zip archive", /^PK(\x03\x04|\x05\x06)/], ["compressed (gzip)", /^\x1f\x8b/], ["compressed (zstandard)", /^(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)/],
-  ["compressed (bzip2)", /^BZh[1-9]1AY&SY/], ["compressed (xz)", /^\xfd7zXZ\0/], ["a 7z archive", /^7z\xbc\xaf\x27\x1c/], ["a rar archive", /^Rar!\x1a\x07/],
+const PACKED = [
+  // by their first bytes
+  ["a zip archive", /^PK(\x03\x04|\x05\x06)/],
+  ["compressed (gzip)", /^\x1f\x8b/],
+  ["compressed (zstandard)", /^(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)/],
+  ["compressed (bzip2)", /^BZh[1-9]1AY&SY/],
+  ["compressed (xz)", /^\xfd7zXZ\0/],
+  ["a 7z archive", /^7z\xbc\xaf\x27\x1c/],
+  ["a rar archive", /^Rar!\x1a\x07/],
 ];
 
 /**
@@ -384,8 +429,9 @@ const PACKED = [ // by their first bytes
  * board/textfile.py does the same.
  */
 export async function textOf(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer()), head = String.fromCharCode(...bytes.subarray(0, 16));
-  const packed = PACKED.find(([, magic]) => magic.test(head));
+  const bytes = new Uint8Array(await file.arrayBuffer()),
+    head = String.fromCharCode(...bytes.subarray(0, 16));
+  const packed = PACKED.find(([, magic]) => /** @type {RegExp} */ (magic).test(head));
   if (packed) throw new Error(`${file.name} is ${packed[0]}. Unpack it first: the page reads plain PGN.`);
   const wide = /^(\xff\xfe|([^\0]\0){4,8}$)/.test(head) ? "utf-16le" : /^(\xfe\xff|(\0[^\0]){4,8}$)/.test(head) ? "utf-16be" : null;
   if (wide) return new TextDecoder(wide).decode(bytes);
@@ -397,7 +443,9 @@ export async function textOf(file) {
 }
 
 function lineByLine(bytes) {
-  const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }), windows = new TextDecoder("windows-1252"), lines = [];
+  const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }),
+    windows = new TextDecoder("windows-1252"),
+    lines = [];
   for (let begin = 0, end; begin < bytes.length; begin = end) {
     end = begin;
     while (end < bytes.length && bytes[end] !== 10 && bytes[end] !== 13) end++;

@@ -11,7 +11,8 @@ export const FILES = "abcdefgh";
 
 /** Column and row of a square, seen from White's side or from Black's. */
 export function place(square, flip) {
-  const column = FILES.indexOf(square[0]), row = 8 - Number(square[1]);
+  const column = FILES.indexOf(square[0]),
+    row = 8 - Number(square[1]);
   return flip ? [7 - column, 7 - row] : [column, row];
 }
 
@@ -19,18 +20,35 @@ export function squareAt(column, row, flip) {
   return flip ? FILES[7 - column] + (row + 1) : FILES[column] + (8 - row);
 }
 
+/** The names of files and ranks at the edges of a board. */
+export function coordinates(flip) {
+  const along = [...Array(8).keys()],
+    shade = (index) => (index % 2 ? "on-light" : "on-dark");
+  return svg(
+    "svg",
+    { viewBox: "0 0 8 8", class: "coordinates", "aria-hidden": "true" },
+    ...along.map((row) => svg("text", { x: 0.04, y: row + 0.23, class: shade(row + 1) }, squareAt(0, row, flip)[1])),
+    ...along.map((column) =>
+      svg("text", { x: column + 0.96, y: 7.94, "text-anchor": "end", class: shade(column) }, squareAt(column, 7, flip)[0]),
+    ),
+  );
+}
+
 /** The pieces of a FEN by square, such as "wk". */
 export function piecesOf(fen) {
   const found = new Map();
-  fen.split(" ")[0].split("/").forEach((row, index) => {
-    let column = 0;
-    for (const letter of row) {
-      if (/\d/.test(letter)) column += Number(letter);
-      else if (NAMES[letter.toLowerCase()]) {
-        found.set(FILES[column++] + (8 - index), (letter === letter.toLowerCase() ? "b" : "w") + letter.toLowerCase());
+  fen
+    .split(" ")[0]
+    .split("/")
+    .forEach((row, index) => {
+      let column = 0;
+      for (const letter of row) {
+        if (/\d/.test(letter)) column += Number(letter);
+        else if (NAMES[letter.toLowerCase()]) {
+          found.set(FILES[column++] + (8 - index), (letter === letter.toLowerCase() ? "b" : "w") + letter.toLowerCase());
+        }
       }
-    }
-  });
+    });
   return found;
 }
 
@@ -42,10 +60,12 @@ export const drawing = (piece, attributes = {}) =>
 
 /** An arrow on a board of size 8, as wide as its probability, with a label; `kind` is "legal" or "illegal". */
 export function arrow({ uci, probability, kind, label }, flip) {
-  const [fromX, fromY] = place(uci.slice(0, 2), flip), [toX, toY] = place(uci.slice(2, 4), flip);
+  const [fromX, fromY] = place(uci.slice(0, 2), flip),
+    [toX, toY] = place(uci.slice(2, 4), flip);
   const length = Math.hypot(toX - fromX, toY - fromY);
   if (!length) return svg("g");
-  const width = 0.05 + 0.2 * Math.sqrt(probability), head = width + 0.22;
+  const width = 0.05 + 0.2 * Math.sqrt(probability),
+    head = width + 0.22;
   const [alongX, alongY] = [(toX - fromX) / length, (toY - fromY) / length];
   const [endX, endY] = [toX + 0.5 - alongX * 0.1, toY + 0.5 - alongY * 0.1];
   const [neckX, neckY] = [endX - alongX * head, endY - alongY * head];
@@ -53,22 +73,39 @@ export function arrow({ uci, probability, kind, label }, flip) {
   const [x, y] = [fromX + 0.5 + alongX * 0.2, fromY + 0.5 + alongY * 0.2];
   const point = (px, py) => `${px.toFixed(3)},${py.toFixed(3)}`;
   const half = 0.07 * (label?.length ?? 0); // of the label's width, so that it stays on the board
-  const written = label ? [svg("text", { x: Math.min(8 - half, Math.max(half, toX + 0.5)), y: toY + 0.9, "text-anchor": "middle" }, label)] : [];
-  return svg("g", { class: `arrow ${kind}`, "data-uci": uci },
-    svg("g", { opacity: (0.5 + 0.45 * Math.min(1, 2 * probability)).toFixed(2) },
+  const written = label
+    ? [svg("text", { x: Math.min(8 - half, Math.max(half, toX + 0.5)), y: toY + 0.9, "text-anchor": "middle" }, label)]
+    : [];
+  return svg(
+    "g",
+    { class: `arrow ${kind}`, "data-uci": uci },
+    svg(
+      "g",
+      { opacity: (0.5 + 0.45 * Math.min(1, 2 * probability)).toFixed(2) },
       svg("path", { d: `M${point(x, y)}L${point(neckX, neckY)}`, "stroke-width": width.toFixed(3) }),
-      svg("path", { class: "head", d: `M${point(endX, endY)}L${point(neckX + acrossX, neckY + acrossY)}L${point(neckX - acrossX, neckY - acrossY)}Z` })),
-    ...written);
+      svg("path", {
+        class: "head",
+        d: `M${point(endX, endY)}L${point(neckX + acrossX, neckY + acrossY)}L${point(neckX - acrossX, neckY - acrossY)}Z`,
+      }),
+    ),
+    ...written,
+  );
 }
 
 /** A whole position as one small image. */
 export function picture(fen, { arrows = [], flip = false, label }) {
   const drawn = svg("svg", { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label });
-  drawn.append(svg("rect", { class: "light", width: 8, height: 8 }),
-    svg("path", { class: "dark", d: Array.from({ length: 32 }, (_, index) => {
-      const row = index >> 2, column = 2 * (index & 3) + (row % 2 ? 0 : 1);
-      return `M${column},${row}h1v1h-1z`;
-    }).join("") }));
+  drawn.append(
+    svg("rect", { class: "light", width: 8, height: 8 }),
+    svg("path", {
+      class: "dark",
+      d: Array.from({ length: 32 }, (_, index) => {
+        const row = index >> 2,
+          column = 2 * (index & 3) + (row % 2 ? 0 : 1);
+        return `M${column},${row}h1v1h-1z`;
+      }).join(""),
+    }),
+  );
   for (const [square, piece] of piecesOf(fen)) {
     const [x, y] = place(square, flip);
     drawn.append(drawing(piece, { x, y, width: 1, height: 1 }));

@@ -2,16 +2,36 @@
 
 import { turnAfter, Tree } from "./tree.js";
 
+const RATING = 1500; // of players whose rating is unknown
+
 export const VIEWS = ["play", "ratings", "lens", "leakage", "games"];
+
+/** All that belongs to the game on the board. Another game begins with another object, so nothing of one is left in the next. */
+export const game = (given = {}) => {
+  const { tree = new Tree(), you = "" } = given,
+    moves = given.moves ?? tree.main;
+  return {
+    tree,
+    moves,
+    at: given.at ?? 0, // the game, its line on the board, and how many moves of it are played there
+    game: given.game ?? "", // the id of the match that the board shows, or ""
+    you, // whose moves are reviewed: "white", "black", or "" for both
+    flip: given.flip ?? you === "black",
+    white: given.white ?? RATING,
+    black: given.black ?? RATING,
+  };
+};
 
 export const START = {
   view: "play",
-  tree: new Tree(), moves: [], at: 0, // the game on the board, its line, and how many moves of it are played there
-  game: "", // the id of the match that the board shows, or ""
+  ...game(),
   match: null, // the game against the network, whatever the board shows
   offered: null, // `{id, model}`: a game against the network that another tab has left, or plays
-  you: "", // whose moves are reviewed: "white", "black" or ""
-  model: "", beside: "", white: 1500, black: 1500, vary: "both", flip: false, arrows: true, hints: false,
+  model: "",
+  beside: "",
+  vary: "both",
+  arrows: true,
+  hints: false,
 };
 
 /** Whether a view has the board. */

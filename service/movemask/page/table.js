@@ -9,8 +9,9 @@ import { lensAnswer, lensArrows, showLenses } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
 import { HIDDEN, showBars, showValue } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
-import { clearRatings, showRatings } from "./ratings.js";
-import { alone, elo, following, live, named, played, playing, position, turn } from "./state.js";
+import { question } from "./reports.js";
+import { clearRatings, showRatings, takesRatings } from "./ratings.js";
+import { alone, following, live, played, playing } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -22,26 +23,30 @@ export class Table {
   #store;
   #analysis;
   #board;
+  #models = []; // all of the service
   #shown = null; // `{answer, state, line}`: the answer on the board, and the state and line that it was asked for
 
   constructor(store, analysis) {
     this.#store = store;
     this.#analysis = analysis;
     this.#board = new Board(byId("board"), {
-      onMove: (uci) => this.move(uci), onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
+      onMove: (uci) => this.move(uci),
+      onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
     });
   }
 
   /** The answer on the board, if it is of the present position. */
   get answer() {
     const { state } = this.#store;
-    return this.#shown && this.#shown.line.join() === played(state).join() && this.#shown.state.tree.fen === state.tree.fen ? this.#shown.answer : null;
+    return this.#shown && this.#shown.line.join() === played(state).join() && this.#shown.state.tree.fen === state.tree.fen
+      ? this.#shown.answer
+      : null;
   }
 
   /** What is on the board, to be taken away. Throws if nothing is. */
   get seen() {
     if (!this.answer) throw new Error("There is no position on the board yet.");
-    return { answer: this.answer, arrows: arrows(this.#store.state, this.answer), flip: this.#store.state.flip };
+    return { answer: this.answer };
   }
 
   /** Plays a move of the answer on the board, unless it is not the player's turn. */
@@ -52,16 +57,19 @@ export class Table {
 
   /** What can be shown of a state before the service has answered: the clocks, the buttons, and a move on the board. */
   prepare(state) {
-    const going = playing(state), match = state.match;
+    const going = playing(state),
+      match = state.match;
     document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
     byId("setup").hidden = live(state);
+    byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
       byId("resign").textContent = match.moves.length < 2 ? "Abort" : "Resign";
       byId("draw").textContent = match.standing?.draw && isYours(match) ? "Claim draw" : "Offer draw";
     }
-    const line = played(state), before = this.#noted(state);
+    const line = played(state),
+      before = this.#noted(state);
     if (before && line.length === before.length + 1 && before.every((uci, ply) => uci === line[ply])) this.#board.nudge(line.at(-1));
   }
 
@@ -75,9 +83,11 @@ export class Table {
 
   /** Shows a state of a view with a board; `models` are all of them. `current` says whether it is still wanted. */
   async show(state, models, current) {
-    const line = played(state), hidden = alone(state);
-    const answer = state.view === "lens" && !hidden ? await lensAnswer(state, state.model)
-      : await remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, turn(state)), include: ["san", "forecast"] });
+    const line = played(state),
+      hidden = alone(state);
+    this.#models = models;
+    const answer =
+      state.view === "lens" && !hidden ? await lensAnswer(state, state.model) : await remembered("v1/policy", question(state, line));
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
@@ -111,19 +121,39 @@ export class Table {
   }
 
   #draw(state, answer) {
-    const { tree, match, at, moves, flip } = state, line = played(state), going = playing(state), atEnd = at === moves.length;
-    const open = going ? atEnd : !endingBy(answer), last = this.#say(state, answer);
+    const { tree, match, at, moves, flip } = state,
+      line = played(state),
+      going = playing(state),
+      atEnd = at === moves.length;
+    const open = going ? atEnd : !endingBy(answer),
+      last = this.#say(state, answer);
     document.body.classList.remove("stale");
     this.#board.show({
-      fen: answer.fen, flip, last: line.at(-1), moves: open ? answer.moves : [], arrows: arrows(state, answer),
-      player: going && atEnd ? match.you[0] : "", premove: (going && match.premove?.uci) || null,
+      fen: answer.fen,
+      flip,
+      last: line.at(-1),
+      moves: open ? answer.moves : [],
+      arrows: arrows(state, answer),
+      player: going && atEnd ? match.you[0] : "",
+      premove: (going && match.premove?.uci) || null,
       check: answer.status === "checkmate" || /[+#]$/.test(last?.san) ? `${answer.turn[0]}k` : undefined,
     });
     const hidden = alone(state);
     showValue(byId("value"), hidden ? null : answer, flip);
-    byId("legal").replaceChildren(...answer.moves.map((move) => move.san).sort().map((san) => new Option(san)));
+    byId("legal").replaceChildren(
+      ...answer.moves
+        .map((move) => move.san)
+        .sort()
+        .map((san) => new Option(san)),
+    );
     if (state.view === "play") {
-      showBars(byId("bars"), hidden ? null : answer.moves, { onMove: (uci) => this.move(uci), onLight: (uci) => this.#board.light(uci), next: moves[at] });
+      const who = takesRatings(chosen(state, this.#models)) ? `players rated ${state[answer.turn]}` : "players";
+      byId("whose").textContent = `What ${who} would play, by ${answer.model.name}. It is no engine's advice.`;
+      showBars(byId("bars"), hidden ? null : answer.moves, {
+        onMove: (uci) => this.move(uci),
+        onLight: (uci) => this.#board.light(uci),
+        next: moves[at],
+      });
     }
     showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: following(state) && Boolean(match.control) });
     showClocks(state);
@@ -132,7 +162,8 @@ export class Table {
 
   /** Says how things stand, for screen readers too. Returns the move that led here, with its ply; null at the start. */
   #say(state, answer) {
-    const { tree, match, at, moves } = state, line = played(state);
+    const { tree, match, at, moves } = state,
+      line = played(state);
     const last = at ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
     const ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
     const said = playing(state) ? saidInGame(match, moves.length - at) : saidOf(answer, { last, ending });
@@ -149,5 +180,8 @@ export class Table {
 function arrows(state, answer) {
   if (!state.arrows || alone(state)) return [];
   if (state.view === "lens") return lensArrows(answer);
-  return answer.moves.filter((move) => move.probability >= LEAST_ARROW).slice(0, ARROWS).map((move) => ({ ...move, kind: "legal" }));
+  return answer.moves
+    .filter((move) => move.probability >= LEAST_ARROW)
+    .slice(0, ARROWS)
+    .map((move) => ({ ...move, kind: "legal" }));
 }

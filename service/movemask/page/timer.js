@@ -26,7 +26,8 @@ export function showClocks({ match }) {
   if (!match?.control) return;
   const now = performance.now();
   for (const clock of document.querySelectorAll(".clock")) {
-    const left = remaining(match, clock.dataset.side, now), text = face(left);
+    const left = remaining(match, clock.dataset.side, now),
+      text = face(left);
     if (clock.textContent !== text) clock.textContent = text;
     clock.classList.toggle("running", clock.dataset.side === match.running);
     clock.classList.toggle("low", left < LOW);

@@ -11,8 +11,12 @@ export class Tree {
   #keys = [""];
   #evaluations;
 
+  /** @param {{fen?: string, chess960?: boolean, headers?: Record<string, string>, nodes?: any[]}} [given] */
   constructor({ fen = "startpos", chess960 = false, headers = {}, nodes = [{}] } = {}) {
-    Object.assign(this, { fen, chess960, headers, nodes: nodes.length ? nodes : [{}] });
+    this.fen = fen;
+    this.chess960 = chess960;
+    this.headers = headers;
+    this.nodes = nodes.length ? nodes : [{}];
     this.#children = this.nodes.map(() => []);
     this.nodes.forEach(({ parent }, index) => index && this.#children[parent].push(index));
   }
@@ -65,7 +69,8 @@ export class Tree {
   /** A tree that has this line; moves that are new get `extra`, and the last of them its SAN. */
   grown(moves, san, extra = {}) {
     const nodes = [...this.nodes];
-    let parent = 0, fresh = false;
+    let parent = 0,
+      fresh = false;
     moves.forEach((uci, ply) => {
       const found = fresh ? undefined : this.#children[parent].find((child) => nodes[child].uci === uci);
       fresh = found === undefined;
@@ -77,7 +82,8 @@ export class Tree {
 
   /** A tree without a node and all that follows it. */
   pruned(index) {
-    const places = new Map([[0, 0]]), nodes = [this.nodes[0]];
+    const places = new Map([[0, 0]]),
+      nodes = [this.nodes[0]];
     this.nodes.forEach((node, old) => {
       if (!old || old === index || !places.has(node.parent)) return;
       places.set(old, nodes.length);
@@ -89,7 +95,9 @@ export class Tree {
   /** A tree whose moves along a line have these names. */
   named(moves, sans) {
     const nodes = [...this.nodes];
-    this.along(moves).slice(1).forEach((index, ply) => (nodes[index] = { ...nodes[index], san: sans[ply] ?? nodes[index].san }));
+    this.along(moves)
+      .slice(1)
+      .forEach((index, ply) => (nodes[index] = { ...nodes[index], san: sans[ply] ?? nodes[index].san }));
     return this.#with({ nodes });
   }
 

@@ -19,7 +19,10 @@ export function isElsewhere(match, page) {
   return Boolean(found) && found.page !== page;
 }
 
-/** Keeps the store's game while it goes on, lets go of it if another tab continues it, and offers games that other tabs have left. */
+/**
+ * Keeps the store's game while it goes on, lets go of it if another tab continues it, and offers games that other tabs have
+ * left. Returns what looks for such games again.
+ */
 export function keepsUnfinished(store) {
   const write = () => {
     const { match } = store.state;
@@ -32,9 +35,9 @@ export function keepsUnfinished(store) {
   };
   store.subscribe((state, before, event) => {
     if (state.match === before.match) return;
-    if (event.type === "begin") for (const id of ids()) forget(id); // given up; a tab that plays one of them writes it again
-    else if (before.match && event.type !== "released" && !(live(state) && state.match.moves.length)) forget(before.match.id);
+    if (before.match && !["released", "begin"].includes(event.type) && !(live(state) && state.match.moves.length)) forget(before.match.id);
     write();
+    queueMicrotask(look); // once everybody has heard of this change
   });
   setInterval(() => store.state.match?.running && write(), EVERY);
   addEventListener("storage", ({ key }) => (key ?? KEPT).startsWith(KEPT) && look());
@@ -42,17 +45,25 @@ export function keepsUnfinished(store) {
   document.addEventListener("visibilitychange", () => document.hidden || look());
   write(); // so that a copy of this tab takes over its game
   look();
+  return look;
 }
 
-const ids = () => Object.keys(localStorage).filter((key) => key.startsWith(KEPT)).map((key) => key.slice(KEPT.length));
+const ids = () =>
+  Object.keys(localStorage)
+    .filter((key) => key.startsWith(KEPT))
+    .map((key) => key.slice(KEPT.length));
 
 /** What is offered: `{id, model}` of the latest game that another page has written; null if there is none. */
 function latest({ match }) {
-  const id = ids().filter((one) => one !== match?.id).toSorted().at(-1);
+  const id = ids()
+    .filter((one) => one !== match?.id)
+    .toSorted()
+    .at(-1);
   return id ? { id, model: unfinished(id).match.model } : null;
 }
 
-const forget = (id) => localStorage.removeItem(KEPT + id);
+/** Gives a game up that has not been finished. */
+export const forget = (id) => localStorage.removeItem(KEPT + id);
 
 function keep(match) {
   try {

@@ -13,7 +13,8 @@ export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
 /** What is said of a game against the network that goes on; `behind` is how many moves the board is behind it. */
 export function saidInGame(match, behind) {
   if (behind) return `You are looking back. The game is ${behind} ${behind === 1 ? "move" : "moves"} further on.`;
-  const { moves, sans, you, model, remark, standing, premove } = match, yours = isYours(match);
+  const { moves, sans, you, model, remark, standing, premove } = match,
+    yours = isYours(match);
   const mover = yours ? SIDES[other(you)] : "You";
   const last = moves.length ? `${mover} ${yours ? "plays" : "play"} ${sans.at(-1)}.` : `You play ${SIDES[you]}.`;
   const next = yours ? "Your turn." : `${model} is thinking.`;
@@ -24,23 +25,36 @@ export function saidInGame(match, behind) {
 
 /** What is said of a position: the move that led to it, whose turn it is, and what is likeliest. `ending` is how the game of it ended. */
 export function saidOf(answer, { last, ending }) {
-  const before = last ? `${numbered(last.ply)} ${last.san}: ` : "", now = ending ?? endingBy(answer);
+  const before = last ? `${numbered(last.ply)} ${last.san}: ` : "",
+    now = ending ?? endingBy(answer);
   if (now) return `${before}${over(now)}`;
   const reason = answer.draw?.reason;
   const draw = reason ? ` A draw can be claimed ${whyOf({ result: "1/2-1/2", how: reason }).slice(5)}.` : "";
-  const moves = answer.moves.slice(0, 3).map((move) => `${move.san} ${percent(move.probability)}`).join(", ");
+  const moves = answer.moves
+    .slice(0, 3)
+    .map((move) => `${move.san} ${percent(move.probability)}`)
+    .join(", ");
   return `${before}${SIDES[answer.turn]} to move.${draw} Likeliest: ${moves}.`;
 }
 
 /** What python-chess calls a position that cannot be, and what a player does. */
 const IMPOSSIBLE = {
-  EMPTY: "the board is empty", NO_WHITE_KING: "White has no king", NO_BLACK_KING: "Black has no king", TOO_MANY_KINGS: "a side has more than one king",
-  TOO_MANY_WHITE_PAWNS: "White has more than eight pawns", TOO_MANY_BLACK_PAWNS: "Black has more than eight pawns",
-  PAWNS_ON_BACKRANK: "a pawn stands on the first or the last rank", TOO_MANY_WHITE_PIECES: "White has more than 16 pieces", TOO_MANY_BLACK_PIECES: "Black has more than 16 pieces",
+  EMPTY: "the board is empty",
+  NO_WHITE_KING: "White has no king",
+  NO_BLACK_KING: "Black has no king",
+  TOO_MANY_KINGS: "a side has more than one king",
+  TOO_MANY_WHITE_PAWNS: "White has more than eight pawns",
+  TOO_MANY_BLACK_PAWNS: "Black has more than eight pawns",
+  PAWNS_ON_BACKRANK: "a pawn stands on the first or the last rank",
+  TOO_MANY_WHITE_PIECES: "White has more than 16 pieces",
+  TOO_MANY_BLACK_PIECES: "Black has more than 16 pieces",
   BAD_CASTLING_RIGHTS: "king and rook do not stand where that castling needs them",
   INVALID_EP_SQUARE: "no pawn can have just passed the en passant square",
-  OPPOSITE_CHECK: "the side that is not to move is in check", RACE_CHECK: "the kings are in check in a way that no game reaches",
-  RACE_OVER: "the race is over", RACE_MATERIAL: "that is not a race", TOO_MANY_CHECKERS: "the king is in check from more than two pieces",
+  OPPOSITE_CHECK: "the side that is not to move is in check",
+  RACE_CHECK: "the kings are in check in a way that no game reaches",
+  RACE_OVER: "the race is over",
+  RACE_MATERIAL: "that is not a race",
+  TOO_MANY_CHECKERS: "the king is in check from more than two pieces",
   IMPOSSIBLE_CHECK: "no last move can have given these checks",
 };
 

@@ -1,0 +1,11 @@
+// The page's modules that need no browser.
+
+const page = new URL("../../../service/movemask/page/", import.meta.url);
+
+export const { command, controlOf, face, inSeconds, remaining } = await import(new URL("clock.js", page));
+export const match = await import(new URL("match.js", page));
+export const { Tree, firstPly, numbered, turnAfter } = await import(new URL("tree.js", page));
+export const { START, game } = await import(new URL("state.js", page));
+export const { reduce } = await import(new URL("reducer.js", page));
+export const { hashOf, readHash } = await import(new URL("address.js", page));
+export const { counted, verdictOf } = await import(new URL("verdicts.js", page));
