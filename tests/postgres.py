@@ -1,14 +1,16 @@
 """A real PostgreSQL for the tests: Debian's package, a cluster of its own in a folder, on a port of its own.
 
-And a proxy in front of it, for faults of the network.
+And what stands in front of it: a proxy for faults of the network, and a real pooler.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -17,8 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pytest
 
-from tests.processes import free_port
+from tests.processes import free_port, started, until
 
 
 def binaries() -> Path | None:
@@ -90,9 +93,38 @@ def running(tools: Path) -> Iterator[Server]:
                 server.stop()
 
 
+@contextmanager
+def pooler(server: Server) -> Iterator[int]:
+    """The port of a PgBouncer in transaction mode, whose clients share one connection to a server."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("PgBouncer is not installed (Debian: apt-get install pgbouncer)")
+    port = free_port()
+    file = server.folder / "pgbouncer.ini"
+    file.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port} user=postgres\n"
+        f"[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port={port}\nunix_socket_dir=\nauth_type=any\n"
+        "pool_mode=transaction\ndefault_pool_size=1\n"
+    )
+    command = [program, *(("-u", "postgres") if os.geteuid() == 0 else ()), "-q", str(file)]
+    with started(command):
+        until(lambda: socket.create_connection(("127.0.0.1", port)), "the pooler answers").close()
+        yield port
+
+
+#: A socket filter by which every segment that arrives is dropped, and none acknowledged.
+_DROP = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+_ATTACH_FILTER, _DETACH_FILTER = 26, 27  # Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER
+
+
+def _deafen(end: socket.socket) -> None:
+    end.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(_DROP)))
+
+
 class Proxy:
     """A TCP proxy in front of a server that loses replies or falls silent. Close it by `with`.
 
+    server : may be changed; new connections then go to another one
     lose_replies : how many of the next COMMITs reach the server without their reply reaching the client, whose
         connection breaks instead
     lost : replies lost so far, each of a COMMIT that the server has carried out
@@ -103,10 +135,9 @@ class Proxy:
         self.lose_replies = 0
         self.lost = 0
         self.hold_commits = 0
-        self._server = server
+        self.server = self._first = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: list[_Link] = []
-        self._silent = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> Proxy:
@@ -121,28 +152,26 @@ class Proxy:
     def url(self, database_url: str) -> str:
         """The URL of a database of the server, by way of the proxy."""
         port = self._listener.getsockname()[1]
-        return database_url.replace(f":{self._server.port}/", f":{port}/")
+        return database_url.replace(f":{self._first.port}/", f":{port}/")
 
     def fall_silent(self, *, new_too: bool = False) -> None:
-        """Connections stay open and nothing passes, as behind a firewall that forgot them; with `new_too`, new
+        """Connections stay open and no packet passes, as behind a firewall that forgot them; with `new_too`, new
         connections likewise."""
-        self._silent = new_too
+        if new_too:
+            _deafen(self._listener)
         for link in self._links:
-            link.speaking.clear()
+            link.fall_silent()
 
     def speak(self) -> None:
-        """Everything that was held up passes."""
-        self._silent = False
-        for link in self._links:
-            link.speaking.set()
+        """New connections pass."""
+        self._listener.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
 
     def _accept(self) -> None:
         with suppress(OSError):  # the listener was closed
             while True:
                 client, _ = self._listener.accept()
-                link = _Link(self, client, socket.create_connection(("127.0.0.1", self._server.port)))
-                if not self._silent:
-                    link.speaking.set()
+                link = _Link(self, client, socket.create_connection(("127.0.0.1", self.server.port)))
+                link.speaking.set()
                 self._links.append(link)
                 for pump in (link.requests, link.replies):
                     threading.Thread(target=pump, daemon=True).start()
@@ -161,7 +190,7 @@ class _Link:
             while data := self._client.recv(65_536):
                 if b"COMMIT" in data and self._proxy.hold_commits:
                     self._proxy.hold_commits -= 1
-                    self.speaking.clear()
+                    self.fall_silent()
                 self.speaking.wait()
                 if b"COMMIT" in data and self._proxy.lose_replies:
                     self._proxy.lose_replies -= 1
@@ -178,6 +207,11 @@ class _Link:
                     break
                 self._client.sendall(data)
         self.close()
+
+    def fall_silent(self) -> None:
+        self.speaking.clear()
+        with suppress(OSError):  # it is closed
+            _deafen(self._client)
 
     def close(self) -> None:
         for end in (self._client, self._server):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -40,9 +41,15 @@ def _gone(file: Path) -> None:
         one.unlink()
 
 
+def _alone(file: Path) -> None:
+    """As by `rm movemask.db`, while a shell has the file open."""
+    shell = sqlite3.connect(file, check_same_thread=False)
+    shell.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    file.unlink()
+    threading.Timer(8, shell.close).start()
+
+
 def _corrupt(file: Path) -> None:
-    for one in file.parent.glob(file.name + "-*"):
-        one.unlink()
     with open(file, "r+b") as stream:
         stream.seek(0)
         stream.write(b"\xde\xad" * (file.stat().st_size // 2))
@@ -64,20 +71,32 @@ def _locked(file: Path) -> None:
 
 FAULTS: dict[str, Callable[[Path], None]] = {
     "deleted": _gone,
+    "deleted alone, while a shell has it open,": _alone,
     "locked for 4 s": _locked,
     "overwritten with noise": _corrupt,
     "damaged inside": _inner,
 }
 
 
+_DAMAGES = _corrupt, _inner
+_PROMISED = (
+    "answers go on; the audit recovers by itself",
+    "answers go on; the damage is told; once the file is moved away, the audit recovers",
+)
+
+
 def database() -> Iterator[Trial]:
     """What happens to SQLite's file while the service answers."""
     for name, fault in FAULTS.items():
         with service() as tried:
+            file, told = tried.folder / "movemask.db", True
             ask(tried, 2)
             time.sleep(1)
-            fault(tried.folder / "movemask.db")
+            fault(file)
             during = ask(tried, 3)
+            if fault in _DAMAGES:  # the operator moves it away
+                told = figures(tried, "/readyz")["audit"]["failure"] is not None
+                file.rename(file.with_name("damaged"))
             time.sleep(7)
             state = figures(tried, "/readyz")["audit"]
             again = ask(tried, 1)
@@ -91,8 +110,9 @@ def database() -> Iterator[Trial]:
             seen = (
                 f"{bad} of {during.count(200) + bad} requests failed; then the audit {works}, with {counted} positions"
             )
-            kept = bad == 0 and again.count(200) > 0 and state["failure"] is None and counted >= again.count(200)
-            yield Trial(f"SQLite's file is {name}", "answers go on; the audit recovers by itself", seen, kept)
+            works_again = state["failure"] is None and counted >= again.count(200) > 0
+            kept = bad == 0 and told and works_again
+            yield Trial(f"SQLite's file is {name}", _PROMISED[fault in _DAMAGES], seen, kept)
 
 
 def swapped(seconds: float) -> Iterator[Trial]:

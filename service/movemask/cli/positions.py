@@ -48,8 +48,5 @@ def delete_positions(
     click.echo(
         f"{verb}: {deleted.positions} positions, {deleted.worst} of the worst, {deleted.figures} rows of figures"
     )
-    if deleted.traces:
-        click.echo(
-            "the database is being read, so its write-ahead log could not be emptied; later writes overwrite it",
-            err=True,
-        )
+    for copy in database.copies():
+        click.echo(f"not deleted from {copy}, a copy: delete that file if it is not needed", err=True)

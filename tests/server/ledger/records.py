@@ -107,10 +107,13 @@ def _joined(parts: Sequence[AuditTable]) -> AuditTable:
 
 @contextmanager
 def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Store]:
-    """A store of a database, which keeps everything unless told otherwise."""
+    """A store of an open database, which keeps everything unless told otherwise."""
     store = Store(url, **{"keep_seconds": keep_seconds, "keep_positions": 10_000, "keep_worst": 100, **options})
-    yield store
-    store.close()
+    try:
+        store.database.open()
+        yield store
+    finally:
+        store.close()
 
 
 def recording(store: Store, **options: Any) -> Recorder:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from movemask.errors import StoreError
+from movemask.server.ledger import recorder
 from movemask.server.ledger.entries import AuditBatch, AuditTable
 from movemask.server.ledger.reader import AuditReader
 from movemask.server.ledger.writer import Store
@@ -37,24 +38,24 @@ def count(store: Store) -> int:
 
 
 def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: Store) -> None:
-    recorder = recording(store, flush_seconds=1.0, max_waiting=10_000)
-    recorder.audit([audited(range(1, 4501))])  # more than goes into one transaction
-    assert written(recorder)
+    own = recording(store, flush_seconds=1.0, max_waiting=10_000)
+    own.audit([audited(range(1, 4501))])  # more than goes into one transaction
+    assert written(own)
     assert count(store) == 4500
-    recorder.audit([audited([1])])
-    recorder.close()
+    own.audit([audited([1])])
+    own.close()
     assert count(store) == 4501
 
 
 def test_closing_on_a_broken_database_says_what_was_lost(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = recording(store)
+    own = recording(store)
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("DROP TABLE position")
     other.close()
-    recorder.audit([audited([1])])
-    recorder.close(timeout=10)
+    own.audit([audited([1])])
+    own.close(timeout=10)
     assert "1 audit records were not written" in caplog.text
 
 
@@ -82,11 +83,11 @@ IMPOSSIBLE = ["too long a FEN", "infinity that leaks", "less than nothing", "a d
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
 def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: str) -> None:
-    recorder = recording(either)
-    recorder.audit([with_bad(audited(range(1, 81)), [70], kind)])
-    recorder.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
-    recorder.close(60)
-    assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
+    own = recording(either)
+    own.audit([with_bad(audited(range(1, 81)), [70], kind)])
+    own.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
+    own.close(60)
+    assert (count(either), own.dropped, own.failure) == (99, 3, None)
     kept = {position["fen"] for position in AuditReader(either.database).positions(1_000_000)}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
@@ -102,20 +103,34 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
                 raise StoreError("the reply was lost")
 
     store = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
-    recorder = recording(store)
-    recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
-    until(lambda: written(recorder), "all is written")
-    recorder.close()
-    assert (count(store), recorder.dropped) == (63, 1)
+    own = recording(store)
+    own.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    until(lambda: written(own), "all is written")
+    own.close()
+    assert (count(store), own.dropped) == (63, 1)
     assert len(AuditReader(store.database).positions(1_000_000)) == 63
     store.close()
 
 
 def test_a_batch_that_the_database_always_refuses_costs_itself_alone(store: Store) -> None:
     """What no check foresees. Here: a text that is no text."""
-    recorder = recording(store)
+    own = recording(store)
     bad = replace(audited([1, 2]), model=replace(audited([1]).model, name=object()))  # type: ignore[arg-type]
-    recorder.audit([bad])
-    recorder.audit([audited([3])])
-    recorder.close(60)
-    assert (count(store), recorder.dropped, recorder.failure) == (1, 2, None)
+    own.audit([bad])
+    own.audit([audited([3])])
+    own.close(60)
+    assert (count(store), own.dropped, own.failure) == (1, 2, None)
+
+
+def test_positions_beyond_their_number_are_gone_soon_without_a_request(
+    either: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_PRUNE_SECONDS", 0.01)
+    either.write(audited(range(1, 11)).table())
+    with opened(database_url, keep_positions=3) as smaller:
+        own = recording(smaller)
+        until(lambda: len(AuditReader(either.database).positions(100)) == 3, "a start deletes the surplus")
+        either.write(audited(range(11, 15)).table())
+        until(lambda: len(AuditReader(either.database).positions(100)) == 3, "so does a service that nobody asks")
+        own.close()
+    assert count(either) == 14

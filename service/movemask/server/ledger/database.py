@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import glob
 import logging
-import os
 import re
 import sqlite3
 import threading
@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import (
     ArgumentError,
+    DatabaseError,
     DataError,
     DBAPIError,
     IntegrityError,
@@ -37,9 +38,6 @@ _VARIABLE = "MOVEMASK_DATABASE_URL"
 #: After a server did not answer, reads fail at once for this many seconds, so that waiting readers do not each try.
 _REFUSED_SECONDS = 2.0
 
-#: Longest silence of a server, in seconds, once the service stops.
-_HURRIED_SECONDS = 2.0
-
 
 class Database:
     """A database by its URL, opened on first use. Raises StoreError for an unusable URL.
@@ -50,31 +48,31 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            parsed = sa.engine.make_url(url)
-        except (ArgumentError, ValueError):  # ValueError: the port is no number
-            shown = re.sub(r":[^:@/]*@", ":***@", url)
-            example = "sqlite:///FILE or postgresql://…" if re.match(r"\w{2,}:", shown) else f"sqlite:///{shown}"
-            raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL; write {example}") from None
-        self.shown = parsed.render_as_string(hide_password=True)
-        self.dialect = parsed.get_backend_name()
+        self.shown = re.sub(r":[^:@/]*@", ":***@", url)
         self.migrated: str | None = None
         self._file: Path | None = None
-        if self.dialect == SQLITE:
-            if parsed.database in (None, "", ":memory:"):
-                raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
-            self._file = Path(str(parsed.database))
-            self._engine = sqlite.engine(parsed)
-        elif self.dialect == POSTGRESQL:
-            from movemask.server.ledger import postgresql  # imports psycopg, which takes 0.3 s
+        scheme = url.partition(":")[0]
+        try:
+            if scheme == "sqlite":
+                parsed = sa.engine.make_url(url)
+                if parsed.database in (None, "", ":memory:"):
+                    raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+                self.dialect, self._file = SQLITE, Path(str(parsed.database))
+                self._engine = sqlite.engine(parsed)
+            elif scheme in ("postgresql", "postgres"):
+                from movemask.server.ledger import postgresql  # imports psycopg, which takes 0.3 s
 
-            self._engine, self._patience = postgresql.engine(parsed)
-        else:
-            raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
+                self.dialect, self._engine = POSTGRESQL, postgresql.engine(url)
+            else:
+                raise ValueError(url)
+        except (ArgumentError, ValueError):
+            example = (
+                f"sqlite:///{self.shown}" if re.fullmatch(r"[\w./-]+", url) else "sqlite:///FILE or postgresql://…"
+            )
+            raise StoreError(f"{_VARIABLE}: {self.shown!r} is not a database URL; write {example}") from None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._ready = False  # whether the tables are up to date, as far as is known
-        self._inode: int | None = None  # of SQLite's file when it was last checked
         self._refused: tuple[float, str] = (0.0, "")  # until when reads fail (time.monotonic), and why
 
     @contextmanager
@@ -97,11 +95,6 @@ class Database:
             with engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 yield connection
 
-    def hurry(self) -> None:
-        """From now on, a wait for PostgreSQL ends after two silent seconds; this holds for present waits too."""
-        if self.dialect == POSTGRESQL:
-            self._patience.answer_seconds = _HURRIED_SECONDS
-
     def open(self) -> None:
         """Opens the database, and creates or migrates its tables.
 
@@ -120,11 +113,12 @@ class Database:
         with self._opening(), self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
             return version_of(connection, self._name)
 
-    def checkpointed(self) -> bool:
-        """Moves SQLite's write-ahead log into the database and empties it; False if another process is reading."""
-        with self._store_errors("written"), self._prepared().raw_connection() as connection:
-            busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
+    def copies(self) -> list[Path]:
+        """Copies of SQLite's file that a migration or an earlier movemask has made. They keep their positions."""
+        if self._file is None:
+            return []
+        folder, name = self._file.absolute().parent, glob.escape(self._file.name)
+        return sorted(file for made in ("version", "damaged") for file in folder.glob(f"{name}.{made}-*"))
 
     def close(self) -> None:
         """Closes the connections that are not in use."""
@@ -135,14 +129,12 @@ class Database:
 
         Raises StoreError for tables that cannot be migrated, and for `reading` if a server has just not answered.
         """
-        if self._ready and self._inode == self._inode_now():
+        if self._ready:
             return self._engine
         with self._lock:
             refused_until, reason = self._refused
             if reading and time.monotonic() < refused_until:
                 raise StoreUnreachable(f"the audit store cannot be read: {reason}")
-            if self._inode is not None and self._inode != self._inode_now():
-                self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 current = is_current(connection, self._name)
             if not current:
@@ -151,16 +143,8 @@ class Database:
                     self.migrated = bring_up_to_date(connection, self._name, self._copied_aside)
                 if self.migrated:
                     log.info("%s: %s", self.shown, self.migrated)
-            self._inode = self._inode_now()
             self._ready = True
         return self._engine
-
-    def _inode_now(self) -> int | None:
-        """The inode of SQLite's file, by which a deleted or replaced file is noticed; None for a missing file."""
-        try:
-            return None if self._file is None else os.stat(self._file).st_ino
-        except OSError:
-            return None
 
     def _lift_limits(self, connection: sa.Connection) -> None:
         if self.dialect == POSTGRESQL:
@@ -195,13 +179,12 @@ class Database:
 
     @contextmanager
     def _store_errors(self, done: str) -> Iterator[None]:
-        """Turns the driver's errors into StoreError, and has tables and file checked before the next use."""
+        """Turns the driver's errors into StoreError. The next use has a new connection, and checks the tables."""
         try:
             yield
         except SQLAlchemyError as error:
             self._ready = False
-            if sqlite.is_damage(error):
-                self._set_aside(error)
+            self._engine.dispose()  # the next try has a new connection, after a switchover to another server
             if _is_permanent(error):
                 raise
             reason = self._reason(error)
@@ -217,29 +200,12 @@ class Database:
         broken = isinstance(error, DBAPIError) and error.connection_invalidated
         return self.dialect == POSTGRESQL and (not_made or broken)
 
-    def _set_aside(self, error: SQLAlchemyError) -> None:
-        """Renames a damaged file of SQLite, so that the next use makes a new one.
-
-        Only if this process has used the file: at the start, a file that is no database may be a wrong name.
-        """
-        with self._lock:
-            if self._file is None or self._inode is None or self._inode != self._inode_now():
-                return  # not used yet, or another process has renamed the file
-            self._engine.dispose()
-            try:
-                aside = sqlite.set_aside(self._file)
-            except OSError as failure:
-                log.error("%s is damaged, and cannot be renamed: %s", self.shown, failure.strerror)
-            else:
-                message = "%s was damaged: %s; it was renamed to %s, and a new one was created"
-                log.error(message, self.shown, error.__cause__, aside)
-
     def _reason(self, error: SQLAlchemyError) -> str:
         """The driver's message without SQLAlchemy's additions, and what is wrong with SQLite's file."""
         message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
         obstacle = None
-        if self._file is not None and isinstance(error, OperationalError):
-            obstacle = sqlite.obstacle(self._file.absolute())
+        if self._file is not None and isinstance(error, DatabaseError):
+            obstacle = sqlite.obstacle(self._file.absolute(), error.orig)
         return f"{message}: {obstacle}" if obstacle else message
 
 

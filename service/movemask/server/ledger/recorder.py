@@ -67,7 +67,7 @@ class Recorder:
         self._closing = False
         self._prune_at = 0.0  # time.monotonic
         self.waiting = 0
-        self.failure: StoreError | None = store.unreachable
+        self.failure: StoreError | None = None
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -95,10 +95,7 @@ class Recorder:
         with self._wake:
             self._closing = True
             self._wake.notify_all()
-        self._thread.join(timeout / 2)
-        if self._thread.is_alive():
-            self._store.hurry()
-            self._thread.join(timeout / 2)
+        self._thread.join(timeout)
         if self.waiting:
             why = self.failure or "the database did not answer in time"
             log.error("%d audit records were not written: %s", self.waiting, why)

@@ -6,14 +6,12 @@ import filecmp
 import os
 import shutil
 import sqlite3
-import time
 from contextlib import closing, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
 #: The execution option of a transaction that only reads.
 READING = "movemask_reading"
@@ -26,8 +24,9 @@ _DAMAGED = (11, 26)
 
 
 def engine(url: sa.URL) -> sa.Engine:
-    """An engine for the file of a URL."""
-    made = sa.create_engine(url)
+    """An engine for the file of a URL. Each transaction opens the file anew, so it finds the file that is there now:
+    after a deletion, a restored backup, or a folder that was away."""
+    made = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": 0})
     sa.event.listen(made, "connect", _set_up)
     sa.event.listen(made, "begin", _begin)
     return made
@@ -36,9 +35,11 @@ def engine(url: sa.URL) -> sa.Engine:
 def _set_up(connection: Any, _: object) -> None:
     connection.isolation_level = None  # `_begin` begins transactions; the driver would leave CREATE TABLE out of them
     cursor = connection.cursor()
+    # No write-ahead log: its two files would outlive a database that is deleted or replaced alone. Earlier movemasks
+    # used one; a file that another process has open keeps its own until a later transaction.
+    with suppress(sqlite3.OperationalError):
+        cursor.execute("PRAGMA journal_mode = DELETE")
     cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
-    cursor.execute("PRAGMA journal_mode = WAL")  # readers and a writer do not block each other
-    cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA secure_delete = ON")  # deleted positions are overwritten
     cursor.close()
 
@@ -70,24 +71,11 @@ def copy(file: Path, target: Path) -> Path:
         raise
 
 
-def set_aside(file: Path) -> Path:
-    """Renames a database and its two companions (-wal, -shm). Returns the new name; raises OSError."""
-    aside = file.with_name(f"{file.name}.damaged-{time.time_ns()}")
-    os.rename(file, aside)
-    for ending in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.rename(f"{file}{ending}", f"{aside}{ending}")
-    return aside
-
-
-def is_damage(error: SQLAlchemyError) -> bool:
-    """Whether the file's content is no database; only another file helps."""
-    return getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF in _DAMAGED
-
-
-def obstacle(file: Path) -> str | None:
+def obstacle(file: Path, error: object) -> str | None:
     """Why a file cannot be opened or written, and what to do about it; None if no cause is found."""
     folder = file.parent
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+        return f"{file} is damaged, or another file; move it away, and a new one is made"
     if not os.path.isdir(folder):
         return f"there is no folder {folder}, or this user may not enter it; make it, or name another file"
     if os.path.isdir(file):
@@ -95,7 +83,7 @@ def obstacle(file: Path) -> str | None:
     if not hasattr(os, "geteuid"):  # Windows
         return None
     user = os.geteuid()
-    for path in (folder, file):  # the folder too: SQLite makes FILE-wal and FILE-shm in it
+    for path in (folder, file):  # the folder too: SQLite makes FILE-journal in it
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
             if os.statvfs(path).f_flag & os.ST_RDONLY:
                 return f"{path} is on a read-only file system; mount a volume there that can be written"

@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from movemask.board.boards import PHASES
-from movemask.errors import StoreError, StoreUnreachable
+from movemask.errors import StoreError
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.cells import CellKey, Cells
 from movemask.leakage.kinds import RANKED
-from movemask.server.ledger.database import POSTGRESQL, SQLITE, Database
+from movemask.server.ledger.database import POSTGRESQL, Database
 from movemask.server.ledger.entries import AuditTable
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST, WRITER
 
@@ -51,9 +51,9 @@ _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in 
 
 
 class Store:
-    """A database that positions are written to. Creates or migrates its tables. Raises StoreError if it cannot.
+    """A database that positions are written to. It is opened, and its tables are made or migrated, on first use.
 
-    A server that does not answer is no error here: `unreachable` holds the reason, and writes work once it answers.
+    Raises StoreError for an unusable URL.
 
     Parameters
     ----------
@@ -78,14 +78,6 @@ class Store:
         self._keep_worst = keep_worst
         self._writer = uuid4().hex
         self.database = Database(url)
-        self.unreachable: StoreUnreachable | None = None
-        try:
-            self.database.open()
-        except StoreUnreachable as error:
-            self.unreachable = error
-        except StoreError:
-            self.database.close()
-            raise
 
     def write(self, table: AuditTable) -> None:
         """Adds positions in one transaction. Writing the same table again adds nothing.
@@ -130,10 +122,6 @@ class Store:
                     assert keep_seconds is not None
                     _roll_up(connection, model, tier, longer, before=int(now - keep_seconds) // longer * longer)
         return bool(deleted == _PER_PRUNE)
-
-    def hurry(self) -> None:
-        """Makes a write give up on a silent database after two seconds, also a write that has begun."""
-        self.database.hurry()
 
     def close(self) -> None:
         self.database.close()
@@ -286,15 +274,11 @@ def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Numbers of deleted rows: single positions, entries of the lists of worst positions, and rows of figures.
-
-    traces : SQLite's write-ahead log could not be emptied; it contains deleted positions until it is overwritten
-    """
+    """Numbers of deleted rows: single positions, entries of the lists of worst positions, and rows of figures."""
 
     positions: int
     worst: int
     figures: int
-    traces: bool = False
 
 
 def delete(
@@ -322,5 +306,4 @@ def delete(
             counts[table.name] = connection.execute(query).scalar_one()
             if not only_count:
                 connection.execute(sa.delete(table).where(*chosen))
-    traces = not only_count and database.dialect == SQLITE and not database.checkpointed()
-    return Deleted(counts["position"], counts["worst"], counts.get("cell", 0), traces)
+    return Deleted(counts["position"], counts["worst"], counts.get("cell", 0))
