@@ -33,12 +33,12 @@ BROKEN = {
     "the same before a comment with blank lines": "1. e4 $" + "1" * 4301 + " {a\n\n[b]\n\nc} e5 *",
     "the same on the second line": "1. e4\n$" + "1" * 4301 + " e5\n2. Nf3 *",
     "illegal move": "1. e4 e5 2. Ke3 *",
-    "no move": "*",
 }
 
 
 @given(st.lists(st.sampled_from([GOOD, *BROKEN.values()]), min_size=1, max_size=6), st.sampled_from(["", HEADERS]))
 @example([GOOD, *BROKEN.values(), GOOD], "")
+@example([GOOD, "*", GOOD], HEADERS)  # no move
 def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers: str) -> None:
     text = "\n\n".join(headers + game for game in games)
     assert shapes(text) == [3 if game == GOOD else -1 for game in games]

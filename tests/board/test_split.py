@@ -23,6 +23,10 @@ def parts(text: str) -> list[GameText]:
     return list(split(io.StringIO(text)))
 
 
+def texts(part: GameText) -> list[str]:
+    return [text.strip("\n\ufeff\0") for _, text in part.movetext]
+
+
 def in_lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -75,7 +79,7 @@ def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
     for part in parts(text):
         if part.role == "game":
             (again,) = parts(part.text)
-            assert (again.tags, again.movetext.split()) == (part.tags, part.movetext.strip("\n\ufeff\0").split())
+            assert (again.tags, texts(again)) == (part.tags, texts(part))
 
 
 @given(st.text(alphabet='ab"\\[]{}1. ', max_size=20))
@@ -94,9 +98,9 @@ def test_a_rating_that_no_player_can_have_is_not_known(text: str, number: str) -
 def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
     text = '\n\n[White "Ann"]\n\n; x\n1. e4\nSf6 *\n\n\n\nRound 2\n[White\n"Cid"]\n\n\n1. d4 d5\n'
     first, between, second = parts(text)
-    assert (first.line, first.movetext_line, first.movetext) == (3, 5, "; x\n1. e4\nSf6 *")
+    assert (first.line, first.movetext) == (3, [(5, "; x\n1. e4\nSf6 *")])
     assert (between.role, between.line, between.unread) == ("outside", 11, (11, "Round"))
-    assert (second.line, second.tags, second.movetext_line) == (12, {"White": "Cid"}, 16)
+    assert (second.line, second.tags, second.movetext) == (12, {"White": "Cid"}, [(16, "1. d4 d5")])
 
 
 def test_a_game_that_fills_the_memory_is_refused() -> None:

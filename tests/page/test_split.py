@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,10 +13,9 @@ import pytest
 
 import movemask
 from movemask.board.pgn import rating_of
-from movemask.board.split import escaped, split
+from movemask.board.split import escaped
 from movemask.board.textfile import TextSource
-from tests.conftest import ROOT
-from tests.field import CASES, FIELD
+from tests.field import FIELD
 from tests.page.visits import Visit
 
 NODE = shutil.which("node")
@@ -100,41 +97,6 @@ def page(tmp_path: Path) -> Callable[[str, Any], Any]:
         return json.loads(done.stdout)
 
     return run
-
-
-PARTS = """return input.map((text) => [...page.split(text)].map((part) =>
-    [part.kind, part.line, part.text, [...part.tags], part.movetext, part.movesLine, part.unread, part.unclosed]))"""
-
-
-def parts(text: str) -> list[list[Any]]:
-    """What the service finds in a text, as the page says it."""
-    return [
-        [
-            *(part.role, part.line, part.text, [list(tag) for tag in part.tags.items()]),
-            *(part.movetext, part.movetext_line, part.unread and list(part.unread), part.unclosed),
-        ]
-        for part in split(io.StringIO(text))
-    ]
-
-
-def mutated(text: str, chance: random.Random) -> str:
-    """A text with a few pieces put in, taken out or moved."""
-    for _ in range(chance.randrange(1, 8)):
-        begin = chance.randrange(len(text) + 1)
-        end = min(len(text), begin + chance.choice([0, 0, 1, 1, 3, 20]))
-        piece = chance.choice([*PIECES, text[begin:end], ""])
-        place = chance.choice([begin, chance.randrange(len(text) + 1)])
-        text = text[:begin] + text[end:]
-        text = text[:place] + piece + text[place:]
-    return text
-
-
-def test_the_page_finds_the_games_that_the_service_finds(page: Callable[[str, Any], Any]) -> None:
-    chance = random.Random(51)
-    texts = [case.text for case in CASES] + [(ROOT / "tests/data/evaluated.pgn").read_text()]
-    texts += [mutated(chance.choice(texts), chance) for _ in range(2_000)]
-    for text, found in zip(texts, page(PARTS, texts), strict=True):
-        assert found == parts(text), text
 
 
 def test_the_page_reads_the_bytes_of_a_file_as_the_service_does(visit: Visit) -> None:

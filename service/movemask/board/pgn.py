@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TextIO, cast
+from typing import NamedTuple, Protocol
 
 import chess
 import chess.pgn
 
 from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
-from movemask.board.split import GameText, split
+from movemask.board.split import SIGNS, GameText, kind_of, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
@@ -55,25 +55,11 @@ class Game:
 #: The PGN standard's last glyph ($255).
 _LAST_GLYPH = 255
 
-#: Longest piece of a line of moves. Longer lines are cut after a comment: python-chess copies the rest of a line for
-#: each comment.
-_LONGEST_PIECE = 4_096
-
-#: Text that python-chess skips without an error: letters of another language, figurines, control characters. It takes
-#: the squares of such a move for a pawn's move. Marks of a new move and of en passant are allowed.
-_COMMENT = re.compile(r"\{[^}]*(?:\}|$)|;.*")
-_UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
-_MARKS = {"N", "TN", "ep", "e.p."}
-_PADDING = "\x00\x1a"  # zeros that fill a block, and DOS's end of file; allowed as a word of their own
-_DIAGRAM = {"D", "(D)"}  # allowed as a word of its own: after a letter it may belong to a move, as in the German Dd4
-
-#: Comments, and typographic variants of the standard's draw, dash and x. python-chess skips the variants, and comments
-#: up to the end of a line.
-_OTHERWISE = re.compile(
-    r"(\{[^}]*(?:\}|$))|(;.*)|\u00bd(?:[-\u2010-\u2013\u2212]\u00bd)?|([\u2010-\u2013\u2212])|(\u00d7)"
+_PART = re.compile(
+    r"(?P<comment>\{[^}]*\}?)|(?P<rest_of_line>;[^\n]*)|(?P<escape>^%[^\n]*)|(?P<moves>(?:[^{;\n]|\n(?!%))+)|\n",
+    re.MULTILINE,
 )
-
-_OPEN, _CLOSE, _NOT_BLANK = re.compile(r"\{"), re.compile("}"), re.compile(r"\s*\S")
+_MOST_QUOTED = 40  # characters of a word
 
 #: Tags that mean nothing if empty: the game then begins at the start position, and ends as its moves say.
 _NOT_EMPTY = {"FEN", "Variant", "Result"}
@@ -182,13 +168,13 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
     try:
         if text.unclosed is not None:
             raise InvalidPgn(f"{name}: the comment {text.unclosed!r} is not closed, and takes all that follows")
-        lines, unread = _prepared(text.movetext, text.movetext_line)
-        if first_unread := text.unread or unread:
-            line, word = first_unread
+        lines, unread = _prepared(text)
+        if unread is not None:
+            line, word = unread
             raise InvalidPgn(f"{name}: line {line}: {word!r} is neither a tag nor a move in SAN")
         if not lines:
             raise InvalidPgn(f"{name}: no moves")
-        tree = chess.pgn.read_game(cast(TextIO, _Pieces(lines)), Visitor=lambda: builder(text.tags, left))
+        tree = chess.pgn.read_game(io.StringIO("".join(lines)), Visitor=lambda: builder(text.tags, left))
         assert tree is not None  # there are lines
         return Parsed(text, tree, _game(tree, text.tags, name, with_tree=builder is _Tree))
     except InvalidPgn as error:
@@ -200,81 +186,27 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
 
-class _Pieces:
-    """Pieces of movetext, presented as lines to python-chess."""
+def _prepared(text: GameText) -> tuple[list[str], tuple[int, str] | None]:
+    """The movetext in lines as python-chess reads them; and the first word that is not a move, with its line.
 
-    def __init__(self, pieces: list[str]) -> None:
-        self._pieces = iter(pieces)
-
-    def readline(self) -> str:
-        """The next piece; empty after the last."""
-        return next(self._pieces, "")
-
-
-def _prepared(movetext: str, number: int) -> tuple[list[str], tuple[int, str] | None]:
-    """Movetext in the form that python-chess reads rightly; and the first word that is not a move, with its line.
-
-    `number` is the line where the movetext begins. Comments up to the end of a line get braces, and results the
-    standard's signs. Empty lines outside comments are left out, since python-chess would end the game there. Long lines
-    are cut into pieces.
+    Each comment has a line of its own, in braces, because python-chess copies the rest of a line for each comment. A
+    blank before a line keeps python-chess from taking it for a tag or an escape.
     """
-    pieces: list[str] = []
-    unread: tuple[int, str] | None = None
-    inside = False
-    for index, line in enumerate(movetext.split("\n") if movetext else []):
-        if not inside and not line.strip():
-            continue
-        line = _as_standard(line, inside)
-        if not inside and not line.strip():  # only an empty comment
-            continue
-        if unread is None and (word := _unread(line, inside)):
-            unread = number + index, word
-        for piece, open_after in _pieces(line, inside):
-            pieces.append(f"{piece}\n")
-            inside = open_after
-    return pieces, unread
-
-
-def _as_standard(line: str, inside: bool) -> str:
-    """A line of moves with the standard's signs, and comments only in braces.
-
-    inside : whether a brace comment is open at the start of the line
-    """
-    comment, closed, moves = line.partition("}") if inside else ("", "", line)
-    return comment + closed + _OTHERWISE.sub(_standard, moves)
-
-
-def _standard(match: re.Match[str]) -> str:
-    comment, rest_of_line, dash, times = match.groups()
-    if rest_of_line is not None:
-        text = rest_of_line[1:].strip().replace("}", ")")
-        return f"{{ {text} }}" if text else ""
-    return comment or (dash and "-") or (times and "x") or "1/2-1/2"
-
-
-def _unread(line: str, inside: bool) -> str | None:
-    """The first word of a line of moves, outside comments, that python-chess would skip; None if there is none."""
-    moves = _COMMENT.sub(" ", line.partition("}")[2] if inside else line)
-    for word in moves.split():
-        rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
-        if rest not in _MARKS and word not in _DIAGRAM and word.strip(_PADDING) and _UNREAD.search(rest):
-            return word[:40]
-    return None
-
-
-def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
-    """A line of moves in pieces that end after a comment, each with whether a brace comment is open at its end.
-
-    A blank before a piece keeps python-chess from taking it for a tag or an escape.
-    """
-    begin = place = 0
-    blank = "" if inside else " "
-    while match := (_CLOSE if inside else _OPEN).search(line, place):
-        inside, place = not inside, match.end()
-        if not inside and place - begin > _LONGEST_PIECE and _NOT_BLANK.match(line, place):
-            yield f"{blank}{line[begin:place]} ", False  # without the blank, python-chess would see the file's end
-            begin, blank = place, " "
-    yield f"{blank}{line[begin:]}", inside
+    lines: list[str] = []
+    unread = text.unread
+    for number, movetext in text.movetext:
+        for match in _PART.finditer(movetext):
+            part = match[0].strip()
+            if match["comment"]:
+                lines.append(f" {part}\n")
+            elif match["rest_of_line"]:
+                lines.append(f" {{ {part[1:].strip().replace('}', ')')} }}\n" if part != ";" else "")
+            elif match["moves"] and part:
+                lines.append(f" {' '.join(part.translate(SIGNS).split())}\n")
+                if unread is None and (word := next((word for word in part.split() if kind_of(word) == "text"), None)):
+                    line = number + movetext.count("\n", 0, movetext.index(word, match.start()))
+                    unread = line, word[:_MOST_QUOTED]
+    return lines, unread
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
