@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.server.fair import SHARE, FairOrder, Item
+from movemask.server.fair import SHARE, SLICE, FairOrder, Item
 
 ROOM = 64
 
@@ -34,7 +34,7 @@ def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
     add(order, "small", 1)
     items = taken(order)
     assert items["small"] == 1
-    assert items.total() <= 1 + SHARE
+    assert items.total() <= 1 + SLICE
 
 
 @pytest.mark.parametrize("size", [SHARE, 1000])
@@ -53,11 +53,11 @@ def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expect
     add(order, "large", 1000)
     assert taken(order, LATER) == {"large": ROOM}
     add(order, "small", 1, now=LATER)
-    assert taken(order, LATER) == {"small": 1, "large": SHARE}
-    assert taken(order, LATER + 0.5) == {"large": SHARE}, "another small one may come"
+    assert taken(order, LATER) == {"small": 1, "large": SLICE}
+    assert taken(order, LATER + 0.5) == {"large": SLICE}, "another small one may come"
     assert taken(order, LATER + 1.5) == {"large": ROOM}
     add(order, "other", 1000, now=LATER)
-    assert taken(order, LATER + 1.5).total() == SHARE, "each waits for a slice of the other, not for a batch"
+    assert taken(order, LATER + 1.5).total() == SHARE, "each waits for a turn of the other, not for a batch"
 
 
 def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
@@ -65,7 +65,7 @@ def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
     add(order, "large", 1000)
     for number in range(1000):
         add(order, f"small {number}", 1)
-    assert taken(order)["large"] == SHARE
+    assert taken(order)["large"] == SLICE
     assert sum(item.submission == "large" for item in order.take(8, 0)) == 2  # a quarter
 
 

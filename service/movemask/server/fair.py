@@ -1,9 +1,8 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
 Items have a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions get
-a quarter of a batch, at most `SHARE`, and more only if no other client waits and no small submission came in the last
-second: nobody waits for a whole batch of somebody else's items. Among small and among large submissions, clients take
-turns of equal cost.
+a quarter of a batch, at most `SLICE`, and more only if no small submission came in the last second: nobody waits for a
+whole batch of somebody else's items. Among small and among large submissions, clients take turns of equal cost.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
-#: Largest cost of a small submission, of a client's turn while other clients wait, and of all large submissions in a
-#: batch while anybody else waits or is expected.
+#: Largest cost of a small submission, and of a client's turn while other clients wait.
 SHARE = 8
 
-#: Large submissions get 1/4 of a batch, at most `SHARE`, even while many small submissions wait.
-_LARGE_PART = 4
+#: Largest cost of all large submissions in a batch while small ones wait or are expected, and at most 1/4 of a batch.
+SLICE, _LARGE_PART = 4, 4
 
 #: Seconds after a small submission during which another is expected.
 _SMALL_EXPECTED = 1.0
@@ -46,7 +44,6 @@ class Turns(Generic[S]):
         return len(self._clients)
 
     def add(self, client: str, items: Sequence[Item[S]]) -> None:
-        """Adds items behind the client's others."""
         self._clients.setdefault(client, deque()).extend(items)
         self._count(items, 1)
 
@@ -109,10 +106,12 @@ class FairOrder(Generic[S]):
 
     def take(self, room: float, now: float) -> list[Item[S]]:
         """Takes the items of the next batch, which has room for this cost."""
-        kept = min(SHARE, room // _LARGE_PART) if self.large.items else 0
+        kept = min(SLICE, room // _LARGE_PART) if self.large.items else 0
         taken = self.small.take(room - kept)
         room -= sum(item.cost for item in taken)
-        if taken or len(self.large) > 1 or now - self._small_came < _SMALL_EXPECTED:
+        if taken or now - self._small_came < _SMALL_EXPECTED:
+            room = min(room, SLICE)
+        elif len(self.large) > 1:
             room = min(room, SHARE)
         return taken + self.large.take(room)
 

@@ -14,7 +14,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,7 +63,6 @@ class Queue:
 
     Parameters
     ----------
-    name : the model's, for messages and thread names
     run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
         each item, or raises an error that concerns all items
     threads, small_threads : batches that run at once, while a large submission waits and otherwise
@@ -83,8 +81,7 @@ class Queue:
         max_batch: int,
         max_waiting: int,
     ) -> None:
-        self.name = name
-        self._run_batch = run_batch
+        self.name, self._run_batch = name, run_batch
         self._small_threads = small_threads or threads
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._changed = threading.Condition()
@@ -108,8 +105,7 @@ class Queue:
     def fault(self) -> str | None:
         """That a run is stuck, and for how long; None if none is."""
         with self._changed:
-            began = min(self._runs.values(), default=inf)
-        seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - min(self._runs.values(), default=inf)
         if seconds < _STUCK_SECONDS:
             return None
         return f"the network of model {self.name!r} has been running for {seconds:.0f} s"
@@ -158,10 +154,8 @@ class Queue:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             waiting = self._order.line(submission.cost).items
             if waiting and waiting + len(costs) > self._max_waiting:
-                full = (
-                    f"positions are already waiting for model {self.name}; the queue has room for {self._max_waiting}"
-                )
-                raise Overloaded(f"{waiting} {full}", retry_after=1)
+                already = f"{waiting} positions are already waiting for model {self.name}"
+                raise Overloaded(f"{already}; the queue has room for {self._max_waiting}", retry_after=1)
             idle = not self._order.items and not self._runs
             items = [Item(submission, place, cost) for place, cost in enumerate(costs)]
             self._order.add(submission.client, items, submission.submitted)
@@ -242,12 +236,10 @@ class Queue:
 
 def _wake_callers(complete: Sequence[Submission]) -> None:
     """Ends the wait of the callers of these submissions. Each event loop is woken once."""
-    futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
-    for submission in complete:
-        futures[submission.future.get_loop()].append(submission.future)
-    for loop, of_loop in futures.items():
+    futures = [submission.future for submission in complete]
+    for loop in {future.get_loop() for future in futures}:
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve, of_loop)
+            loop.call_soon_threadsafe(_resolve, [future for future in futures if future.get_loop() is loop])
 
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
