@@ -1,9 +1,10 @@
-"""Queries → batch → network → policies and leakage → answers: what every caller of a network shares. It knows no queue.
+"""The way of a batch on one page. It knows no queue.
 
-    queries ─► read ─► Batch ─► evaluate ─► check ─► Answer
+    queries ─► reading ─► Batch ─► evaluate: network ─► policies, leakage ─► check ─► Answer ─► writing
 
-`run_queries` reads queries and calls `evaluate`, as do the audit of files, calibration, diagnosis, quantisation and
-training's measuring.
+`run_queries` does it all but the writing, for which `written` is there. `evaluate` is the middle: the audit of files,
+calibration, diagnosis and training's measuring call it too. The code below has the forms first, then the steps in this
+order.
 """
 
 from __future__ import annotations
@@ -63,57 +64,6 @@ class Evaluated:
     multiplied: Float
     seconds: float
     unusable: Mapping[int, InvalidLogits]
-
-
-def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
-    """The results of a batch, by one rule per position. Each position needs a legal move. Raises InferenceFailed."""
-    started = time.perf_counter()
-    try:
-        outputs = model.run(batch)
-    except MovemaskError:
-        raise
-    except Exception as error:
-        raise InferenceFailed(f"model {model.name}: {type(error).__name__}: {error}") from error
-    seconds = time.perf_counter() - started
-    logits, indptr = outputs.logits, batch.indptr
-    legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
-    # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
-    unusable: dict[int, InvalidLogits] = {}
-    for row in np.flatnonzero(~np.isfinite(row_max(legal, indptr))).tolist():
-        moves = batch.legal(row)
-        unusable[row] = _unusable(model, batch, row, legal[moves])
-        legal[moves] = 0.0
-    unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
-    raw, multiplied = unmasked.masses()
-    distributions = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable)
-
-
-def evaluate_positions(
-    model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
-) -> Evaluated:
-    """The results of positions by one rule; plain softmax if None. Each position needs a legal move.
-
-    Raises a ModelError or UnsupportedVariant for the first position that cannot be evaluated.
-    """
-    batch = model.whole_batch(positions, elos)
-    evaluated = evaluate(model, batch, [rule or Normalisation()] * len(batch))
-    for error in evaluated.unusable.values():
-        raise error
-    return evaluated
-
-
-def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLogits:
-    start, fen = int(batch.indptr[row]), batch.positions[row].fen
-    wrong = np.flatnonzero(np.isnan(logits) | (logits == np.inf))
-    if not len(wrong):
-        return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
-    first = int(wrong[0])
-    move = uci_of(batch.codes[start + first : start + first + 1])[0]
-    return InvalidLogits(
-        f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
-        f"{logits[first]}, in {fen!r}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +171,8 @@ def run_queries(
     outcomes: dict[int, Answer | MovemaskError] = {}
     read: list[tuple[int, Position, Normalisation]] = []
     for place, query in enumerate(queries):
-        rule = query.rule
         try:
-            position = query.position or Position.read(
-                query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
-            )
-            if rule.temperature == "calibrated":
-                rule = replace(rule, temperature=model.calibrated_temperature())
-            read.append((place, position, rule))
+            read.append((place, *_read(model, query, max_moves)))
         except MovemaskError as error:
             # The error outlives this call. Its tracebacks would keep this frame, and so the whole batch, alive.
             error.__context__ = None
@@ -255,6 +199,65 @@ def run_queries(
     return [outcomes[place] for place in range(len(queries))], evaluated
 
 
+def _read(model: Model, query: Query, max_moves: int | None) -> tuple[Position, Normalisation]:
+    """A query's position and rule, with the model's temperature in place of "calibrated"."""
+    position = query.position or Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=max_moves)
+    if query.rule.temperature == "calibrated":
+        return position, replace(query.rule, temperature=model.calibrated_temperature())
+    return position, query.rule
+
+
+def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
+    """The results of a batch, by one rule per position. Each position needs a legal move. Raises InferenceFailed."""
+    started = time.perf_counter()
+    try:
+        outputs = model.run(batch)
+    except MovemaskError:
+        raise
+    except Exception as error:
+        raise InferenceFailed(f"model {model.name}: {type(error).__name__}: {error}") from error
+    seconds = time.perf_counter() - started
+    logits, indptr = outputs.logits, batch.indptr
+    legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
+    # A NaN, a +inf or a row of only -inf makes the row's maximum non-finite.
+    unusable: dict[int, InvalidLogits] = {}
+    for row in np.flatnonzero(~np.isfinite(row_max(legal, indptr))).tolist():
+        moves = batch.legal(row)
+        unusable[row] = _unusable(model, batch, row, legal[moves])
+        legal[moves] = 0.0
+    unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
+    raw, multiplied = unmasked.masses()
+    distributions = policies(batch.codes, legal, indptr, rules)
+    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable)
+
+
+def evaluate_positions(
+    model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
+) -> Evaluated:
+    """The results of positions by one rule; plain softmax if None. Each position needs a legal move.
+
+    Raises a ModelError or UnsupportedVariant for the first position that cannot be evaluated.
+    """
+    batch = model.whole_batch(positions, elos)
+    evaluated = evaluate(model, batch, [rule or Normalisation()] * len(batch))
+    for error in evaluated.unusable.values():
+        raise error
+    return evaluated
+
+
+def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLogits:
+    start, fen = int(batch.indptr[row]), batch.positions[row].fen
+    wrong = np.flatnonzero(np.isnan(logits) | (logits == np.inf))
+    if not len(wrong):
+        return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
+    first = int(wrong[0])
+    move = uci_of(batch.codes[start + first : start + first + 1])[0]
+    return InvalidLogits(
+        f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
+        f"{logits[first]}, in {fen!r}"
+    )
+
+
 def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
     """By row, the errors of answers that must not be served."""
     failed: dict[int, MovemaskError] = {}
@@ -268,3 +271,13 @@ def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
         except ServedLeakage as error:
             failed[row] = error
     return failed
+
+
+def written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> R | Exception:
+    """What `write` returns for an answer, or the error. An error of `write` concerns no other query."""
+    if isinstance(outcome, MovemaskError):
+        return outcome
+    try:
+        return write(outcome)
+    except Exception as error:
+        return error

@@ -1,12 +1,7 @@
-"""The path of a request on one page: queries → batch → network → policies and leakage → answers → audit.
+"""`Pipeline`: the queue in front of `evaluate.py`, and what follows the replies.
 
-    queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
-                                            └─► after the reply: kinds, heavy slots ─► the recorder
-
-Read it in this order. `Pipeline.submit` puts queries into the queue, on the event loop. A thread of the queue takes
-queries and calls `run_queries`; a small lone request runs on the event loop, and `movemask.load` needs no queue.
-`run_queries` calls `evaluate`, as do the bulk audit, calibration, diagnosis, quantisation and training's measuring.
-After the replies, a thread of the queue calls `_follow_up` for many batches at once.
+submit ─► queue ─► a thread: evaluate.run_queries ─► `write` ─► the caller
+                                 └─► after the reply: metrics; kinds, heavy slots ─► the recorder
 """
 
 from __future__ import annotations
@@ -16,12 +11,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluated, Evaluator, Query, run_queries
+from movemask.evaluate import Answer, Evaluated, Evaluator, Query, run_queries, written
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
@@ -155,10 +151,13 @@ class Pipeline:
     def _run_batch(
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
     ) -> list[tuple[R | Exception, bool]]:
-        """The result of each query."""
+        """The result of each query, and whether the network gave its answer."""
         outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
-        results = [_written(outcome, write) for outcome, (_, write) in zip(outcomes, items, strict=True)]
+        results = [
+            (written(outcome, write), isinstance(outcome, Answer) and outcome.evaluated is not None)
+            for outcome, (_, write) in zip(outcomes, items, strict=True)
+        ]
         self.after.put(DoneBatch(answers, evaluated, time.time()))
         return results
 
@@ -180,26 +179,29 @@ class Pipeline:
                 self._audit.audit(audited, lost=answers - sum(map(len, audited)))
 
     def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
-        """The batches joined for the audit. The logits are read here; the recorder computes the rest."""
+        """Evaluated batches, joined for the audit. The logits are read here; the recorder computes the rest."""
         model = self.model
         results = [batch.evaluated for batch in batches if batch.evaluated is not None]
         joined = Batch.joined([evaluated.batch for evaluated in results])
         unmasked = UnmaskedLogits.joined([evaluated.unmasked for evaluated in results])
-        rows: list[Answer | None] = []  # None where the answer failed
-        for batch in batches:
-            if batch.evaluated is not None:
-                by_row = {answer.row: answer for answer in batch.answers if answer.evaluated is not None}
-                rows += [by_row.get(row) for row in range(len(batch.evaluated.batch))]
-        elos = [None if answer is None else answer.query.elo for answer in rows]
+        sizes = [len(evaluated.batch) for evaluated in results]
+        starts = accumulate(sizes, initial=0)
+        answers = {  # by row of the joined batch; not all have one
+            start + answer.row: answer
+            for start, batch in zip(starts, batches, strict=False)
+            for answer in batch.answers
+            if answer.evaluated is not None
+        }
+        elos = [answers[row].query.elo if row in answers else None for row in range(len(joined))]
         audited = AuditBatch(
             model=model,
-            times=np.repeat([batch.time for batch in batches], [len(evaluated.batch) for evaluated in results]),
+            times=np.repeat([batch.time for batch in batches], sizes),
             elos=[None if elo is None else elo.self for elo in elos],
             batch=joined,
             measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )
-        return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))
+        return audited if len(answers) == len(joined) else audited.rows(np.array(sorted(answers), dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +215,3 @@ class _ForCaller:
 
     async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
         return await self.pipeline.submit(items, self.caller)
-
-
-def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> tuple[R | Exception, bool]:
-    """What `write` returns, or an error, which concerns no other query; and whether the network gave the answer."""
-    if isinstance(outcome, MovemaskError):
-        return outcome, False
-    try:
-        return write(outcome), outcome.evaluated is not None
-    except Exception as error:
-        return error, False
