@@ -177,6 +177,38 @@ def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
         torch.testing.assert_close(two["network"][name], weight, rtol=1e-2, atol=1e-3)
 
 
+def test_another_run_goes_on_from_the_trunk_in_batches_of_another_size(run: Run) -> None:
+    """A stretch on a lent GPU: weights come back without the optimizers, and no position is seen twice."""
+    first = replace(run, folder=run.folder.with_name("first"), training=replace(run.training, positions=512))
+    train.train(first)
+    other = replace(run, folder=run.folder.with_name("other"), training=replace(run.training, batch=32, positions=544))
+    other.folder.mkdir()
+    (other.folder / checkpoints.TRUNK).write_bytes((first.folder / checkpoints.TRUNK).read_bytes())
+    before = checkpoints.load(other.folder)
+    assert before is not None
+    assert "optimizers" not in before
+    assert checkpoints.seen(before) == 512
+    train.train(other)
+    after = checkpoints.load(other.folder)
+    assert after is not None
+    assert (after["step"], checkpoints.seen(after)) == (17, 544)  # one step more
+    for name, weight in before["network"].items():
+        torch.testing.assert_close(after["network"][name], weight.float(), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_batches_are_the_same_whoever_gathers_them(run: Run) -> None:
+    seen = dataset.load(run.data, "train")
+    order = dataset.order(seen, run.data, run.seed)
+    one, two = (stream(seen, order, 3, 32, 0.5, "cpu", SmallTeacher(), gatherers=count) for count in (0, 2))
+    for _ in range(4):
+        mine, theirs = next(one), next(two)
+        for a, b in zip(
+            (*mine.inputs(), mine.legal, mine.slot), (*theirs.inputs(), theirs.legal, theirs.slot), strict=True
+        ):
+            assert torch.equal(a, b)
+
+
 def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run) -> None:
     run = replace(run, folder=run.folder.with_name("annealed"), training=replace(run.training, positions=10**7))
     train.train(run, anneal=1)
