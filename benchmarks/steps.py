@@ -101,7 +101,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "all kinds": _timed(lambda: [_measured(model, *one, KINDS) for one in unmasked]),
         "heavy slots": _timed(lambda: [one.heavy(plan.least) for one in weighed]),
         "table with causes (the recorder's thread)": _timed(lambda: [part.table() for part in audited]),
-        "table of many batches together": _timed(lambda: [part.table() for part in AuditBatch.joined(audited)]),
+        "table of many batches together": _timed(lambda: [part.table() for part in AuditBatch.by_network(audited)]),
         "recorded: table, metrics, cells and rows in SQLite (CPU time)": _recorded(audited),
     }
     return before, after

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
+
+from movemask.columns import LAST_AXIS, Columns
 
 Bits = NDArray[np.uint64]
 Squares = NDArray[np.intp]
@@ -34,7 +36,7 @@ BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUA
 
 
 @dataclass(frozen=True, slots=True)
-class Boards:
+class Boards(Columns):
     """B positions. Where Black is to move, the ranks are flipped (square ^ 56) and the colours swapped.
 
     bits : uint64 `[12, B]`; the properties below name the rows
@@ -42,7 +44,7 @@ class Boards:
     chess960 : bool `[B]`, whether castling follows Chess960
     """
 
-    bits: Bits
+    bits: Bits = field(metadata=LAST_AXIS)
     black: Flags
     chess960: Flags
 
@@ -84,10 +86,6 @@ class Boards:
         """Half-moves since the start of the game, from the FEN's move number."""
         return np.asarray(self.bits[11])
 
-    def rows(self, indices: Sequence[int] | NDArray[np.intp]) -> Boards:
-        """The positions at these indices, in their order."""
-        return Boards(self.bits[:, indices], self.black[indices], self.chess960[indices])
-
     @classmethod
     def of(cls, boards: Sequence[chess.Board]) -> Boards:
         """From python-chess boards of valid positions."""
@@ -97,17 +95,6 @@ class Boards:
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
         bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])  # the last two rows are counters
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
-
-    @classmethod
-    def joined(cls, groups: Sequence[Boards]) -> Boards:
-        """The positions of all groups, in order."""
-        if len(groups) == 1:
-            return groups[0]
-        return cls(
-            np.concatenate([boards.bits for boards in groups], axis=1),
-            np.concatenate([boards.black for boards in groups]),
-            np.concatenate([boards.chess960 for boards in groups]),
-        )
 
 
 def _packed(board: chess.Board) -> tuple[int, ...]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from movemask.board.boards import Boards
 from movemask.board.moves import uci_of
+from movemask.columns import INDPTR, RAGGED, Columns
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.measure import HeavySlots
-from movemask.policy.ragged import Float, Index, restricted, row_lengths
+from movemask.policy.ragged import Float, Index, row_of_each
 
 #: Number of illegal moves named per position.
 NAMED = 5
@@ -28,7 +29,7 @@ class IllegalMass:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Columns):
     """The illegal mass of B positions, and their K named illegal moves.
 
     by_cause : float64 `[B, len(CAUSES)]`, mass of a position's heavy slots by cause
@@ -39,30 +40,16 @@ class Explained:
     """
 
     by_cause: Float
-    indptr: Index
-    moves: list[str]
-    masses: Float
-    causes: Index
+    indptr: Index = field(metadata=INDPTR)
+    moves: list[str] = field(metadata=RAGGED)
+    masses: Float = field(metadata=RAGGED)
+    causes: Index = field(metadata=RAGGED)
 
     def of(self, row: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
         """The named moves of one position, and its mass by cause."""
         named = range(self.indptr[row], self.indptr[row + 1])
         by_cause = {CAUSES[place]: float(self.by_cause[row, place]) for place in np.flatnonzero(self.by_cause[row])}
         return tuple(IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named), by_cause
-
-    def rows(self, keep: Index) -> Explained:
-        """The same for the positions `keep`, in ascending order."""
-        kept = np.zeros(len(self.by_cause), dtype=np.bool_)
-        kept[keep] = True
-        named = np.repeat(kept, row_lengths(self.indptr))
-        starts = restricted(self.indptr, named)
-        return Explained(
-            self.by_cause[keep],
-            np.append(starts[keep], starts[-1]),
-            [self.moves[place] for place in np.flatnonzero(named).tolist()],
-            self.masses[named],
-            self.causes[named],
-        )
 
 
 def explained(
@@ -76,17 +63,17 @@ def explained(
     named : most illegal moves named per position
     """
     count = len(boards)
-    if not len(heavy.rows):
+    if not len(heavy.slots):
         empty = np.zeros(0, dtype=np.intp)
         return Explained(np.zeros((count, len(CAUSES))), np.zeros(count + 1, np.intp), [], np.zeros(0), empty)
-    written = Written.of_slots(boards, heavy.rows, heavy.slots, vocabulary)
+    rows, starts = row_of_each(heavy.indptr), heavy.indptr
+    written = Written.of_slots(boards, rows, heavy.slots, vocabulary)
     causes = causes_of(written, [codes[start:end] for start, end in pairwise(indptr.tolist())])
-    masses = np.bincount(heavy.rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
-    starts = np.searchsorted(heavy.rows, np.arange(count + 1))
-    first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
+    masses = np.bincount(rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
+    first = np.flatnonzero(np.arange(len(rows)) - starts[rows] < named)
     return Explained(
         by_cause=masses.astype(np.float64, copy=False).reshape(count, len(CAUSES)),
-        indptr=np.searchsorted(heavy.rows[first], np.arange(count + 1)),
+        indptr=np.searchsorted(rows[first], np.arange(count + 1)),
         moves=uci_of(written.codes(vocabulary.bare_promotion)[first]),
         masses=heavy.masses[first],
         causes=causes[first],

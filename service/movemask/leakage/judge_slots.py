@@ -60,7 +60,7 @@ def judge_slots(
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))
     reached = reached[np.lexsort((reached, -share[reached]))]
-    heavy = HeavySlots(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
+    heavy = HeavySlots(np.array([0, len(reached)]), reached, share[reached])
     legal = legal_moves([position.board]).codes
     indptr = np.array([0, len(legal)])
     names = names_of_slots(position, vocabulary)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.columns import INDPTR, RAGGED, Columns
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
 from movemask.policy.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
@@ -44,7 +45,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Columns):
     """One kind of leakage for a batch.
 
     leaked : float64 `[B]`, NaN where it cannot be measured
@@ -64,31 +65,22 @@ class Measured:
             return Figure(None, False, None)
         return Figure(leaked, bool(self.flipped[row]), kl if math.isfinite(kl) else None)
 
-    def rows(self, keep: slice | Index) -> Measured:
-        """The figures of the positions `keep`."""
-        return Measured(self.leaked[keep], self.flipped[keep], self.kl[keep])
 
-    @classmethod
-    def joined(cls, batches: Sequence[Measured]) -> Measured:
-        """The figures of all batches, concatenated."""
-        return cls(
-            np.concatenate([batch.leaked for batch in batches]),
-            np.concatenate([batch.flipped for batch in batches]),
-            np.concatenate([batch.kl for batch in batches]),
-        )
+@dataclass(frozen=True, slots=True)
+class HeavySlots(Columns):
+    """Illegal slots of B positions with their plain-softmax probability.
+
+    indptr : `[B + 1]`, each position's range of slots
+    slots, masses : intp and float64 `[K]`
+    """
+
+    indptr: Index = field(metadata=INDPTR)
+    slots: Index = field(metadata=RAGGED)
+    masses: Float = field(metadata=RAGGED)
 
 
 @dataclass(frozen=True, slots=True)
-class HeavySlots:
-    """K illegal slots with their plain-softmax probability, in order of row; all arrays are `[K]`."""
-
-    rows: Index
-    slots: Index
-    masses: Float
-
-
-@dataclass(frozen=True, slots=True)
-class IllegalLogits:
+class IllegalLogits(Columns):
     """The illegal logits of a batch.
 
     logits : `[B, A]` in their own dtype, with -inf at legal slots
@@ -98,15 +90,6 @@ class IllegalLogits:
     logits: NDArray[np.floating]
     log_sum: Float
     highest: Float
-
-    @classmethod
-    def joined(cls, batches: Sequence[IllegalLogits]) -> IllegalLogits:
-        """The logits of all batches, concatenated."""
-        return cls(
-            np.concatenate([batch.logits for batch in batches]),
-            np.concatenate([batch.log_sum for batch in batches]),
-            np.concatenate([batch.highest for batch in batches]),
-        )
 
 
 class UnmaskedLogits:
@@ -207,7 +190,8 @@ class UnmaskedLogits:
         keep = (masses >= least) & (masses > 0)
         rows, slots, masses = rows[keep], indices[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
-        return HeavySlots(rows[order], slots[order], masses[order])
+        indptr = np.searchsorted(rows, np.arange(len(logits) + 1))
+        return HeavySlots(indptr, slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
         """The leakage by `raw` and by `multiplied`, both `[B]`. An answer needs no other kind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from movemask.board.boards import Boards, Flags
 from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Elo, Position
+from movemask.columns import INDPTR, RAGGED, Columns
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder
 from movemask.encoding.variations import varied_encoder, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
 from movemask.network.contract import Contract
-from movemask.policy.ragged import Float, Index, indptr_of, joined_indptr, row_lengths
+from movemask.policy.ragged import Float, Index, row_lengths
 
 Array = NDArray[Any]
 
@@ -55,7 +56,7 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Columns):
     """B positions and their N legal moves in CSR form.
 
     positions : the positions, with python-chess boards
@@ -70,9 +71,9 @@ class Batch:
 
     positions: Sequence[Position]
     boards: Boards
-    codes: Index
-    slots: Index
-    indptr: Index
+    codes: Index = field(metadata=RAGGED)
+    slots: Index = field(metadata=RAGGED)
+    indptr: Index = field(metadata=INDPTR)
     in_check: Flags
     elo: Float
 
@@ -96,41 +97,6 @@ class Batch:
     def place_of(self, row: int, move: chess.Move) -> int:
         """The index of a move among its position's legal moves. Raises ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
-
-    @classmethod
-    def joined(cls, batches: Sequence[Batch]) -> Batch:
-        """The batches, concatenated."""
-        if len(batches) == 1:
-            return batches[0]
-        return cls(
-            [position for batch in batches for position in batch.positions],
-            Boards.joined([batch.boards for batch in batches]),
-            np.concatenate([batch.codes for batch in batches]),
-            np.concatenate([batch.slots for batch in batches]),
-            joined_indptr([batch.indptr for batch in batches]),
-            np.concatenate([batch.in_check for batch in batches]),
-            np.concatenate([batch.elo for batch in batches]),
-        )
-
-    def rows(self, indices: Index, elo: Float | None = None) -> Batch:
-        """The rows at `indices`, which ascend and do not repeat.
-
-        With `elo` `[len(indices), 2]`, the ratings of each new row, the indices may repeat, in any order.
-        """
-        if elo is None and len(indices) == len(self):
-            return self
-        lengths = self.counts[indices]
-        indptr = indptr_of(lengths)
-        moves = np.arange(indptr[-1]) + np.repeat(self.indptr[indices] - indptr[:-1], lengths)
-        return Batch(
-            [self.positions[row] for row in indices.tolist()],
-            self.boards.rows(indices),
-            self.codes[moves],
-            self.slots[moves],
-            indptr,
-            self.in_check[indices],
-            self.elo[indices] if elo is None else elo,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +170,7 @@ class Model:
             distinct, refused = self.batch(list(place_of), [None] * len(place_of))
             places = [place_of[position] for position in positions]
             errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
-            return distinct.rows(np.array(places), self._elo(elos)), errors
+            return replace(distinct.rows(places), elo=self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)

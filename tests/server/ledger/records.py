@@ -82,27 +82,7 @@ def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
     groups: dict[Any, list[AuditTable]] = defaultdict(list)
     for one in records:
         groups[one.model, one.digest, tuple(one.measured)].append(one)
-    return [_joined(group) for group in groups.values()]
-
-
-def _joined(parts: Sequence[AuditTable]) -> AuditTable:
-    explained = [part.explained for part in parts]
-    arrays = ("times", "chess960", "phases", "black", "in_check", "legal_moves")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
-    return replace(
-        parts[-1],
-        fens=[fen for part in parts for fen in part.fens],
-        elos=[elo for part in parts for elo in part.elos],
-        measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
-        explained=Explained(
-            np.concatenate([one.by_cause for one in explained]),
-            np.arange(len(parts) + 1),
-            [move for one in explained for move in one.moves],
-            np.concatenate([one.masses for one in explained]),
-            np.concatenate([one.causes for one in explained]),
-        ),
-        **joined,
-    )
+    return [AuditTable.joined(group) for group in groups.values()]
 
 
 @contextmanager

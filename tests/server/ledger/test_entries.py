@@ -77,7 +77,7 @@ def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], 
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
     ]
-    whole = AuditBatch.joined(made)
+    whole = AuditBatch.by_network(made)
     assert len(whole) == len({(name, every) for _, name, every in parts})
     assert sum(map(len, whole)) == sum(map(len, made))
     assert together([part.table() for part in whole]) == together([part.table() for part in made])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import numpy as np
 
 from movemask.board.boards import Flags, phases_of
+from movemask.columns import SHARED, Columns
 from movemask.leakage.cells import Cells, cells_of
 from movemask.leakage.explain import Explained, explained
 from movemask.leakage.groups import groups_of
@@ -18,7 +19,7 @@ from movemask.policy.ragged import Float, Index
 
 
 @dataclass(frozen=True, slots=True)
-class AuditTable:
+class AuditTable(Columns):
     """B answered positions of one network as the store writes them, with the traits that figures are grouped by.
 
     times : float64 `[B]`, seconds since 1970
@@ -32,9 +33,9 @@ class AuditTable:
     id : unique. A table made from another has an id of its own, so the store writes each table once.
     """
 
-    model: str
-    digest: str
-    trained_with_mask: bool
+    model: str = field(metadata=SHARED)
+    digest: str = field(metadata=SHARED)
+    trained_with_mask: bool = field(metadata=SHARED)
     times: Float
     fens: Sequence[str]
     chess960: Flags
@@ -45,26 +46,10 @@ class AuditTable:
     black: Flags
     in_check: Flags
     legal_moves: Index
-    id: str = field(default_factory=lambda: uuid4().hex, init=False)  # `replace` makes a new one
+    id: str = field(default_factory=lambda: uuid4().hex, init=False, metadata=SHARED)  # `replace` makes a new one
 
     def __len__(self) -> int:
         return len(self.fens)
-
-    def rows(self, keep: Index) -> AuditTable:
-        """A table of the positions `keep`, indices in rising order."""
-        return replace(
-            self,
-            times=self.times[keep],
-            fens=[self.fens[row] for row in keep.tolist()],
-            chess960=self.chess960[keep],
-            elos=[self.elos[row] for row in keep.tolist()],
-            measured={kind: measured.rows(keep) for kind, measured in self.measured.items()},
-            explained=self.explained.rows(keep),
-            phases=self.phases[keep],
-            black=self.black[keep],
-            in_check=self.in_check[keep],
-            legal_moves=self.legal_moves[keep],
-        )
 
     def cells(self) -> Cells:
         """The cells of these positions. ValueError for a leakage or a divergence that is no number or is negative."""
@@ -77,14 +62,14 @@ class AuditTable:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditBatch:
+class AuditBatch(Columns):
     """B answered positions of one network, before their illegal mass is explained: a few hundred bytes each.
 
     times, elos, measured : as in AuditTable
     heavy : the illegal slots with the most probability (`UnmaskedLogits.heavy`)
     """
 
-    model: Model
+    model: Model = field(metadata=SHARED)
     times: Float
     elos: Sequence[float | None]
     batch: Batch
@@ -113,22 +98,8 @@ class AuditBatch:
             batch.counts,
         )
 
-    def rows(self, keep: Index) -> AuditBatch:
-        """A batch of the positions `keep`, indices in rising order."""
-        place = np.full(len(self), -1, dtype=np.intp)
-        place[keep] = np.arange(len(keep))
-        slots = place[self.heavy.rows] >= 0
-        return replace(
-            self,
-            times=self.times[keep],
-            elos=[self.elos[row] for row in keep.tolist()],
-            batch=self.batch.rows(keep),
-            measured={kind: measured.rows(keep) for kind, measured in self.measured.items()},
-            heavy=HeavySlots(place[self.heavy.rows[slots]], self.heavy.slots[slots], self.heavy.masses[slots]),
-        )
-
     @classmethod
-    def joined(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
+    def by_network(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
         """The same positions in one batch for each network and set of kinds: a few large batches are tabled faster."""
         groups: list[list[AuditBatch]] = []
         for part in parts:
@@ -138,20 +109,4 @@ class AuditBatch:
                     break
             else:
                 groups.append([part])
-        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups]
-
-    @classmethod
-    def _joined(cls, parts: Sequence[AuditBatch]) -> AuditBatch:
-        starts = np.cumsum([0, *map(len, parts[:-1])])
-        return replace(
-            parts[0],
-            times=np.concatenate([part.times for part in parts]),
-            elos=[elo for part in parts for elo in part.elos],
-            batch=Batch.joined([part.batch for part in parts]),
-            measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
-            heavy=HeavySlots(
-                np.concatenate([part.heavy.rows + start for part, start in zip(parts, starts, strict=True)]),
-                np.concatenate([part.heavy.slots for part in parts]),
-                np.concatenate([part.heavy.masses for part in parts]),
-            ),
-        )
+        return [cls.joined(group) for group in groups]

@@ -138,7 +138,7 @@ class Recorder:
         """Turns the gathered batches into tables of positions that can be written."""
         with self._wake:
             gathered, self._gathered = self._gathered, []
-        for joined in AuditBatch.joined(gathered):
+        for joined in AuditBatch.by_network(gathered):
             for start in range(0, len(joined), _PER_WRITE):
                 batch = joined.rows(np.arange(start, min(start + _PER_WRITE, len(joined))))
                 try:
