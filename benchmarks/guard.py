@@ -19,7 +19,6 @@ from uvicorn.server import ServerState
 
 from movemask.server.guard import GuardedApp, Guards
 from movemask.server.settings import Settings
-from movemask.server.tally import Tally
 
 _BODY = (
     b'{"fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1", "elo": {"self": 1500, "opponent": 1500}}'
@@ -88,7 +87,7 @@ async def _cost(protocol: Any) -> float:
 
 def main() -> None:
     """Prints the costs."""
-    guards = Guards(Settings.read(max_connections=10**9, max_connections_per_address=10**9), Tally())
+    guards = Guards(Settings.read(max_connections=10**9, max_connections_per_address=10**9))
     makers: dict[str, Callable[..., Any]] = {
         "httptools": HttpToolsProtocol,
         "httptools through the guard": guards.protocol,

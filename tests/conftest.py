@@ -18,7 +18,7 @@ from movemask.local.network import Network, load
 from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
 from movemask.server.app import create_app
-from movemask.server.logs import QueuedHandler
+from movemask.server.logs import DirectHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
@@ -63,11 +63,11 @@ def _log_as_before() -> Iterator[None]:
     """A `movemask serve` inside the tests' own process configures its logging; the next test has none of it."""
     yield
     root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, QueuedHandler)]:
+    for handler in [one for one in root.handlers if isinstance(one, DirectHandler)]:
         root.removeHandler(handler)
-        handler.close()
         root.setLevel(logging.WARNING)
         logging.captureWarnings(False)
+    logging.raiseExceptions = True
 
 
 @pytest.fixture(scope="session", autouse=True)

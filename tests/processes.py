@@ -127,8 +127,9 @@ def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
 
 
 def serving(models: Path, count: int, process_id: int) -> set[int]:
-    """The workers of a service, once so many have begun to serve."""
-    until(lambda: (models / "log.txt").read_text().count("Started server process") == count, f"{count} workers serve")
+    """The workers of a service, once so many have begun to serve, those that have ended included."""
+    log = models / "log.txt"
+    until(lambda: len(re.findall(r"worker \d+ serves", log.read_text())) == count, f"{count} workers serve")
     return workers(process_id)
 
 
@@ -150,8 +151,5 @@ def children(pid: int) -> set[int]:
 
 
 def workers(pid: int) -> set[int]:
-    """The processes that Python's multiprocessing has started for a process, or forked from one that it has started for
-    that; its resource tracker left out."""
-    found = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children(pid)}
-    spawned = {child for child, command in found.items() if b"spawn_main" in command}
-    return spawned.union(*(children(child) for child, command in found.items() if b"forkserver" in command))
+    """The processes that Python's multiprocessing has started for a process; its resource tracker left out."""
+    return {child for child in children(pid) if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}

@@ -136,7 +136,7 @@ def swapped(seconds: float) -> Iterator[Trial]:
                     for content in (network[:1000], network[: len(network) // 2], b"", network):
                         (folder / f"{shipped.stem}.onnx").write_bytes(content)
                         changes += 1
-                        await asyncio.sleep(2.5)  # two looks at the folder see the same
+                        await asyncio.sleep(0.5)
                 await asking
                 return changes
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
-from movemask.server.service import STUCK_SECONDS
+from movemask.server.supervisor import ANSWER_SECONDS
 from tests import processes
 
 _CLIENTS = 16
@@ -21,13 +21,13 @@ def _workers(tried: Service) -> list[int]:
     """Process ids of the workers that have begun to serve."""
     log = (tried.folder / "log.txt").read_text()
     started = processes.workers(tried.process.pid)
-    return sorted(pid for pid in started if f"Started server process [{pid}]" in log)
+    return sorted(pid for pid in started if f"worker {pid} serves" in log)
 
 
 def workers(seconds: float) -> Iterator[Trial]:
     """One of two workers is killed, or stops, again and again; those whose connection it had ask again."""
     for number, what in ((signal.SIGKILL, "killed"), (signal.SIGTERM, "ended"), (signal.SIGSTOP, "stopped for good")):
-        pause = STUCK_SECONDS + 1 if number == signal.SIGSTOP else 1
+        pause = ANSWER_SECONDS + 1 if number == signal.SIGSTOP else 1
         with service(workers="2") as tried:
             times, struck = Times(), 0
 

@@ -1,9 +1,8 @@
-"""What an operator would lose: a service that a network file from elsewhere cannot take down."""
+"""What an operator would lose: a network file from elsewhere that `models add` refuses in words."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 from numpy.typing import ArrayLike
 from onnx import parser
 
-from movemask.network.trial import Trial
-from tests.networks import NO_VALUE, ONNX_TOML, Tensor, write_graph, write_judge, write_loop
-from tests.processes import call, served, stopped, until
+from movemask.network.registry import load_entry
+from tests.networks import NO_VALUE, ONNX_TOML, Tensor, write_graph, write_judge
+from tests.processes import contents, run
 
 
 def write_steps(file: Path, steps: list[str], **constants: ArrayLike) -> None:
@@ -35,85 +34,48 @@ CRASH = [
 ]
 
 
-def write_hostile(folder: Path) -> dict[str, str]:
-    """Models that only a process of their own can try, one that is no network, and what must be told of each."""
-    write_steps(folder / "crashes.onnx", CRASH, zero=0, one=1, lowest=-(2**63))
-    huge = ["wide = Expand(flat, shape)", "spoilt = ReduceMax <keepdims = 0> (wide, axis)"]
-    write_steps(folder / "huge.onnx", huge, shape=[1 << 20, 1, 1152], axis=[0])
-    write_steps(folder / "unknown.onnx", ["spoilt = Teleport(flat)"])
-    write_judge(folder / "blind.onnx", faults=["blind"])
-    os.symlink("/dev/zero", folder / "device.onnx")
-    told = {
-        "crashes": "ended with SIGFPE",
-        "huge": "allocate",
-        "unknown": "Teleport",
-        "blind": "the same logits",
-        "device": "not a regular file",
-    }
-    for name in told:
-        (folder / f"{name}.toml").write_text(NO_VALUE)
-    return told
+def write_crash(file: Path) -> None:
+    """A network that ends the process that runs it, by SIGFPE."""
+    write_steps(file, CRASH, zero=0, one=1, lowest=-(2**63))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and /dev/zero are Linux's")
-def test_hostile_networks_are_refused_in_words_while_the_service_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize(("name", "told"), [("crashes", "ended with SIGFPE"), ("huge", "allocate")])
+def test_a_network_that_only_a_process_of_its_own_can_try_is_not_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
 ) -> None:
-    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")  # which only the endless one of the next test would meet
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
+    write_crash(tmp_path / "crashes.onnx")
+    huge = ["wide = Expand(flat, shape)", "spoilt = ReduceMax <keepdims = 0> (wide, axis)"]
+    write_steps(tmp_path / "huge.onnx", huge, shape=[1 << 20, 1, 1152], axis=[0])
     folder = tmp_path / "m"
     folder.mkdir()
     write_judge(folder / "good.onnx")
     (folder / "good.toml").write_text(ONNX_TOML)
-    (tmp_path / "new").mkdir()
-    told = write_hostile(tmp_path / "new")
-    with served(folder) as (process, port):
-        for file in (tmp_path / "new").iterdir():
-            file.rename(folder / file.name)
-
-        def refused() -> dict[str, str] | None:
-            assert call(port, "/v1/policy", {"moves": []})["model"]["name"] == "good"
-            found = {one["name"]: one["failure"] for one in call(port, "/v1/models")["models"] if "failure" in one}
-            return found if len(found) == len(told) else None
-
-        found = until(refused, "each has been refused")
-        assert found
-        for name, words in told.items():
-            assert words in found[name], name
-        assert call(port, "/readyz")["status"] == "ready"
-        served_models = re.findall(r"^movemask_model_served\{.* (\S+)$", call(port, "/metrics"), re.M)
-        assert sorted(served_models) == ["0.0"] * len(told) + ["1.0"]
-        assert stopped(process) == 0
+    before = contents(folder)
+    options = ("--contract", "maia2", "--models-dir", folder, "--force")
+    result = run("models", "add", tmp_path / f"{name}.onnx", *options)
+    assert result.exit_code == 1
+    assert told in result.output
+    assert contents(folder) == before
 
 
-def test_a_network_that_came_through_is_known_and_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_judge(tmp_path / "good.onnx")
-    (tmp_path / "good.toml").write_text(ONNX_TOML)
-    assert Trial(60).failed(tmp_path / "good.toml") is None
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
-    assert Trial(60).failed(tmp_path / "good.toml") is None
-    write_judge(tmp_path / "good.onnx", inverted=True)
-    with pytest.raises(FileNotFoundError):
-        Trial(60).failed(tmp_path / "good.toml")
-
-
-def test_a_network_that_failed_is_not_tried_again_by_the_same_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_loop(tmp_path / "endless.onnx")
-    file = tmp_path / "endless.toml"
-    file.write_text(NO_VALUE)
-    first = Trial(3, "service").failed(file)
-    assert first is not None
-    with monkeypatch.context() as nowhere:
-        nowhere.setattr(sys, "executable", str(tmp_path / "nowhere"))
-        assert Trial(3, "service").failed(file) == first
-        with pytest.raises(FileNotFoundError):  # a new start tries it anew
-            Trial(3, "another").failed(file)
-        file.write_text(NO_VALUE + "\n# changed\n")
-        with pytest.raises(FileNotFoundError):
-            Trial(3, "service").failed(file)
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/zero is Linux's")
+def test_a_file_that_cannot_be_opened_is_its_own_models_failure(tmp_path: Path) -> None:
+    write_steps(tmp_path / "unknown.onnx", ["spoilt = Teleport(flat)"])
+    write_judge(tmp_path / "blind.onnx", faults=["blind"])
+    os.symlink("/dev/zero", tmp_path / "device.onnx")
+    told = {
+        "unknown": (NO_VALUE, "Teleport"),
+        "blind": (NO_VALUE, "the same logits"),
+        "device": (NO_VALUE, "not a regular file"),
+        "nul": (NO_VALUE + '[network]\nfile = "a\\u0000b"', "must be the name of a file"),
+        "line": (NO_VALUE + '[network]\nfile = "a\\nb"', "must be the name of a file"),
+        "deep": ("a = " + "[" * 100_000, ""),
+    }
+    for name, (text, words) in told.items():
+        file = tmp_path / f"{name}.toml"
+        file.write_text(text)
+        entry = load_entry(file, 1)
+        assert not entry.served
+        assert words in str(entry.failure), name

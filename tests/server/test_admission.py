@@ -15,7 +15,7 @@ from movemask.errors import Overloaded, RateLimited
 from movemask.server.admission import AdmissionControl
 from movemask.server.context import CONTEXT, RequestContext
 from movemask.server.limits import BytesInFlight, RateLimit
-from movemask.server.tally import HELD, Tally
+from movemask.server.rates import Rates
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import served
@@ -32,8 +32,7 @@ def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> 
 
 
 def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
-    tally = Tally()
-    flight = BytesInFlight(8 << 20, tally)
+    flight = BytesInFlight(8 << 20)
     first = asking("greedy")
     for _ in range(20):
         add(flight, first)  # more than all, but nobody else is there
@@ -63,17 +62,17 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
         flight.release(one)
     for one in (*answers[:4], *others):
         flight.release(one)
-    assert tally.total(HELD) == 0
+    assert flight.total == 0
 
 
 def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:
     """Eight exports by two addresses held everybody off with bytes that had been read long ago."""
     held: list[int] = []
     app: Any = client.app
-    tally: Tally = app.state.services.tally
+    in_flight: BytesInFlight = app.state.in_flight
 
     async def send(message: Any) -> None:
-        held.append(int(tally.total(HELD)))
+        held.append(in_flight.total)
 
     async def export(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -84,7 +83,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    admission = AdmissionControl(export, None, app.state.services.settings, app.state.metrics, tally)
+    admission = AdmissionControl(export, None, app.state.services.settings, app.state.metrics, Rates(), in_flight)
     scope = {
         "type": "http",
         "method": "GET",
@@ -95,7 +94,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
     }
     asyncio.run(admission({**scope, CONTEXT: asking("a")}, receive, send))
     assert 0 < max(held) <= 300_000
-    assert held[-1] == tally.total(HELD) == 0
+    assert held[-1] == in_flight.total == 0
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
 
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
-    limit = RateLimit(5, 5, Tally(), clock=lambda: now)
+    limit = RateLimit(5, 5, Rates(), clock=lambda: now)
     limit.charge(asking("one"), 5)
     with pytest.raises(RateLimited, match=r"exceeded: 5 positions requested, limit 5/s \(burst 5\)") as refused:
         limit.charge(asking("one"), 5)

@@ -20,7 +20,6 @@ from movemask.board.position import Position
 from movemask.network.model import Array, Model
 from movemask.server import post_routes as routes
 from movemask.server.bodies import parsed
-from movemask.server.tally import HELD
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
 from tests.server.asking import asked, refused
@@ -216,20 +215,20 @@ def test_gzip_that_is_damaged_is_told(client: TestClient, spoil: Callable[[bytes
 
 
 def test_what_gzip_unpacks_to_counts_as_bytes_in_flight(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("movemask.server.admission._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("movemask.server.app.MOST_BYTES", 1 << 20)
     client = serve()
     held: list[int] = []
-    tally = client.app.state.services.tally  # type: ignore[attr-defined]
+    in_flight = client.app.state.in_flight  # type: ignore[attr-defined]
 
     def noted(*arguments: Any) -> Any:
-        held.append(int(tally.total(HELD)))
+        held.append(in_flight.total)
         return parsed(*arguments)
 
     monkeypatch.setattr(routes, "parsed", noted)
     content, headers = packed(json.dumps({"positions": [{"fen": "startpos"}]}).encode() + b" " * 300_000)
     assert client.post("/v1/policy/batch", content=content, headers=headers).status_code == 200
     assert held[0] >= 300_000
-    assert tally.total(HELD) == 0
+    assert in_flight.total == 0
 
 
 def test_names_that_are_not_there_are_told(client: TestClient) -> None:

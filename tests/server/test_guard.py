@@ -27,9 +27,9 @@ from movemask.server import guard
 from movemask.server.context import while_connected
 from movemask.server.guard import MAX_PIPELINED, Guard, GuardedApp, Guards
 from movemask.server.listening import Port
+from movemask.server.rates import client_address
 from movemask.server.request_reader import MAX_HEADERS
 from movemask.server.settings import Settings
-from movemask.server.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address, new_table
 from tests.networks import write_fake
 from tests.processes import served
 
@@ -43,12 +43,12 @@ LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 @asynccontextmanager
 async def listening(
-    app: Any, *, inner: Any = HttpToolsProtocol, tally: Tally | None = None, keep_alive: int = 5, **limits: Any
+    app: Any, *, inner: Any = HttpToolsProtocol, processes: int = 1, keep_alive: int = 5, **limits: Any
 ) -> AsyncIterator[tuple[list[Guard], int]]:
     """Guards of the connections that are made at a port, and the port."""
     config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=keep_alive)
     config.load()
-    guards, made = Guards(Settings.read(**limits), tally or Tally(), inner=inner), list[Guard]()
+    guards, made = Guards(Settings.read(**limits), processes, inner=inner), list[Guard]()
     watching = asyncio.create_task(guards.watch())
 
     def opened() -> Guard:
@@ -56,7 +56,7 @@ async def listening(
         return made[-1]
 
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets(alone=True)
+        (listener,) = port.sockets
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
     try:
         yield made, listener.getsockname()[1]
@@ -414,28 +414,26 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
     assert seen == [(f"/{number}", b"a=b%20c", [b"a", b"b"], body) for number, body in enumerate(bodies)]
 
 
-async def test_connections_are_counted_when_they_are_made_for_all_processes_and_for_an_address() -> None:
-    with new_table(2) as table:
-        tally, other = (Tally(table, 2, column) for column in range(2))
-        async with listening(echo, tally=tally, max_connections=3, max_connections_per_address=2) as (_, port):
-            other.add(CONNECTIONS, 1)
-            other.add(other.client("127.0.0.1") + CLIENT_CONNECTIONS, 1)
-            _, first = await asyncio.open_connection("127.0.0.1", port)
-            while tally.total(CONNECTIONS) < 2:
-                await asyncio.sleep(0)
-            assert b"too many connections from this address (limit 2)" in await sent(port)
-            other.add(CONNECTIONS, 1)
-            other.add(other.client("127.0.0.1") + CLIENT_CONNECTIONS, -1)
-            assert b"503 Service Unavailable" in (answer := await sent(port))
-            assert b"too many connections\n" in answer
-            first.transport.abort()
-            while tally.own(CONNECTIONS):
-                await asyncio.sleep(0)
-            other.add(CONNECTIONS, -1)
-            assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
-            while tally.own(CONNECTIONS):
-                await asyncio.sleep(0)
-            assert tally.own(tally.client("127.0.0.1") + CLIENT_CONNECTIONS) == 0
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"max_connections": 4}, b"too many connections\n"),
+        ({"max_connections_per_address": 4}, b"too many connections from this address (limit 4)"),
+    ],
+)
+async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, int], words: bytes) -> None:
+    async with listening(echo, processes=2, **limits) as (made, port):
+        writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
+        while len(made) < 2:
+            await asyncio.sleep(0)
+        answer = await sent(port)
+        assert b"503 Service Unavailable" in answer
+        assert words in answer
+        for writer in writers:
+            writer.transport.abort()
+        while any(one.client for one in made):
+            await asyncio.sleep(0)
+        assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(

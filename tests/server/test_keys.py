@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from fastapi.testclient import TestClient
 from starlette.routing import Mount
 
 from movemask.errors import KeysError, SettingsError
-from movemask.server import keys as api_keys
 from movemask.server.app import create_app
 from movemask.server.keys import Keys, read_keys
 from movemask.server.settings import Settings
@@ -185,33 +183,6 @@ def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> N
     for key, shown in ((SECRET, False), (SECRET + "2", True)):
         model = client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
         assert ("leakage" in model) == shown
-
-
-def test_a_file_that_changes_is_followed_and_a_broken_one_changes_nothing(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(api_keys, "_LOOK_SECONDS", 0)
-    file = tmp_path / "keys"
-    first = new(file, "first")
-    client = serve(api_keys_file=file)
-    second = new(file, "second")
-    assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [200, 200]
-    assert run("keys", "delete", "first", "--file", file).exit_code == 0
-    assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [401, 200]
-    with caplog.at_level(logging.ERROR):
-        for text in ("second policy", SECRET, "second nothing sha256:" + "0" * 64):
-            file.write_text(text)
-            assert status(client, "GET", "/v1/models", second) == 200
-        file.unlink()
-        os.mkfifo(file)
-        assert status(client, "GET", "/v1/models", second) == 200
-        file.unlink()
-        assert status(client, "GET", "/v1/models", second) == 200
-    assert "line 1" in caplog.text
-    assert "there is no scope 'nothing'" in caplog.text
-    assert SECRET not in caplog.text
-    file.write_text("")
-    assert status(client, "GET", "/v1/models", second) == 401
 
 
 def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:

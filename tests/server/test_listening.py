@@ -17,7 +17,7 @@ import pytest
 
 from movemask.errors import SettingsError
 from movemask.server import listening
-from movemask.server.listening import AT_ONCE, Listener, Port
+from movemask.server.listening import AT_ONCE, Port, Sockets
 from tests.processes import call, served, started, stopped, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted as Linux does")
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are
 def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
     port = Port("127.0.0.1", 0, first)
     number = port.addresses[0][1]
-    with pytest.raises(SettingsError, match=f"MOVEMASK_PORT: cannot listen on 127.0.0.1:{number}: address already"):
-        Port("127.0.0.1", number, second)
-    workers = [port.sockets(alone=place == 0)[0] for place in range(first)]
-    port.close()
-    with pytest.raises(SettingsError, match="address already in use"):  # while a worker still has it
-        Port("127.0.0.1", number, second)
+    workers = [next(iter(port.sockets)) for _ in range(first)]
+    workers[0].listen()
+    for _ in range(2):  # also while a worker alone still has it
+        with pytest.raises(SettingsError, match=f"MOVEMASK_PORT: cannot listen on 127.0.0.1:{number}: address already"):
+            Port("127.0.0.1", number, second)
+        port.close()
     for listener in workers:
         listener.close()
     Port("127.0.0.1", number, second).close()
@@ -54,9 +54,9 @@ async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch:
         for _ in range(10):
             stack.enter_context(socket.create_connection(port.addresses[0]))
         for worker in range(2):
-            (shared,) = port.sockets(alone=True)
+            (shared,) = Sockets(shared=[held.dup() for held in port._held])
             server = await loop.create_server(
-                partial(accept, worker), sock=Listener(shared.detach()), backlog=AT_ONCE, start_serving=False
+                partial(accept, worker), sock=shared, backlog=AT_ONCE, start_serving=False
             )
             stack.callback(server.close)
             loop.call_soon(asyncio.ensure_future, server.start_serving())
@@ -69,8 +69,8 @@ async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch:
 def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_for() -> None:
     """A queue of one connection would refuse the others of a burst."""
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets(alone=True)
-    with Listener(listener.detach()) as queue, ExitStack() as stack:
+        (listener,) = port.sockets
+    with listener as queue, ExitStack() as stack:
         queue.listen(AT_ONCE)
         for _ in range(100):
             stack.enter_context(socket.create_connection(queue.getsockname(), 5))

@@ -13,7 +13,7 @@ from subprocess import PIPE, STDOUT, Popen
 import pytest
 
 from tests.networks import write_net
-from tests.processes import call, served, serving, started, stopped, workers
+from tests.processes import served, started
 from tests.server.test_logs import TIME
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -81,33 +81,6 @@ def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
 def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_to_serve: float, share: float) -> None:
     """As systemd sends it, and a terminal for Ctrl-C."""
     check(share * seconds_to_serve, models, "--workers", "2", group=True)
-
-
-@pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
-def test_a_terminal_that_is_closed_stops_the_service_in_order(models: Path, group: bool) -> None:
-    def heed() -> None:  # the tests may run under nohup
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-    with served(models, "--workers", "2", preexec_fn=heed) as (process, _):
-        serving(models, 2, process.pid)
-        if group:
-            os.killpg(process.pid, signal.SIGHUP)
-        else:
-            process.send_signal(signal.SIGHUP)
-        assert process.wait(30) == 0
-    assert (models / "log.txt").read_text().count("Finished server process") == 2
-
-
-def test_a_service_that_nohup_started_does_not_end_with_its_terminal(models: Path) -> None:
-    def ignore() -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    with served(models, "--workers", "2", preexec_fn=ignore) as (process, port):
-        pids = serving(models, 2, process.pid)
-        os.killpg(process.pid, signal.SIGHUP)
-        assert call(port, "/livez") == {"status": "alive"}
-        assert workers(process.pid) == pids
-        assert stopped(process) == 0
 
 
 @pytest.mark.deep

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
 import signal
 import socket
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from movemask import __version__
-from movemask.server.tally import CLIENT_HELD, FULL_AT, Tally, new_table
 from tests.processes import call, running, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -33,15 +31,16 @@ def sockets(pid: int) -> int:
     return found
 
 
-def test_a_burst_of_connections_is_spread_over_the_workers(models: Path) -> None:
+@pytest.mark.parametrize("count", [16, 64])
+def test_a_burst_of_connections_is_spread_over_the_workers(models: Path, count: int) -> None:
     with served(models, "--workers", "2") as (process, port):
         pids = serving(models, 2, process.pid)
         before = {pid: sockets(pid) for pid in pids}
         with ExitStack() as stack:
-            for _ in range(64):
+            for _ in range(count):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
-            until(lambda: sum(map(sockets, pids)) == sum(before.values()) + 64, "all are accepted")
-            assert min(sockets(pid) - before[pid] for pid in pids) >= 8  # by chance once in 10^9
+            until(lambda: sum(map(sockets, pids)) == sum(before.values()) + count, "all are accepted")
+            assert min(sockets(pid) - before[pid] for pid in pids) > 0  # by chance once in 32,768
         until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")
         assert stopped(process) == 0
 
@@ -76,34 +75,6 @@ def test_while_a_worker_is_replaced_another_takes_all_new_connections(models: Pa
         until(lambda: not running(ended), "it has ended")
         until(lambda: answers(port, 32) == [b"HTTP/1.1 200"] * 32, "all are answered")
         (models / "net.away").rename(models / "net.toml")
-
-
-def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> None:
-    with served(models, "--workers", "2", "--max-connections-per-address", "6") as (process, port):
-        serving(models, 2, process.pid)
-        until(lambda: open_connections(port) <= 1, "the connections of the start have ended")
-        kept = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(6)]
-        for one in kept:  # all are accepted
-            one.sendall(LIVE.replace(b"close", b"keep-alive"))
-            assert one.recv(65_536).startswith(b"HTTP/1.1 200 ")
-        with socket.create_connection(("127.0.0.1", port), 30) as one_more:
-            assert one_more.recv(65_536).startswith(b"HTTP/1.1 503 ")
-        kept.pop().close()
-
-        def served_again() -> bool:
-            try:
-                return bool(call(port, "/livez"))
-            except urllib.error.HTTPError:
-                return False
-
-        until(served_again, "a connection that has ended is given back")
-        for one in kept:
-            one.close()
-        assert stopped(process) == 0
-
-
-def open_connections(port: int) -> int:
-    return int(metric(port, "movemask_connections"))
 
 
 def metric(port: int, name: str) -> float:
@@ -167,24 +138,3 @@ def test_what_every_worker_answered_is_soon_in_the_figures_of_all(models: Path) 
             lambda: call(port, "/v1/leakage")["models"].get("net", {}).get("positions") == 20, "all answers are counted"
         )
         assert stopped(process) == 0
-
-
-def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:
-    draw = random.Random(1)
-    with new_table(3) as table:
-        views = [Tally(table, 3, column) for column in range(3)]
-        clients = [views[0].client(f"client {number}") for number in range(50)]
-        expected: Counter[int] = Counter()
-        lost: Counter[int] = Counter()
-        for number in range(1000):
-            column, row, amount = draw.randrange(3), draw.choice(clients) + CLIENT_HELD, draw.randrange(-5, 9)
-            views[column].add(row, amount)
-            views[column].put(row - CLIENT_HELD + FULL_AT, number)
-            expected[row] += amount
-            lost[row] += amount if column == 2 else 0
-        assert all(view.total(row) == expected[row] for view in views for row in expected)
-        full_at = [views[0].latest(client + FULL_AT) for client in clients]
-        assert max(full_at) == number
-        views[0].clear(2)
-        assert all(views[1].total(row) == expected[row] - lost[row] for row in expected)
-        assert [views[1].latest(client + FULL_AT) for client in clients] == full_at

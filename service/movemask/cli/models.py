@@ -238,6 +238,7 @@ def _show_installed(entry: Entry, settings: Settings) -> None:
     command = ["movemask", "predict", "--model", entry.name]
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
+    click.echo("a running service serves it when it is reloaded (SIGHUP)")
     default = settings.default_model
     if default is None:
         first = _first_served(settings.model_folders)

@@ -60,7 +60,7 @@ class NetworkFile(_Section):
     @field_validator("file")
     @classmethod
     def _beside(cls, file: str | None) -> str | None:
-        if file is not None and (Path(file).name != file or file in {".", ".."}):
+        if file is not None and (Path(file).name != file or file in {".", ".."} or not file.isprintable()):
             raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
         return file
 

@@ -7,6 +7,7 @@ of the file cannot change the served network.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import stat
@@ -17,6 +18,8 @@ from pathlib import Path
 import platformdirs
 
 from movemask.errors import ContractError, SettingsError
+
+log = logging.getLogger(__name__)
 
 #: Largest network in bytes: the limit of a protocol buffers message.
 MAX_NETWORK_BYTES = 2**31 - 1
@@ -47,13 +50,11 @@ class ModelFolders:
     """Folders of `NAME.toml` and `NAME.onnx` files. The earlier folder wins if a name is in two.
 
     With several folders, a missing folder is passed over. The default model is chosen among the names in `preferred`
-    first, then by a folder's file `default`. An added model is therefore never the default unless it is named. The
-    networks of the folder `trusted` are opened without a trial.
+    first, then by a folder's file `default`. An added model is therefore never the default unless it is named.
     """
 
     folders: tuple[Path, ...]
     preferred: frozenset[str] = frozenset()
-    trusted: Path | None = None
 
     @classmethod
     def of(cls, where: Path | ModelFolders) -> ModelFolders:
@@ -103,7 +104,7 @@ class ModelFolders:
 
     def _contracts(self, folder: Path) -> list[Path]:
         try:
-            return [file for file in map(folder.joinpath, os.listdir(folder)) if file.suffix == ".toml"]
+            files = [file for file in map(folder.joinpath, os.listdir(folder)) if file.suffix == ".toml"]
         except (FileNotFoundError, NotADirectoryError):
             if len(self.folders) > 1:
                 return []
@@ -111,6 +112,9 @@ class ModelFolders:
             raise SettingsError(f"models_dir: {str(folder)!r} is not a folder{hint}") from None
         except OSError as error:
             raise SettingsError(f"models_dir: {str(folder)!r} cannot be read: {error.strerror}") from None
+        if strange := [file for file in files if not file.stem.isprintable()]:  # no UTF-8, or control characters
+            log.error("no models, for the characters in their names: %s", ascii(sorted(file.name for file in strange)))
+        return [file for file in files if file not in strange]
 
 
 #: File in a models folder with the name of its default model, so that a model added later does not replace it.

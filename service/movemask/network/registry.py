@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder, served if `failure` is None. `model` is None if the check failed or it is not loaded."""
+    """A model of the folder, served if `failure` is None. `model` is None if the check failed."""
 
     name: str
     contract: Contract | None
@@ -28,7 +28,6 @@ class Entry:
     failure: str | None
     steps: tuple[Step, ...] = ()  # of the contract check, up to the first failure
     digest: str | None = None
-    rejected: str | None = None  # why changed files did not replace the served model
 
     @property
     def served(self) -> bool:
@@ -88,14 +87,17 @@ def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> M
 
 
 def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
-    """The loaded and checked model of a TOML file. A failure is recorded in the entry, not raised."""
+    """The loaded and checked model of a TOML file. Any failure is recorded in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
         model = _opened(file, contract, threads, provider, runs)
+        steps = check(model)
     except ModelError as error:
-        return Entry(file.stem, contract, None, str(error))
-    steps = check(model)
+        return Entry(file.stem, contract, None, _shown(str(error)))
+    except Exception as error:  # a bug, or a file that nobody thought of: the other models are served
+        log.exception("%s cannot be opened", file)
+        return Entry(file.stem, contract, None, _shown(f"{file.name}: {type(error).__name__}: {error}"))
     if not steps[-1].passed:
         return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
     return Entry(file.stem, contract, model, None, steps, model.digest)
@@ -106,8 +108,14 @@ def network_file(file: Path, contract: Contract | None) -> Path:
     return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
 
 
+def _shown(text: str) -> str:
+    """A text that may hold a part of a file name, for JSON."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _opened(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> Model:
     network = network_file(file, contract)
+    log.info("opening model %s: %s", file.stem, network)  # first: a network may end the process
     try:
         content = read_onnx(network)
     except ContractError as error:

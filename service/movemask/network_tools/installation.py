@@ -36,7 +36,7 @@ from movemask.network.files import MAX_NETWORK_BYTES, read_onnx, read_regular, r
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
-from movemask.network.trial import Trial, confine, finish
+from movemask.network.trial import confine, finish, tried
 from movemask.network_tools.file_formats import described, unpacked
 from movemask.network_tools.fitting import Change, fitted
 from movemask.network_tools.guess import guess, settled
@@ -159,7 +159,7 @@ def _added_after_trial(
         arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # keeps a link's own folder
         size = len(read_onnx(file, external=True))
         try:
-            result = Trial(seconds).result_of(__name__, arguments, size=size)
+            result = tried(__name__, arguments, size=size, seconds=seconds)
         except ModelError as error:
             raise ContractError(f"{name} is not added: {error}") from None
         if result["failure"] is not None:

@@ -207,11 +207,7 @@ async function worst() {
 
 async function models() {
   const { models } = await call("v1/models");
-  const state = (model) =>
-    !model.served
-      ? `not served: ${model.failure}`
-      : (model.loaded === false ? "served, not in memory" : "served") +
-        (model.rejected ? `; a change was rejected: ${model.rejected}` : "");
+  const state = (model) => (model.served ? "served" : `not served: ${model.failure}`);
   const checks = ({ check }) => {
     if (!check) return "–";
     const failed = check.find((step) => !step.passed);

@@ -25,7 +25,6 @@ class ModelEntryOut(Out):
     default: bool = Field(description="Whether it answers requests that name no model.")
     served: bool = Field(description="Whether it answers requests.")
     failure: str | None = Field(None, description="Why it is not served.")
-    rejected: str | None = Field(None, description="Why changed files were rejected.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
     contract: ByName[dict[str, Any] | None] | None = Field(
         None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."

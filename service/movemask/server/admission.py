@@ -14,16 +14,16 @@ from movemask.server.forwarded import see_through, without_port
 from movemask.server.keys import Keys
 from movemask.server.limits import BytesInFlight, RateLimit
 from movemask.server.problems import ProblemError
+from movemask.server.rates import Rates
 from movemask.server.security_headers import security_headers
 from movemask.server.settings import Settings
-from movemask.server.tally import Tally
 from movemask.server.telemetry import Metrics
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 65_536
 
 #: Bytes of bodies and large answers in flight, in all processes together.
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
 _FREE = POLLED | {"/"}
@@ -38,13 +38,21 @@ class AdmissionControl:
     others when the body is known. Probes are free.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics, tally: Tally) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys | None,
+        settings: Settings,
+        metrics: Metrics,
+        rates: Rates,
+        in_flight: BytesInFlight,
+    ) -> None:
         self._app = app
         self._keys = keys
         self._proxies = settings.proxies
         self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
-        self._rate = RateLimit(settings.client_rate, settings.client_burst, tally)
-        self._in_flight = BytesInFlight(_MOST_BYTES, tally)
+        self._rate = RateLimit(settings.client_rate, settings.client_burst, rates)
+        self._in_flight = in_flight
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

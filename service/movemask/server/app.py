@@ -18,18 +18,20 @@ from starlette.types import ASGIApp
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
-from movemask.server.admission import AdmissionControl
+from movemask.server.admission import MOST_BYTES, AdmissionControl
 from movemask.server.bodies import Bounded, mcp_limits
 from movemask.server.keys import Keys
+from movemask.server.limits import BytesInFlight
 from movemask.server.openapi import DESCRIPTION, install_openapi
 from movemask.server.origins import OwnOrigin
 from movemask.server.parameters import known_parameters
 from movemask.server.post_routes import BEARER, COMPRESSED, Posts, operation_id
 from movemask.server.prefix import RootPath
+from movemask.server.rates import Rates
 from movemask.server.routes import games, judge, leakage, operations, page, policy
 from movemask.server.settings import Settings
 from movemask.server.state import running_services
-from movemask.server.tally import Tally
+from movemask.server.supervisor import Needed
 from movemask.server.telemetry import Metrics, RequestLog
 from movemask.version import __version__
 
@@ -47,7 +49,8 @@ _CLIENT_CLOSED = 499
 def create_app(
     settings: Settings | None = None,
     *,
-    tally: Tally | None = None,
+    rates: Rates | None = None,
+    needed: Needed = Needed.NONE,
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
@@ -56,18 +59,19 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    tally : of the service; None for its only process
+    rates : of clients, which the workers of a service share; None for its only process
+    needed : the models that must pass their check
     tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
-    tally = Tally() if tally is None else tally
+    rates = Rates() if rates is None else rates
     keys = Keys.of(settings)
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with running_services(settings, metrics, tally, prepare) as app.state.services:
+        with running_services(settings, metrics, rates, needed, prepare) as app.state.services:
             async with sessions():
                 yield
 
@@ -91,6 +95,7 @@ def create_app(
         },
     )
     app.state.metrics = metrics
+    app.state.in_flight = in_flight = BytesInFlight(MOST_BYTES // rates.processes)
     posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
     app.state.posts = {route.path: route for route in posts}
     app.router.routes[:0] = posts  # for the documents, and for other methods
@@ -114,7 +119,7 @@ def create_app(
         Posts runs POST routes itself; all else goes through gzip to FastAPI.
         """
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
-        inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
+        inner = AdmissionControl(Posts(app, others), keys, settings, metrics, rates, in_flight)
         outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
         if not settings.cors_origins:
             return outer

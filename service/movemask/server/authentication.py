@@ -7,7 +7,7 @@ from starlette.types import Scope
 from movemask.server.context import RequestContext
 from movemask.server.keys import Keys, KeyScope
 from movemask.server.problems import ProblemError, shown
-from movemask.server.tally import client_address
+from movemask.server.rates import client_address
 
 #: Scopes by the beginning of the path; the first match counts, and any one of its scopes suffices. A test compares
 #: this and OPEN with the routes.

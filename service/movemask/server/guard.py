@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, cast
@@ -17,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from movemask.server.context import DISCONNECTION, Disconnection
+from movemask.server.rates import client_address
 from movemask.server.request_reader import INVALID, RequestReader
 from movemask.server.settings import Settings
-from movemask.server.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address
 
 log = logging.getLogger(__name__)
 
@@ -326,7 +327,7 @@ class Guards:
     Parameters
     ----------
     settings : the limits
-    tally : counts the connections of all processes
+    processes : workers of the service; each takes its part of the connections
     looked : called twice a second with the number of connections
     stopping : whether the service is stopping
     inner : makes uvicorn's protocol
@@ -335,14 +336,16 @@ class Guards:
     def __init__(
         self,
         settings: Settings,
-        tally: Tally,
+        processes: int = 1,
         looked: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
         inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
     ) -> None:
-        self.settings, self._tally = settings, tally
-        self._looked, self._stopping, self._inner = looked, stopping, inner
+        self.settings, self._looked, self._stopping, self._inner = settings, looked, stopping, inner
+        self._most = -(-settings.max_connections // processes)
+        self._most_of_a_client = -(-settings.max_connections_per_address // processes)
         self._open: set[Guard] = set()
+        self._of_clients: Counter[str] = Counter()
         self.invalid = 0  # invalid requests since the last look
 
     def protocol(self, **options: Any) -> Guard:
@@ -354,26 +357,23 @@ class Guards:
         self._open.add(guard)
         peer = guard.transport.get_extra_info("peername")
         client = client_address(peer[0]) if isinstance(peer, tuple) else ""
-        limit = self.settings.max_connections_per_address
-        if self._tally.total(CONNECTIONS) >= self.settings.max_connections:
+        if self._of_clients.total() >= self._most:
             return "too many connections"
         limited = bool(client) and not self.settings.proxies
-        if limited and self._tally.total(self._tally.client(client) + CLIENT_CONNECTIONS) >= limit:
-            return f"too many connections from this address (limit {limit})"
+        if limited and self._of_clients[client] >= self._most_of_a_client:
+            return f"too many connections from this address (limit {self.settings.max_connections_per_address})"
         guard.client = client or "-"
-        self._count(guard, 1)
+        self._of_clients[guard.client] += 1
         return None
 
     def leave(self, guard: Guard) -> None:
         """Takes a connection out of the count."""
         self._open.discard(guard)
         if guard.client:
-            self._count(guard, -1)
+            self._of_clients[guard.client] -= 1
+            if not self._of_clients[guard.client]:
+                del self._of_clients[guard.client]
             guard.client = ""
-
-    def _count(self, guard: Guard, change: int) -> None:
-        self._tally.add(CONNECTIONS, change)
-        self._tally.add(self._tally.client(guard.client) + CLIENT_CONNECTIONS, change)
 
     async def watch(self) -> None:
         """Ends connections whose time is over, until cancelled."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import re
 import secrets
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -21,11 +19,6 @@ from movemask.atomic_writes import atomic_write
 from movemask.errors import KeysError, SettingsError
 from movemask.network.files import read_regular
 from movemask.server.settings import Settings
-
-log = logging.getLogger(__name__)
-
-#: Seconds between looks at the file.
-_LOOK_SECONDS = 1.0
 
 _MOST_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
@@ -58,18 +51,10 @@ class Key:
 
 
 class Keys:
-    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises KeysError if the file cannot be read.
-
-    A file that changes is read again. While it is missing or has an error, the last keys stay valid, and the log says
-    so: to revoke a key, delete its line, not the file.
-    """
+    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE, read once. Raises KeysError for an invalid file."""
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
-        self._given, self._file = tuple(given), file
-        self._keys, self._content, self._failure = self._given, b"", ""
-        self._looked = time.monotonic()
-        if file is not None:
-            self._read(file)
+        self._keys = _distinct((*given, *(() if file is None else read_keys(file))))
 
     @classmethod
     def of(cls, settings: Settings) -> Keys | None:
@@ -86,36 +71,12 @@ class Keys:
 
     def find(self, token: str) -> Key | None:
         """The key with this text, or None. The time of the comparison does not show which key matched."""
-        self._look()
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
         for key in self._keys:
             if hmac.compare_digest(key.digest, digest):
                 found = key
         return found
-
-    def _look(self) -> None:
-        """Reads the file again if it has changed, at most once a second."""
-        now = time.monotonic()
-        if self._file is None or now - self._looked < _LOOK_SECONDS:
-            return
-        self._looked = now
-        try:
-            if self._read(self._file):
-                log.info("%d API keys are valid", len(self._keys))
-        except KeysError as error:
-            if str(error) != self._failure:
-                log.error("%s; the API keys read last stay valid", error)
-            self._failure = str(error)
-
-    def _read(self, file: Path) -> bool:
-        """Reads the file if it has changed; returns whether it has. Raises KeysError."""
-        content = _content(file)
-        changed = content != self._content
-        if changed:
-            self._keys = _distinct((*self._given, *_keys_of(content, file)))
-        self._content, self._failure = content, ""
-        return changed
 
 
 def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:

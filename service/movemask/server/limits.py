@@ -1,17 +1,15 @@
-"""Limits for each client of the service: `RateLimit` for positions, `BytesInFlight` for bytes.
-
-Both count in the tally, so a limit holds for all worker processes together.
-"""
+"""Limits for each client: `RateLimit` for positions, of all workers together; `BytesInFlight` for bytes, of one."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from movemask.errors import Overloaded, RateLimited
 from movemask.server.context import RequestContext
-from movemask.server.tally import CLIENT_HELD, FULL_AT, HELD, Tally
+from movemask.server.rates import Rates
 
 #: Bytes of one request that are not counted: all connections together hold few of them.
 _UNCOUNTED = 4096
@@ -23,20 +21,19 @@ _LITTLE = 1 << 20
 class RateLimit:
     """A token bucket of positions for each client.
 
-    The tally holds the time at which a client's bucket is full again (the generic cell rate algorithm: ITU-T I.371,
-    annex A). Each process writes the time that it has computed, and the latest counts. Two processes that charge a
-    client within the same microseconds may charge the larger cost alone.
+    The workers share the time at which a client's bucket is full again (the generic cell rate algorithm: ITU-T I.371,
+    annex A). Two workers that charge a client within the same microseconds may charge one cost alone.
 
     Parameters
     ----------
     rate : positions per second; 0: no limit, and nothing is charged
     burst : positions of a full bucket
-    tally : of the service
+    rates : of the service
     clock : the same for all processes of a machine
     """
 
-    def __init__(self, rate: float, burst: int, tally: Tally, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._tally, self._clock = rate, burst, tally, clock
+    def __init__(self, rate: float, burst: int, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._rates, self._clock = rate, burst, rates, clock
 
     def __bool__(self) -> bool:
         return self._rate > 0
@@ -44,20 +41,20 @@ class RateLimit:
     def charge(self, context: RequestContext, positions: int) -> None:
         """Sets the cost of a request to `positions`; raises RateLimited if the bucket holds fewer. A request above the
         burst is admitted when the bucket is full, and paid off afterwards."""
-        client = self._tally.client(context.client)
+        client = self._rates.bucket(context.client)
         missing = min(positions, self._burst) - context.charged - self._tokens(client)
         if missing > 0:
             raise RateLimited(
                 f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s (burst {self._burst})",
                 retry_after=max(1, math.ceil(missing / self._rate)),
             )
-        full_at = max(self._tally.latest(client + FULL_AT), self._clock())
-        self._tally.put(client + FULL_AT, full_at + (positions - context.charged) / self._rate)
+        full_at = max(self._rates[client], self._clock())
+        self._rates[client] = full_at + (positions - context.charged) / self._rate
         context.charged = positions
 
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
         """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers)."""
-        tokens = self._tokens(self._tally.client(client))
+        tokens = self._tokens(self._rates.bucket(client))
         window = math.ceil(self._burst / self._rate)
         full = math.ceil((self._burst - tokens) / self._rate)
         return [
@@ -67,15 +64,19 @@ class RateLimit:
 
     def _tokens(self, client: int) -> float:
         """Positions in a client's bucket; negative while a large request is being paid off."""
-        seconds = max(0.0, self._tally.latest(client + FULL_AT) - self._clock())
+        seconds = max(0.0, self._rates[client] - self._clock())
         return self._burst - seconds * self._rate
 
 
 class BytesInFlight:
-    """Bytes of bodies and large answers that the service holds: at most `most`, half of them for one client."""
+    """Bytes of bodies and large answers that a worker holds: at most `most`, half of them for one client.
 
-    def __init__(self, most: int, tally: Tally) -> None:
-        self._most, self._tally = most, tally
+    total : now. One client counts with half of `most` at most: if it does not read its answers, it blocks nobody else
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self.total = most, 0
+        self._of_clients: Counter[str] = Counter()
 
     def make_room(self, context: RequestContext, size: int = 0) -> None:
         """Raises Overloaded if `size` more bytes would exceed the limit of all clients or of this one.
@@ -83,10 +84,10 @@ class BytesInFlight:
         A request is admitted if there is no other. Clients with at most 1 MiB may use a reserve, a quarter of `most`,
         that greedy clients cannot take.
         """
-        total = int(self._tally.total(HELD))
+        total = self.total
         if total + size <= self._most // 2:
             return
-        own, theirs = context.held, int(self._tally.total(self._tally.client(context.client) + CLIENT_HELD))
+        own, theirs = context.held, self._of_clients[context.client]
         most = self._most + (self._most // 4 if theirs + size <= _LITTLE else 0)
         if total > own and total + size > most:
             fault = f"{total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
@@ -112,13 +113,14 @@ class BytesInFlight:
         self._count(context, 0)
 
     def _count(self, context: RequestContext, held: int) -> None:
-        """Sets how many bytes of a request the tally counts. In the total, one client counts with half of the limit at
-        most, divided equally among processes: a client that does not read its answers blocks nobody else."""
+        """Sets how many bytes of a request are counted."""
         size = held - context.counted
         if not size:
             return
-        row = self._tally.client(context.client) + CLIENT_HELD
-        before, room = self._tally.own(row), self._most // 2 // self._tally.processes
-        self._tally.add(row, size)
-        self._tally.add(HELD, min(before + size, room) - min(before, room))
+        before = self._of_clients[context.client]
+        after, room = before + size, self._most // 2
+        self.total += min(after, room) - min(before, room)
+        self._of_clients[context.client] = after
+        if not after:
+            del self._of_clients[context.client]
         context.counted = held

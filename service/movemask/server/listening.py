@@ -1,7 +1,7 @@
-"""`Port`: the listening sockets of a service; and `Listener`, one of them as a worker uses it.
+"""`Port`: where a service listens; `Sockets`: the listening sockets of a worker.
 
-On Linux each worker has sockets of its own with SO_REUSEPORT. The system spreads new connections over them by a hash
-of their addresses (docs/performance.md). Elsewhere all workers accept from one socket.
+On Linux each of several workers has sockets of its own with SO_REUSEPORT. The system spreads new connections
+over them by a hash of their addresses (docs/performance.md). Elsewhere all workers accept from one socket.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from movemask.errors import SettingsError
+from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +42,8 @@ class Port:
     """The addresses of `host` with a port, or the file of `unix:FILE`, on which a service listens until closed.
 
     `::` takes IPv4 connections too. With one worker, or where connections are not spread, the supervisor holds a socket
-    that listens. Otherwise the supervisor only reserves the port, and each worker has sockets of its own: when a worker
-    ends, new connections go to the others at once, and the connections that it had not accepted are lost.
+    that listens. Otherwise the supervisor only reserves the port, and each worker binds sockets of its own: when a
+    worker ends, new connections go to the others at once, and the connections that it had not accepted are lost.
 
     Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
     """
@@ -48,7 +51,6 @@ class Port:
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
         self._spread = SPREADS and workers > 1
         self._held: list[socket.socket] = []
-        self._first: list[socket.socket] = []  # the first worker's sockets, which listen from the start
         self._both = host == "::"  # whether a socket takes IPv4 connections too
         self.file = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) else None
         if self.file is not None:
@@ -79,23 +81,16 @@ class Port:
         """Addresses with their port; none of a file."""
         return [held.getsockname()[:2] for held in self._held if held.family != AF_UNIX]
 
-    def sockets(self, *, alone: bool) -> list[socket.socket]:
-        """The sockets of a worker that is about to start, one for each address; the caller closes them.
-
-        If no other worker serves (`alone`), they listen already, and connections wait. Otherwise the worker makes them
-        listen when it serves.
-        """
+    @property
+    def sockets(self) -> Sockets:
+        """Of the workers."""
         if not self._spread:
-            return [held.dup() for held in self._held]
-        first, self._first = self._first, []
-        found = first or [self._bound(held.family, held.getsockname(), reuse_port=True) for held in self._held]
-        for listener in found if alone else ():
-            listener.listen(_BACKLOG)
-        return found
+            return Sockets(shared=self._held)
+        return Sockets([(held.family, held.getsockname()) for held in self._held], both=self._both)
 
     def close(self) -> None:
         """Closes the sockets that the supervisor holds, and deletes the file."""
-        for held in (*self._held, *self._first):
+        for held in self._held:
             held.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)
@@ -103,34 +98,62 @@ class Port:
 
     def _open(self, family: int, address: tuple[Any, ...]) -> None:
         if not self._spread:
-            self._held.append(self._bound(family, address))
+            self._held.append(_bound(family, address, both=self._both))
             self._held[-1].listen(_BACKLOG)
             return
         # With SO_REUSEPORT, the system would give the port to a second service of the same user too. Without it, the
         # system refuses a port on which anybody listens.
-        with self._bound(family, address) as exclusive:
+        with _bound(family, address, both=self._both) as exclusive:
             exclusive.listen(_BACKLOG)
             address = (address[0], exclusive.getsockname()[1], *address[2:])
-        self._first.append(self._bound(family, address, reuse_port=True))
-        self._first[-1].listen(_BACKLOG)
-        self._held.append(self._bound(family, address, reuse_port=True))
+        self._held.append(_bound(family, address, both=self._both, reuse_port=True))
 
-    def _bound(self, family: int, address: tuple[Any, ...], *, reuse_port: bool = False) -> socket.socket:
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if sys.platform != "win32":  # there it would share the port
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if reuse_port:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._both)
-            # Accepted connections inherit it. Otherwise a body waits 40 ms until the client has acknowledged the head.
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            bound.bind(address)
-        except BaseException:
-            bound.close()
-            raise
-        return bound
+
+def _bound(family: int, address: tuple[Any, ...], *, both: bool, reuse_port: bool = False) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would share the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
+        # Accepted connections inherit it. Otherwise a body waits 40 ms until the client has acknowledged the head.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class Sockets:
+    """The listening sockets of a worker, to which this is sent. They are made in it, when they are first iterated over.
+
+    addresses : family and address of each socket that the worker binds with SO_REUSEPORT; `both` as for `::`
+    shared : or the sockets of the supervisor
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[int, tuple[Any, ...]]] = (),
+        *,
+        both: bool = False,
+        shared: Sequence[socket.socket] = (),
+    ) -> None:
+        self._addresses, self._both, self._shared = list(addresses), both, list(shared)
+        self._made: list[socket.socket] = []
+
+    def __iter__(self) -> Iterator[socket.socket]:
+        if not self._made:
+            bound = [_bound(*address, both=self._both, reuse_port=True) for address in self._addresses]
+            self._made = [Listener(one.detach()) for one in (bound or self._shared)]
+        return iter(self._made)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the worker listens no more."""
+        return any(one.fileno() < 0 for one in self._made)
 
 
 def _file_socket(file: Path) -> socket.socket:
@@ -179,3 +202,17 @@ def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
         log.warning("no connections are accepted for a second: %s", os.strerror(error.errno).lower())
     else:
         loop.default_exception_handler(context)
+
+
+def check_tls(settings: Settings) -> None:
+    """Raises SettingsError if the certificate or its key cannot be used."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise SettingsError("MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT")
+        return
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except OSError as error:  # ssl's errors are OSErrors
+        fault = f"{settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
+        raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None

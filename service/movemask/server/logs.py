@@ -1,7 +1,6 @@
 """Logs of `movemask serve`: lines of text or JSON on standard error, with the id of their request.
 
-A separate thread writes them, so that a slow reader of standard error delays no request. Lines wait in a bounded queue;
-lines that do not fit are dropped and counted.
+In a worker that serves, a separate thread writes them.
 """
 
 from __future__ import annotations
@@ -10,15 +9,12 @@ import logging
 import os
 import random
 import re
-import select
-import sys
-import threading
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from logging.handlers import QueueHandler, QueueListener
-from queue import SimpleQueue
-from typing import Any, cast
+from queue import Full, Queue
+from typing import Any, TextIO, cast
 
 import orjson
 
@@ -27,9 +23,6 @@ from movemask.times import rfc3339
 #: Most lines that wait to be written.
 QUEUE = 10_000
 
-_LAST_SECONDS = 2.0  # longest wait for a slow reader at the end of the process
-
-_STANDARD_ERROR = 2
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 _access = logging.getLogger("access")
@@ -94,92 +87,16 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(out, default=str).decode()
 
 
-Dropped = Callable[[int], object]
-
-
-class QueuedHandler(QueueHandler):
-    """Writes lines to a file descriptor from its own thread.
-
-    A line that finds `limit` lines waiting is dropped; `dropped` is called with the number of such lines.
-    """
-
-    def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Dropped = lambda count: None) -> None:
-        lines: SimpleQueue[bytes] = SimpleQueue()
-        super().__init__(cast(Any, lines))
-        self._lines, self._limit, self._dropped, self._closed = lines, limit, 0, False
-        self._writer = _Writer(self, descriptor, dropped)
-        self._writer.start()
-
-    def prepare(self, record: logging.LogRecord) -> bytes:
-        """The line of a record: made here, where the request is known."""
-        return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
-
-    def enqueue(self, record: Any) -> None:
-        """Puts a line into the queue; never waits for the reader."""
-        if self._closed:
-            self._writer.handle(record)
-        elif self._lines.qsize() >= self._limit:
-            self._dropped += 1
-        else:
-            self._lines.put(record)
-
-    def take_dropped(self) -> int:
-        """The number of lines dropped since the last call."""
-        with self.lock or nullcontext():  # as `enqueue` is called
-            count, self._dropped = self._dropped, 0
-        return count
-
-    def close(self) -> None:
-        """Writes waiting lines, for two seconds at most, and ends the thread; later lines are written directly."""
-        if not self._closed:
-            stopping = threading.Thread(target=self._writer.stop, daemon=True)  # it waits for a slow reader for ever
-            stopping.start()
-            stopping.join(_LAST_SECONDS)
-            self._closed = True
-        super().close()
-
-
-class _Writer(QueueListener):
-    """The thread that writes a handler's lines."""
-
-    def __init__(self, handler: QueuedHandler, descriptor: int, dropped: Dropped) -> None:
-        super().__init__(handler.queue)
-        self._handler, self._descriptor, self._on_dropped = handler, descriptor, dropped
-
-    def handle(self, record: Any) -> None:
-        """Writes a line, and another if lines were dropped meanwhile."""
-        self._write(record)
-        if count := self._handler.take_dropped():
-            self._on_dropped(count)
-            words = "dropped %d log lines: stderr is read too slowly"
-            self._write(
-                self._handler.prepare(logging.LogRecord(__name__, logging.WARNING, "", 0, words, (count,), None))
-            )
-
-    def _write(self, line: bytes) -> None:
-        left = memoryview(line)
-        while left:
-            try:
-                left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:  # another process made it non-blocking
-                select.select([], [self._descriptor], [], 1)
-            except OSError:  # the reader has gone
-                self._on_dropped(1)
-                return
-
-
-def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: None) -> None:
+def configure(level: str, log_format: str) -> None:
     """Makes this process log to standard error, with `level` and `log_format` as in Settings.
 
-    Called in the parent and in each worker; a second call replaces the first. uvicorn's loggers are included, without
-    its access lines.
+    Called in the supervisor and in each worker; a second call replaces the first. Of uvicorn's lines, warnings and
+    errors are included.
     """
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, QueuedHandler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, DirectHandler)]:
         root.removeHandler(old)
-        old.close()
-    sys.stderr.flush()
-    handler = QueuedHandler(_STANDARD_ERROR, dropped=dropped)
+    handler = DirectHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root.addHandler(handler)
     root.setLevel(level.upper())
@@ -188,13 +105,37 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
-    for library in ("alembic", "httpx2", "mcp"):  # which use many lines for what movemask says in one
+    for library in ("uvicorn", "alembic", "httpx2", "mcp"):  # which use many lines for what movemask says in one
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    # No line names its caller, thread or process: looking them up would be half of the cost of an access line. The name
-    # `_srcfile` is the one in "Optimization" of Python's logging HOWTO; without it, lines would only cost more.
-    logging._srcfile = None
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.raiseExceptions = False  # a line that cannot be written is lost
+
+
+class DirectHandler(logging.StreamHandler[TextIO]):
+    """Writes each line before the program goes on."""
+
+
+@contextmanager
+def written_by_a_thread() -> Iterator[None]:
+    """Within it, a slow reader of standard error delays no request: `QUEUE` lines wait at most, and others are lost.
+
+    Before and after, a line is written before the program goes on.
+    """
+    root = logging.getLogger()
+    direct = next(handler for handler in root.handlers if isinstance(handler, DirectHandler))
+    queued = QueueHandler(Queue(QUEUE))
+    queued.setFormatter(direct.formatter)  # in the thread that logs, where the request is known
+    listener = QueueListener(queued.queue, logging.StreamHandler())
+    listener.start()
+    root.addHandler(queued)
+    root.removeHandler(direct)
+    try:
+        yield
+    finally:
+        root.addHandler(direct)
+        root.removeHandler(queued)
+        with suppress(Full):  # nothing reads standard error
+            listener.stop()
 
 
 def _name(record: logging.LogRecord) -> str:

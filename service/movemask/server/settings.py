@@ -77,7 +77,7 @@ class Settings(BaseSettings):
         None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
     )
     default_model: str | None = Field(None, description="Model for requests that name none.")
-    trial_seconds: float = Field(60, ge=0, description="Time limit of a new network's trial; 0: no trial.")
+    trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         shipped = shipped_models()
         folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
         names = frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ())
-        return ModelFolders(folders, names, shipped)
+        return ModelFolders(folders, names)
 
     @classmethod
     def default_shown(cls, name: str) -> str:

@@ -10,16 +10,17 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from movemask.errors import Overloaded, SettingsError, UnknownModel
+from movemask.errors import Overloaded, SettingsError
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.server.ledger.reader import AuditReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.ledger.writer import Store
 from movemask.server.pipeline import Pipeline
+from movemask.server.rates import Rates
 from movemask.server.served_models import ServedModels
 from movemask.server.settings import Settings
-from movemask.server.tally import Tally
+from movemask.server.supervisor import Needed
 from movemask.server.telemetry import Metrics
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ _PARSED_AT_ONCE = 2
 #: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _READING_THREADS = 2
 
-#: Reads of the audit that run or wait at once, in all processes together; more are refused.
+#: Reads of the audit that run or wait at once, in all workers together; more are refused.
 _READERS = 16
 
 
@@ -49,24 +50,19 @@ class Services:
     metrics: Metrics
     reading: CapacityLimiter
     parsing: CapacityLimiter
-    tally: Tally
+    workers: int
 
     def unready(self) -> list[str]:
         """Reasons why requests cannot be answered now; empty if they can."""
-        reasons = []
-        try:
-            default = self.models.registry.entry(None)
-        except UnknownModel as error:
-            reasons.append(f"the default model is gone: {error}")
-        else:
-            if not default.served:
-                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
-        return reasons + self.models.faults()
+        default = self.models.registry.entry(None)
+        if not default.served:
+            return [f"the default model {default.name!r} failed its check: {default.failure}"]
+        return self.models.faults()
 
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
-        if under_way >= max(1, _READERS // self.tally.processes):
+        if under_way >= max(1, _READERS // self.workers):
             raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
         return await to_thread.run_sync(read, limiter=self.reading)
 
@@ -86,7 +82,11 @@ class Services:
 
 @contextmanager
 def running_services(
-    settings: Settings, metrics: Metrics, tally: Tally, prepare: Callable[[Model], Model] | None = None
+    settings: Settings,
+    metrics: Metrics,
+    rates: Rates,
+    needed: Needed = Needed.NONE,
+    prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
     """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is lost.
 
@@ -108,15 +108,16 @@ def running_services(
             model,
             recorder,
             max_batch=settings.positions_a_run,
-            max_waiting=max(1, settings.max_queue // tally.processes),
-            workers=tally.processes,
+            max_waiting=max(1, settings.max_queue // rates.processes),
+            workers=rates.processes,
             max_moves=settings.max_moves,
             plan=plan,
             on_done=metrics.count_batches,
         )
 
     try:
-        models = ServedModels(settings, start, metrics.models, tally)
+        models = ServedModels(settings, start, needed)
+        metrics.models(models.registry)
         yield Services(
             settings,
             models,
@@ -126,7 +127,7 @@ def running_services(
             metrics,
             reading=CapacityLimiter(_READING_THREADS),
             parsing=CapacityLimiter(_PARSED_AT_ONCE),
-            tally=tally,
+            workers=rates.processes,
         )
     finally:
         if models is not None:

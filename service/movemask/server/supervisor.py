@@ -1,190 +1,263 @@
-"""`Workers`: keeps the worker processes of a service running."""
+"""`Supervisor`: starts, watches, reloads and stops the workers of a service; `WorkerConfig`: what each of them runs.
+
+Both build on uvicorn's own, which it exports and does not document: no other module touches them, and
+tests/server/test_supervisor.py names what they rely on.
+"""
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
+import os
 import signal
-import socket
+import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext
-from typing import BinaryIO
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, cast
 
-from movemask.errors import SettingsError
-from movemask.server.listening import Port
-from movemask.server.tally import ALIVE, Tally
+import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+from movemask.errors import MovemaskError, SettingsError
+from movemask.parent import end_with_parent
+from movemask.server import logs
+from movemask.server.listening import AT_ONCE, Sockets, check_tls
+from movemask.server.rates import Rates
+from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Whether workers are forked, from a process that has imported their modules.
-FORKS = "forkserver" in multiprocessing.get_all_start_methods() and hasattr(socket, "send_fds")
+#: The variable by which prometheus_client knows the folder through which workers share their metrics.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
-_FORKS: SpawnContext = multiprocessing.get_context("forkserver" if FORKS else "spawn")  # type: ignore[assignment]
+#: A worker that does not answer its supervisor for this many seconds is killed and replaced.
+ANSWER_SECONDS = 5
 
-#: Seconds between looks at the workers until the first serves.
-_STARTING = 0.02
+#: Seconds that a reload waits for a worker's models before it gives up.
+_LOADING_SECONDS = 120
 
-#: Failed starts in a row after which the supervisor gives up, once any worker has served.
-_ATTEMPTS = 3
+#: Seconds that a worker has after `drain_seconds` to write its audit records.
+_CLOSING_SECONDS = 5
 
-#: Seconds within which a signal that has ended a worker reaches the supervisor, if the whole process group gets it.
-_SIGNALLED_TOO = 0.2
+#: Longest pause in seconds before a worker that cannot start is tried again.
+_LONGEST_PAUSE = 30.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """The argument of a worker process: its number, and a Unix socket to its supervisor.
+class Needed(Enum):
+    """The models that must pass their check for a worker to serve."""
 
-    The supervisor's message holds descriptors: the tally's table, then the listening sockets. The worker sends back the
-    reason if it cannot start.
+    NONE = "none"  # when the service starts: it says what fails
+    DEFAULT = "default"  # when a worker takes the place of one that ended
+    ALL = "all"  # after a reload: the old workers serve what they have
+
+
+class WorkerConfig(uvicorn.Config):
+    """What uvicorn runs in a worker, to which it is sent.
+
+    sockets : where the worker listens
+    needed : the models without which the worker does not serve
     """
 
-    number: int
-    channel: socket.socket
+    def __init__(self, settings: Settings, rates: Rates, sockets: Sockets) -> None:
+        self.settings, self.rates, self.sockets, self.needed = settings, rates, sockets, Needed.NONE
+        super().__init__(
+            app="",  # made in the worker
+            workers=rates.processes,
+            loop="asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            backlog=AT_ONCE,
+            timeout_graceful_shutdown=settings.drain_seconds,
+            timeout_worker_healthcheck=_LOADING_SECONDS,
+            timeout_keep_alive=cast(int, settings.keep_alive_seconds),
+            server_header=False,
+            proxy_headers=False,  # `AdmissionControl` reads them
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+        )
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a worker has to stop."""
+        return self.settings.drain_seconds + _CLOSING_SECONDS
+
+    def configure_logging(self) -> None:
+        """uvicorn calls it first in each process."""
+        logs.configure(self.settings.log_level, self.settings.log_format)
+
+    def load(self) -> None:
+        """Makes the app, in the worker. The worker exits if it cannot be made."""
+        from movemask.server.worker import WorkerApp  # here, so that the supervisor stays small
+
+        end_with_parent(self.grace)
+        if hasattr(signal, "SIGHUP"):  # a terminal that is closed sends it to all; only the supervisor reloads
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            check_tls(self.settings)
+            self.app = app = WorkerApp(self.settings, self.rates, self.needed, lambda: self.sockets.closed)
+        except MovemaskError as error:
+            log.error("%s", error)
+            sys.exit(STARTUP_FAILURE)
+        self.http = cast(Any, app.guards.protocol)
+        super().load()
 
 
-#: The main function of a worker process; importable by name.
-Target = Callable[[Place], None]
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor. SIGHUP replaces the workers one after the other; a replacement that does not come to serve
+    leaves the old ones as they are.
 
-
-class Worker:
-    """A worker process."""
-
-    def __init__(self, target: Target, number: int, descriptors: Sequence[int]) -> None:
-        self.number = number
-        self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
-        socket.send_fds(self._channel, [b"\0"], descriptors)
-        with theirs:
-            self.process = _FORKS.Process(target=target, args=(Place(number, theirs),))
-            self.process.start()
-
-    def end(self) -> str:
-        """Ends the process at once; returns why it could not start, or an empty string."""
-        self.process.kill()
-        self.process.join()
-        with self._channel, suppress(OSError):
-            return self._channel.recv(65_536).decode()
-        return ""
-
-
-class Workers:
-    """The worker processes of a service.
+    The first worker starts alone, the others when it serves. A worker that ends, or does not answer, is replaced; a
+    replacement that cannot start is tried again after a pause that grows. Workers that serve are never ended for it.
 
     Parameters
     ----------
-    modules : imported once, by the process from which workers are forked
-    target : main function of a worker
-    count : number of workers
-    table : of the tally, with a column for each worker
-    port : where the workers listen; closed at the end
-    prepare : called with a worker's number before it starts
     ready : called once, when the first worker serves
-    stuck_seconds : a worker that has not reported for this long is replaced
-    stop_seconds : time that workers have to stop
     """
 
-    def __init__(
-        self,
-        modules: list[str],
-        target: Target,
-        count: int,
-        table: BinaryIO,
-        port: Port,
-        *,
-        prepare: Callable[[int], None],
-        ready: Callable[[], None],
-        stuck_seconds: float,
-        stop_seconds: float,
-    ) -> None:
-        self._target, self._count, self._table, self._port, self._prepare = target, count, table, port, prepare
-        self._ready, self._tally = ready, Tally(table, count)
-        self._stuck_seconds, self._stop_seconds = stuck_seconds, stop_seconds
-        self._workers: list[Worker] = []
-        if FORKS:
-            _FORKS.set_forkserver_preload(modules)
+    def __init__(self, config: WorkerConfig, ready: Callable[[], None]) -> None:
+        super().__init__(config, cast(Any, config.sockets))
+        self._config, self._ready = config, ready
+        self._served: set[int | None] = set()  # ids of workers that have come to serve
+        self._again: dict[int | None, float] = {}  # when a worker that has ended is replaced, by its id
+        self._pauses: dict[int, float] = {}  # before the next replacement, by the worker's place
+        self._failed: Process | None = None  # the first worker, if it could not start
+        self._stops = 0
+        self._terminal = sys.stderr.isatty()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
 
-    def supervise(self, stop: Connection) -> None:
-        """Keeps `count` workers running until `stop` is readable; returns when all have exited.
+    def run(self) -> None:
+        """Returns after a stop, when all workers have ended. Raises SettingsError, or SystemExit if the worker has
+        logged why, if the first worker cannot start."""
+        super().run()
+        if self._failed is None:
+            return
+        if self._failed.exitcode == STARTUP_FAILURE:
+            raise SystemExit(1)
+        how = _how(self._failed)
+        raise SettingsError(f"a worker {how} before it could serve; the log's last line says what it was doing")
 
-        The first worker starts alone, the others when it serves. A worker that dies or is stuck is replaced. Raises
-        SettingsError after stopping all: if a worker cannot start before any has served, or later after three failures.
-        At the end workers get SIGTERM and `stop_seconds`; another message from `stop` kills them.
-        """
-        try:
-            if not stop.poll():
-                self._start(0)
-                self._watch(stop)
-        except (EOFError, OSError):  # the process from which workers are forked has ended
-            if not stop.poll(_SIGNALLED_TOO):
-                raise
-        finally:
-            for worker in self._workers:
-                worker.process.terminate()
-            self._port.close()
-            self._stop(stop)
+    def _stop(self, number: int, frame: object) -> None:
+        self._stops += 1
+        # `Event.set` waits for a lock that the interrupted code may hold.
+        threading.Thread(target=self.should_exit.set).start()
 
-    def _start(self, number: int) -> Worker:
-        self._prepare(number)
-        alone = not any(self._last_alive(worker) for worker in self._workers if worker.number != number)
-        with ExitStack() as stack:
-            sockets = [stack.enter_context(listener) for listener in self._port.sockets(alone=alone)]
-            descriptors = [self._table.fileno(), *(listener.fileno() for listener in sockets)]
-            worker = Worker(self._target, number, descriptors)
-        self._workers[number:] = [worker, *self._workers[number + 1 :]]
+    def init_processes(self) -> None:
+        self._add()
+
+    def _add(self) -> None:
+        self.processes.append(self._started())
+        self._config.needed = Needed.DEFAULT
+
+    def _started(self) -> Process:
+        worker = Process(self._config, self.sockets)
+        worker.start()
         return worker
 
-    def _last_alive(self, worker: Worker) -> float | None:
-        """When a worker last reported, by time.monotonic, which all processes share; None before it serves."""
-        return self._tally.of(worker.number, ALIVE) or None
-
-    def _watch(self, stop: Connection) -> None:
-        served, failures = False, 0
-        while True:
-            oldest = min(self._last_alive(worker) or time.monotonic() for worker in self._workers)
-            timeout = max(0.0, oldest + self._stuck_seconds - time.monotonic()) if served else _STARTING
-            if stop in wait([stop, *(worker.process.sentinel for worker in self._workers)], timeout):
+    def keep_subprocess_alive(self) -> None:
+        """Called twice a second."""
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set():
                 return
-            if not served and any(map(self._last_alive, self._workers)):
-                served = True
+            if self._is_well(worker, place):
+                continue
+            if not self._served:
+                self._failed = worker
+                self.should_exit.set()
+                return
+            if worker.pid not in self._again:
+                self._end(worker, place)
+            if time.monotonic() >= self._again[worker.pid]:
+                del self._again[worker.pid]
+                self.processes[place] = self._started()
+        if self._served and len(self.processes) < self.processes_num:
+            self._add()
+
+    def _is_well(self, worker: Process, place: int) -> bool:
+        """Whether a worker runs and answers. One that is still loading its models need not answer."""
+        if not worker.process.is_alive():
+            return False
+        if worker.pid in self._served:
+            return worker.ping(ANSWER_SECONDS)
+        if worker.is_ready(timeout=1):
+            log.info("worker %d serves", worker.pid)
+            if not self._served:
                 self._ready()
-            while served and len(self._workers) < self._count:
-                self._start(len(self._workers))
-            for worker in list(self._workers):
-                last_alive = self._last_alive(worker)
-                if not worker.process.is_alive():
-                    if stop.poll(_SIGNALLED_TOO):
-                        return
-                    how = f"ended ({_exit(worker.process.exitcode)})"
-                elif last_alive is not None and time.monotonic() - last_alive >= self._stuck_seconds:
-                    how = f"has not reported for {self._stuck_seconds:g} s and is killed"
-                else:
-                    continue
-                reason = worker.end()
-                self._tally.clear(worker.number)
-                failures = failures + 1 if last_alive is None else 0
-                if failures and (not served or failures == _ATTEMPTS):
-                    raise SettingsError(reason or f"a worker process {how} before it could serve")
-                log.error("worker process %d %s; starting another%s", worker.process.pid, how, reason and f": {reason}")
-                self._start(worker.number)
+            self._served.add(worker.pid)
+            self._pauses.pop(place, None)
+        return True
 
-    def _stop(self, stop: Connection) -> None:
-        """Waits for all to exit; then kills the rest."""
-        while stop.poll():
-            stop.recv_bytes()  # so that only a second signal is seen below
-        deadline = time.monotonic() + self._stop_seconds
-        while running := [worker for worker in self._workers if worker.process.is_alive()]:
-            left = max(0.0, deadline - time.monotonic())
-            ready = wait([stop, *(worker.process.sentinel for worker in running)], left)
-            if not ready or stop in ready:
-                break
-        for worker in self._workers:
-            worker.end()
+    def _end(self, worker: Process, place: int) -> None:
+        """Ends a worker that is not well, and says when another takes its place."""
+        how = "does not answer and is killed" if worker.process.is_alive() else _how(worker)
+        worker.kill()
+        worker.process.join()
+        self._forget_metrics(worker)
+        pause = 0.0 if worker.pid in self._served else min(max(1.0, 2 * self._pauses.get(place, 0.0)), _LONGEST_PAUSE)
+        self._pauses[place] = pause
+        self._again[worker.pid] = time.monotonic() + pause
+        log.error("worker %d %s; starting another%s", worker.pid, how, f" in {pause:g} s" if pause else "")
+
+    def _forget_metrics(self, worker: Process) -> None:
+        """Takes the gauges of a worker that has ended out of the metrics; its counters stay, if it has served."""
+        if METRICS_FOLDER not in os.environ:
+            return
+        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+        if worker.pid not in self._served:
+            for file in Path(os.environ[METRICS_FOLDER]).glob(f"*_{worker.pid}.db"):
+                file.unlink()
+
+    def handle_hup(self) -> None:
+        """Replaces the workers. If SIGHUP came from the closing of the service's terminal, stops them."""
+        if self._terminal and not _is_terminal():
+            self.should_exit.set()
+            return
+        log.info("reloading: the workers are replaced one after the other")
+        before = list(self.processes)
+        self._config.needed = Needed.ALL
+        self.restart_all()
+        self._config.needed = Needed.DEFAULT
+        gone = [worker for worker in before if worker not in self.processes]
+        for worker in gone:
+            self._again.pop(worker.pid, None)
+            self._forget_metrics(worker)
+        if len(gone) == len(before):
+            log.info("reloaded")
+        elif not self.should_exit.is_set():
+            log.error("not reloaded: %d of %d workers stay as they were", len(before) - len(gone), len(before))
+
+    def terminate_all(self) -> None:
+        """Ends workers that do not serve yet at once; the others finish their requests."""
+        for worker in self.processes:
+            if worker.pid in self._served or worker.is_ready(timeout=1):
+                worker.terminate()
+            else:
+                worker.kill()
+
+    def join_all(self) -> None:
+        """Waits until all have ended. Kills them at a second signal, or when their time is over."""
+        until = time.monotonic() + self._config.grace
+        while running := [worker for worker in self.processes if worker.process.is_alive()]:
+            if self._stops > 1 or time.monotonic() > until:
+                for worker in running:
+                    worker.kill()
+            wait([worker.process.sentinel for worker in running], 0.1)
 
 
-def _exit(code: int | None) -> str:
-    return f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+def _how(worker: Process) -> str:
+    code = worker.exitcode
+    return f"ended (exit code {code})" if code is None or code >= 0 else f"ended ({signal.Signals(-code).name})"
+
+
+def _is_terminal() -> bool:
+    with suppress(OSError, ValueError):
+        return sys.stderr.isatty()
+    return False

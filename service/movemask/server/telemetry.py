@@ -6,11 +6,10 @@ docs/operations.md lists the metrics (a test compares). No label holds a FEN or 
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import Counter as Counts
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -21,13 +20,10 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
-    Metric,
     ProcessCollector,
     generate_latest,
     multiprocess,
-    values,
 )
-from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.leakage.causes import CAUSES
@@ -37,10 +33,8 @@ from movemask.server import logs, problems
 from movemask.server.context import CONTEXT, POLLED, RequestContext
 from movemask.server.ledger.entries import AuditTable
 from movemask.server.pipeline import DoneBatch, Run
+from movemask.server.supervisor import METRICS_FOLDER
 from movemask.version import __version__
-
-#: Set if several workers share their metrics through files in this folder.
-MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 #: Upper bounds of times in seconds.
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
@@ -53,18 +47,12 @@ _TIMED = ("/v1", "/mcp")
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
-def share_metrics(worker: int) -> None:
-    """Puts the metrics that this process creates from now on into the files of the worker's number."""
-    values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
-
-
 class Metrics:
     """The metrics of one app, in their own registry."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
-        self._models: set[str] = set()
         self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -98,7 +86,6 @@ class Metrics:
             "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
         )
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
-        self.log_dropped = counter("movemask_log_dropped", "Log lines dropped: stderr is read too slowly.")
         self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
         self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
@@ -141,14 +128,9 @@ class Metrics:
             request_seconds.observe(seconds)
 
     def models(self, registry: Registry) -> None:
-        """Sets which models are served. A model that is gone becomes NaN, which `exposition` leaves out: processes that
-        share metrics cannot remove a label."""
-        served = {entry.name: float(entry.served) for entry in registry}
-        for name in self._models - served.keys():
-            self.model_served.labels(name).set(math.nan)
-        self._models |= served.keys()
-        for name, value in served.items():
-            self.model_served.labels(name).set(value)
+        """Sets which models are served."""
+        for entry in registry:
+            self.model_served.labels(entry.name).set(float(entry.served))
 
     def count_batches(self, model: str, batches: Sequence[DoneBatch], waiting: int) -> None:
         """Counts positions by the status of their answer, and the runs of the network. Sets how many positions wait."""
@@ -202,24 +184,11 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format, of all worker processes."""
-        collector: Collector = self._registry
-        if MULTIPROCESS_DIR in os.environ:
-            collector = multiprocess.MultiProcessCollector(None)  # type: ignore[no-untyped-call]
-        registry = CollectorRegistry()
-        registry.register(_WithoutRemoved(collector))
+        registry = self._registry
+        if METRICS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
-
-
-class _WithoutRemoved(Collector):
-    """The metrics of a collector, without the removed models."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._collector.collect():
-            metric.samples = [sample for sample in metric.samples if not math.isnan(sample.value)]
-            yield metric
 
 
 class RequestLog:

@@ -115,8 +115,8 @@ def recorded(services: Services) -> None:
     """Waits until everything that these services have answered is written, or the store fails."""
     for entry in services.models.registry:
         if entry.served:
-            with suppress(MovemaskError), services.models.lease(entry.name) as pipeline:
-                pipeline.after.join()
+            with suppress(MovemaskError):
+                services.models.pipeline(entry.name).after.join()
     written(services.recorder)
 
 

@@ -55,12 +55,12 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     mistakes and `??` after blunders. Add `tree` to `include` for the comments and variations of the original.
     """
     limit = services.settings.max_positions
-    with services.models.lease(request.model) as pipeline:
-        evaluator = pipeline.for_caller(context_of(http.scope))
-        if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
-            coroutine = _annotated(evaluator, request, services)
-            return Response(await while_connected(http.scope, coroutine), media_type=PGN)
-        games = await while_connected(http.scope, _reported(evaluator, request, limit))
+    pipeline = services.models.pipeline(request.model)
+    evaluator = pipeline.for_caller(context_of(http.scope))
+    if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
+        coroutine = _annotated(evaluator, request, services)
+        return Response(await while_connected(http.scope, coroutine), media_type=PGN)
+    games = await while_connected(http.scope, _reported(evaluator, request, limit))
     return await run_in_threadpool(_reports, games, pipeline.model, services)
 
 

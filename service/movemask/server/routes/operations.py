@@ -148,8 +148,6 @@ def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
     out = _ModelEntry(name=entry.name, default=entry.name == services.models.registry.default, served=entry.served)
     if entry.failure is not None:
         out.failure = entry.failure
-    if entry.rejected is not None:
-        out.rejected = entry.rejected
     if entry.digest is not None:
         out.digest = entry.digest
     if entry.steps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Annotated
 
@@ -65,9 +64,9 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     if len(include) == len(request.include):
         content = await _content(query, request.model, http, services, lambda answer: policy_out(answer, include))
         return Response(content, media_type=JSON)
-    with services.models.lease(request.model) as pipeline:
-        coroutine = _with_forecast(query, include, pipeline.for_caller(context_of(http.scope)))
-        return Response(await while_connected(http.scope, coroutine), media_type=JSON)
+    evaluator = services.models.pipeline(request.model).for_caller(context_of(http.scope))
+    coroutine = _with_forecast(query, include, evaluator)
+    return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
 
 @router.get(
@@ -129,12 +128,12 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
-    with services.models.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
-        if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
-            return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
-        results = await while_connected(
-            http.scope, _results(request, 0, len(request.positions), pipeline, services, context)
-        )
+    pipeline = services.models.pipeline(request.model)  # an unknown model is a 404, before a stream begins
+    if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
+        return StreamingResponse(_ndjson(request, pipeline, services, context), media_type=NDJSON)
+    results = await while_connected(
+        http.scope, _results(request, 0, len(request.positions), pipeline, services, context)
+    )
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
@@ -153,22 +152,19 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     """
     query = query_of(request)
     most = services.settings.max_moves
-    with ExitStack() as stack:
-        series = []
-        for name in [request.model] if request.models is None else request.models:
-            pipeline = stack.enter_context(services.models.lease(name))
-            evaluator, model = pipeline.for_caller(context_of(http.scope)), pipeline.model
-            if request.models is None:
-                vary = Vary(request.vary or "both")
-                series.append(Series(evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
-            else:
-                series.append(Series(evaluator, [query.elo]))
-        position = await run_in_threadpool(
-            Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
-        )
-        include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        coroutine = sweep(series, position, query.rule, lambda answer: point_out(answer, include))
-        points = await while_connected(http.scope, coroutine)
+    series = []
+    for name in [request.model] if request.models is None else request.models:
+        pipeline = services.models.pipeline(name)
+        evaluator, model = pipeline.for_caller(context_of(http.scope)), pipeline.model
+        if request.models is None:
+            vary = Vary(request.vary or "both")
+            series.append(Series(evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+        else:
+            series.append(Series(evaluator, [query.elo]))
+    position = await run_in_threadpool(Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most)
+    include: list[Include] = ["statistics"] if "statistics" in request.include else []
+    coroutine = sweep(series, position, query.rule, lambda answer: point_out(answer, include))
+    points = await while_connected(http.scope, coroutine)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
 
@@ -187,18 +183,19 @@ async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Ev
     return orjson.dumps(out)
 
 
-async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
-    with services.models.lease(request.model) as pipeline:
-        for start in range(0, len(request.positions), _STREAMED_TOGETHER):
-            stop = min(start + _STREAMED_TOGETHER, len(request.positions))
-            try:
-                results = await _results(request, start, stop, pipeline, services, context)
-            except MovemaskError as error:  # the status has been sent, so every position gets the error
-                results = [
-                    _named(orjson.dumps(item_error(error, services.metrics.problem)), index, request.positions[index])
-                    for index in range(start, stop)
-                ]
-            yield b"\n".join([*results, b""])
+async def _ndjson(
+    request: BatchIn, pipeline: Pipeline, services: Services, context: RequestContext
+) -> AsyncIterator[bytes]:
+    for start in range(0, len(request.positions), _STREAMED_TOGETHER):
+        stop = min(start + _STREAMED_TOGETHER, len(request.positions))
+        try:
+            results = await _results(request, start, stop, pipeline, services, context)
+        except MovemaskError as error:  # the status has been sent, so every position gets the error
+            results = [
+                _named(orjson.dumps(item_error(error, services.metrics.problem)), index, request.positions[index])
+                for index in range(start, stop)
+            ]
+        yield b"\n".join([*results, b""])
 
 
 async def _results(
@@ -239,10 +236,10 @@ async def _content(
     query: Query, model: str | None, http: Request, services: Services, write: Callable[[Answer], Out]
 ) -> bytes:
     """The JSON of the answer to one position; raises its error."""
-    with services.models.lease(model) as pipeline:
-        (outcome,) = await while_connected(
-            http.scope, pipeline.submit([(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope))
-        )
+    pipeline = services.models.pipeline(model)
+    (outcome,) = await while_connected(
+        http.scope, pipeline.submit([(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope))
+    )
     if isinstance(outcome, MovemaskError):
         raise outcome
     return outcome
