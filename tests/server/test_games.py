@@ -182,3 +182,18 @@ def test_what_is_too_long_is_refused_as_soon_as_it_is(serve: Serve) -> None:
     nested = judged(client, pgn="1. e4 " + "(" * 100_000 + " *")
     assert len(nested["games"][0]["moves"]) == 1
     assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"
+
+
+def test_a_text_is_split_into_its_games(client: TestClient) -> None:
+    """A page that shows a pasted PGN game by game needs each game's text, not only the reports."""
+    pgn = '\n[White "Ann"]\r\n[White "Ann"]\n\n1. e4 *\n\nRound \N{CIRCLED DIGIT TWO}\n[White "Cid"]\n1. Qq9\n'
+    found = asked(client, "/v1/games/split", pgn=pgn)["parts"]
+    assert [(part["role"], part["line"], part["tags"]) for part in found] == [
+        ("game", 2, {"White": "Ann"}),
+        ("outside", 7, {}),
+        ("game", 8, {"White": "Cid"}),
+    ]
+    assert "".join(part["text"] for part in found) == pgn.replace("\r\n", "\n")
+    (again,) = asked(client, "/v1/games/split", pgn=found[0]["text"])["parts"]
+    assert again == found[0]
+    assert asked(client, "/v1/games/split", pgn=" ") == {"parts": []}

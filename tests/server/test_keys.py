@@ -50,6 +50,7 @@ NEEDED: dict[str, str] = {
     "POST /v1/policy/sweep": "policy",
     "POST /v1/move": "policy",
     "POST /v1/games": "policy",
+    "POST /v1/games/split": "policy",
     "POST /v1/audit": "policy",
     "GET /v1/models": "policy audit",
     "GET /v1/models/{name}": "policy audit",

@@ -12,7 +12,11 @@ from fastapi.testclient import TestClient
 from movemask.server.app import create_app
 from tests.server.asking import asked
 
-BODY = {"/v1/policy/batch": {"positions": [{"moves": []}]}, "/v1/games": {"pgn": "1. e4 *"}}
+BODY = {
+    "/v1/policy/batch": {"positions": [{"moves": []}]},
+    "/v1/games": {"pgn": "1. e4 *"},
+    "/v1/games/split": {"pgn": ""},
+}
 BODY["/v1/audit"] = {"fen": chess.STARTING_FEN, "policy": {"e2e4": 1.0}}
 
 

@@ -323,6 +323,23 @@ class GamesOut(Out):
     )
 
 
+class PartOut(Out):
+    """A game of a PGN, or text outside games."""
+
+    role: Literal["game", "outside", "trailing"] = Field(
+        description="`game`; `outside` for text before or between games; `trailing` for text after the last game."
+    )
+    line: int = Field(description="Number of its first line in the PGN, from 1.")
+    text: str = Field(description="All of it as written, with LF at the ends of lines.")
+    tags: ByName[str] = Field(description="The game's tags, their values without escapes.")
+
+
+class SplitOut(Out):
+    """The parts of a PGN in order. Their texts together are the PGN."""
+
+    parts: Items[PartOut] = Field(description="Games, and text outside games. A part's text alone is the same part.")
+
+
 class FigureOut(Out):
     """One kind for one position."""
 

@@ -267,6 +267,12 @@ class GamesIn(In):
     )
 
 
+class SplitIn(In):
+    """A request to split a PGN."""
+
+    pgn: str = Field(max_length=MAX_PGN, description="Any text, with or without games.")
+
+
 SweptRatings = Annotated[
     list[Rating],
     Field(min_length=1, fail_fast=True),

@@ -1,24 +1,27 @@
-"""`POST /v1/games`: reports on whole games, or the games with the reports as comments."""
+"""`POST /v1/games`: reports on whole games, or the games with the reports as comments; and the games of a text."""
 
 from __future__ import annotations
+
+import io
 
 import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from movemask.board.split import split
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, foreseen, report_games
 from movemask.network.model import Model
-from movemask.schemas.answers import GamesOut
+from movemask.schemas.answers import GamesOut, SplitOut
 from movemask.server.bodies import games_limits
 from movemask.server.context import context_of, while_connected
 from movemask.server.media_types import preferred
 from movemask.server.post_routes import Router
 from movemask.server.problems import counted_problem, item_error
-from movemask.server.requests import GamesIn
+from movemask.server.requests import GamesIn, SplitIn
 from movemask.server.responses import game_out, games_out
 from movemask.server.state import AppServices, Services
 
@@ -62,6 +65,21 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
     games = await while_connected(http.scope, _reported(evaluator, request, limit))
     return await run_in_threadpool(_reports, games, pipeline.model, services)
+
+
+@router.post("/v1/games/split", summary="Split a PGN into games", response_model=SplitOut, limits=games_limits)
+async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
+    """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's
+    `text` to `/v1/games`. This runs no network and records nothing.
+    """
+    return await run_in_threadpool(_parts, request.pgn)
+
+
+def _parts(pgn: str) -> Response:
+    parts = [
+        {"role": part.role, "line": part.line, "text": part.text, "tags": part.tags} for part in split(io.StringIO(pgn))
+    ]
+    return Response(orjson.dumps({"parts": parts}), media_type=JSON)
 
 
 async def _reported(evaluator: Evaluator, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
