@@ -22,8 +22,8 @@ from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
 from movemask.server.ledger.entries import AuditTable
-from movemask.server.ledger.reader import AuditReader, Span
-from movemask.server.ledger.writer import Store
+from movemask.server.ledger.ledger import Ledger
+from movemask.server.ledger.reader import LedgerReader, Span
 
 BATCH = 2000
 MONTH = 30 * 86_400.0
@@ -40,9 +40,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = arguments.url or f"sqlite:///{folder}/audit.db"
-        store = Store(url, keep_seconds=1e12, keep_positions=1_000_000)
-        first, last = _fill(store, arguments.positions, arguments.share)
-        reader = AuditReader(store.database)
+        ledger = Ledger(url, keep_seconds=1e12, keep_positions=1_000_000)
+        first, last = _fill(ledger, arguments.positions, arguments.share)
+        reader = LedgerReader(ledger.database)
         now = time.time()
         questions: dict[str, Callable[[], object]] = {
             "`GET /v1/leakage`": lambda: reader.summaries(),
@@ -56,7 +56,7 @@ def main() -> None:
             "`/worst`": lambda: reader.worst("raw", 10),
             "`/positions`, the first page": lambda: reader.positions(100),
         }
-        print(f"| {arguments.positions:,} positions, {store.database.dialect} | median ms | slowest of {ASKED} |")
+        print(f"| {arguments.positions:,} positions, {ledger.database.dialect} | median ms | slowest of {ASKED} |")
         print("|---|---:|---:|")
         for name, ask in questions.items():
             took = [_timed(ask) for _ in range(ASKED)]
@@ -64,14 +64,14 @@ def main() -> None:
         print(f"| a write of {BATCH} positions, database empty | {first:.1f} | |")
         print(f"| a write of {BATCH} positions, database full | {last:.1f} | |")
         flush = f"{sum(FLUSH)} positions, {FLUSH[1]} of them with all kinds"
-        print(f"| a write of {flush} (CPU time) | {_flush(store):.1f} | |")
+        print(f"| a write of {flush} (CPU time) | {_flush(ledger):.1f} | |")
         if not arguments.url:
             size = sum(file.stat().st_size for file in Path(folder).iterdir())
             print(f"\nThe file has {size / 1e6:.0f} MB, with the newest 1,000,000 single positions.")
-        store.close()
+        ledger.close()
 
 
-def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
+def _fill(ledger: Ledger, positions: int, share: float) -> tuple[float, float]:
     """Writes them, oldest first; median ms of the first and of the last twenty writes."""
     rng = np.random.default_rng(0)
     begin = time.time() - MONTH
@@ -80,14 +80,14 @@ def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
     for number in tqdm(range(batches), unit=" batches"):
         at = begin + MONTH * number / batches
         table = _table(rng, BATCH, at, MONTH / batches, everything=rng.random() < share)
-        took.append(_timed(lambda table=table: store.write(table)))  # type: ignore[misc]
+        took.append(_timed(lambda table=table: ledger.write(table)))  # type: ignore[misc]
         if number % 500 == 499:
-            store.prune()
-    store.prune()
+            ledger.prune()
+    ledger.prune()
     return statistics.median(took[:20]), statistics.median(took[-20:])
 
 
-def _flush(store: Store) -> float:
+def _flush(ledger: Ledger) -> float:
     """Median ms of CPU time of the writes of a service with few clients."""
     rng = np.random.default_rng(1)
     took = []
@@ -97,8 +97,8 @@ def _flush(store: Store) -> float:
             for size, everything in zip(FLUSH, (False, True), strict=True)
         )
         started = time.thread_time()
-        store.write(few)
-        store.write(all_kinds)
+        ledger.write(few)
+        ledger.write(all_kinds)
         took.append(1e3 * (time.thread_time() - started))
     return statistics.median(took)
 

@@ -30,8 +30,8 @@ from movemask.network.registry import load_registry
 from movemask.policy.normalisation import Normalisation, Policies, policies
 from movemask.policy.ragged import Float
 from movemask.server.ledger.entries import AuditBatch
+from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.ledger.writer import Store
 from movemask.server.pipeline import Pipeline
 from movemask.server.responses import policy_out
 from movemask.server.telemetry import Metrics
@@ -158,10 +158,10 @@ def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], li
 def _recorded(audited: Sequence[AuditBatch]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
-        store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
+        ledger = Ledger(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
         recorder = Recorder(
-            store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage
+            ledger, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage
         )
         best = np.inf
         for _ in range(ROUNDS):
@@ -171,7 +171,7 @@ def _recorded(audited: Sequence[AuditBatch]) -> float:
                 time.sleep(0.01)
             best = min(best, time.process_time() - started)
         recorder.close()
-        store.close()
+        ledger.close()
     return 1e6 * best / POSITIONS
 
 

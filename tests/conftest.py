@@ -1,4 +1,4 @@
-"""Apps and clients for the tests of the web: the real app, its real store, the shipped fake or a network made here."""
+"""Apps and clients for the tests of the web: the real app, its real ledger, the shipped fake or a network made here."""
 
 from __future__ import annotations
 

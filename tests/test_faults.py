@@ -20,7 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.server.ledger import postgresql, sqlite
-from movemask.server.ledger.reader import AuditReader
+from movemask.server.ledger.reader import LedgerReader
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.postgres import Proxy, Server, binaries, pooler, running
@@ -194,7 +194,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
         assert audit(client) == {"waiting": 0, "dropped": lost, "failure": None}
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
-        client.app.state.services.store.close()  # type: ignore[attr-defined]  # before its disk goes
+        client.app.state.services.ledger.close()  # type: ignore[attr-defined]  # before its disk goes
 
 
 @pytest.mark.parametrize("where", [0, 4096])
@@ -355,7 +355,7 @@ def test_after_a_switchover_the_other_server_is_written_and_read(
                 assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
             until(lambda: positions(client) == 5, "the new primary has what was answered since")
             assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
-        client.app.state.services.store.close()  # type: ignore[attr-defined]
+        client.app.state.services.ledger.close()  # type: ignore[attr-defined]
 
 
 def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres: Server, serve: Serve) -> None:
@@ -370,7 +370,7 @@ def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres
         until(lambda: positions(clients[0]) == 30, "each answer is counted once")
         for client in clients:
             assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
-            client.app.state.services.store.close()  # type: ignore[attr-defined]
+            client.app.state.services.ledger.close()  # type: ignore[attr-defined]
 
 
 def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:
@@ -464,8 +464,8 @@ def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: 
                 call(port, "/v1/policy", {"moves": [move]})
             assert stopped(process) == 0
         assert "were not written" not in (models / "log.txt").read_text()
-    with opened(database_url) as store:
-        assert sum(model.positions for model in AuditReader(store.database).summaries()) == 6
+    with opened(database_url) as ledger:
+        assert sum(model.positions for model in LedgerReader(ledger.database).summaries()) == 6
 
 
 def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:

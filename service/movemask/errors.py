@@ -123,11 +123,11 @@ class ServedLeakage(MovemaskError):
     """An answer of movemask has an illegal move, or does not sum to 1."""
 
 
-class StoreError(MovemaskError):
+class LedgerError(MovemaskError):
     """The audit's database cannot be opened, read or written."""
 
 
-class StoreUnreachable(StoreError):
+class LedgerUnreachable(LedgerError):
     """The database server does not answer."""
 
 

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from movemask.server.ledger.reader import AuditReader
+from movemask.server.ledger.reader import LedgerReader
 from movemask.server.logs import JsonFormatter, TextFormatter
 from movemask.server.problems import CONTENT_TYPE
 from tests.conftest import Serve
@@ -67,8 +67,8 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
         call(port, "/v1/policy", {"moves": []})
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
         assert stopped(process) == 0
-    with opened(f"sqlite:///{models}/movemask.db") as store:
-        assert [model.positions for model in AuditReader(store.database).summaries()] == [
+    with opened(f"sqlite:///{models}/movemask.db") as ledger:
+        assert [model.positions for model in LedgerReader(ledger.database).summaries()] == [
             3
         ]  # nothing is lost by a stop
     lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]

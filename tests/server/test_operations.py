@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.errors import StoreError
-from movemask.server.ledger.reader import AuditReader
+from movemask.errors import LedgerError
+from movemask.server.ledger.reader import LedgerReader
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.server.asking import refused, sample
@@ -44,9 +44,9 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
-        raise StoreError("the audit store cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
+        raise LedgerError("the ledger cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
 
-    monkeypatch.setattr(AuditReader, "summaries", broken)
+    monkeypatch.setattr(LedgerReader, "summaries", broken)
     answer = client.get("/v1/leakage")
     refused(answer, 503, "audit-unavailable")
     assert "db.internal" not in answer.text

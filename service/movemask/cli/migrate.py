@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from movemask.cli.options import database_option
-from movemask.errors import StoreError
+from movemask.errors import LedgerError
 from movemask.server.ledger.database import Database
 from movemask.server.ledger.tables import VERSION
 from movemask.server.settings import Settings
@@ -23,7 +23,7 @@ def migrate(check: bool, database_url: str | None) -> None:
     try:
         version = database.version()
         if check and version not in (None, VERSION):
-            raise StoreError(f"{database.shown}: a start would migrate from version {version} to {VERSION}")
+            raise LedgerError(f"{database.shown}: a start would migrate from version {version} to {VERSION}")
         if not check:
             database.open()
     finally:

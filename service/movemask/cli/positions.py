@@ -9,7 +9,7 @@ import click
 from movemask.cli.options import database_option
 from movemask.errors import InvalidParameter
 from movemask.server.ledger.database import Database
-from movemask.server.ledger.writer import delete
+from movemask.server.ledger.ledger import delete
 from movemask.server.settings import Settings
 from movemask.times import time_of
 

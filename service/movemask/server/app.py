@@ -54,7 +54,7 @@ def create_app(
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
-    """The app. Models, store and threads are created in its lifespan.
+    """The app. Models, ledger and threads are created in its lifespan.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from movemask.board.fen import MOVES_HINT, looks_like_moves
-from movemask.errors import CapacityError, MovemaskError, StoreError, StoreUnreachable
+from movemask.errors import CapacityError, LedgerError, LedgerUnreachable, MovemaskError
 from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
 from movemask.schemas.shapes import as_json
 from movemask.server.logs import request_id
@@ -87,7 +87,7 @@ def problem_of(error: Exception) -> Problem:
     """The problem that describes an error: its message as `detail`, its attributes as further fields."""
     if isinstance(error, ProblemError):
         return error.problem
-    if isinstance(error, StoreError):
+    if isinstance(error, LedgerError):
         return problem("audit-unavailable", "the audit cannot be read now; the service's log says why")
     for error_class in type(error).__mro__:
         name = re.sub(r"\B(?=[A-Z])", "-", error_class.__name__).lower()
@@ -96,9 +96,9 @@ def problem_of(error: Exception) -> Problem:
     return problem("internal-error", "an error in the service; its log says more")
 
 
-def audit_unwritable(error: StoreError) -> str:
+def audit_unwritable(error: LedgerError) -> str:
     """Why the audit is not written, without the addresses and paths of the driver's message."""
-    if isinstance(error, StoreUnreachable):
+    if isinstance(error, LedgerUnreachable):
         return "the audit cannot be written now: the database does not answer; the service's log says more"
     return "the audit cannot be written now; the service's log says why"
 

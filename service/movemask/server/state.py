@@ -1,4 +1,4 @@
-"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan."""
+"""`Services`: the models behind their queues, the ledger, recorder and readers, made in the app's lifespan."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fastapi import Depends, Request
 from movemask.errors import Overloaded, SettingsError
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
-from movemask.server.ledger.reader import AuditReader
+from movemask.server.ledger.ledger import Ledger
+from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.ledger.writer import Store
 from movemask.server.pipeline import Pipeline
 from movemask.server.rates import Rates
 from movemask.server.served_models import ServedModels
@@ -44,8 +44,8 @@ class Services:
 
     settings: Settings
     models: ServedModels
-    store: Store
-    reader: AuditReader
+    ledger: Ledger
+    reader: LedgerReader
     recorder: Recorder
     metrics: Metrics
     reading: CapacityLimiter
@@ -88,18 +88,18 @@ def running_services(
     needed: Needed = Needed.NONE,
     prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
-    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no audit record is lost.
 
     `prepare` gets each model that passed its check, and returns the model to serve.
     """
     plan = audit_plan(settings)
-    store = Store(
+    ledger = Ledger(
         settings.database_url,
         keep_seconds=settings.audit_keep_days * 86400,
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
+    recorder = Recorder(ledger, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
     models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:
@@ -121,8 +121,8 @@ def running_services(
         yield Services(
             settings,
             models,
-            store,
-            AuditReader(store.database),
+            ledger,
+            LedgerReader(ledger.database),
             recorder,
             metrics,
             reading=CapacityLimiter(_READING_THREADS),
@@ -133,7 +133,7 @@ def running_services(
         if models is not None:
             models.close()
         recorder.close()
-        store.close()
+        ledger.close()
 
 
 def audit_plan(settings: Settings) -> Plan:

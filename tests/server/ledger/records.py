@@ -1,4 +1,4 @@
-"""Audited positions for tests: as tables for the store, and as batches for the recorder."""
+"""Audited positions for tests: as tables for the ledger, and as batches for the recorder."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
 from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.ledger.writer import Store
 from movemask.server.state import Services
 from tests.leakage import batches
 
@@ -86,24 +86,24 @@ def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
 
 
 @contextmanager
-def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Store]:
-    """A store of an open database, which keeps everything unless told otherwise."""
-    store = Store(url, **{"keep_seconds": keep_seconds, "keep_positions": 10_000, "keep_worst": 100, **options})
+def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Ledger]:
+    """A ledger of an open database, which keeps everything unless told otherwise."""
+    ledger = Ledger(url, **{"keep_seconds": keep_seconds, "keep_positions": 10_000, "keep_worst": 100, **options})
     try:
-        store.database.open()
-        yield store
+        ledger.database.open()
+        yield ledger
     finally:
-        store.close()
+        ledger.close()
 
 
-def recording(store: Store, **options: Any) -> Recorder:
-    """A recorder of a store, which writes at once and is observed by nobody unless told otherwise."""
+def recording(ledger: Ledger, **options: Any) -> Recorder:
+    """A recorder of a ledger, which writes at once and is observed by nobody unless told otherwise."""
     usual = {"flush_seconds": 0.01, "max_waiting": 1000, "on_waiting": lambda *_: None, "on_table": lambda _: None}
-    return Recorder(store, **{**usual, **options})
+    return Recorder(ledger, **{**usual, **options})
 
 
 def written(recorder: Recorder) -> bool:
-    """Waits until everything that was accepted is written, or the store fails; whether it is written."""
+    """Waits until everything that was accepted is written, or the ledger fails; whether it is written."""
     end = time.monotonic() + 60
     while recorder.waiting and recorder.failure is None:
         assert time.monotonic() < end, "not written within a minute"
@@ -112,7 +112,7 @@ def written(recorder: Recorder) -> bool:
 
 
 def recorded(services: Services) -> None:
-    """Waits until everything that these services have answered is written, or the store fails."""
+    """Waits until everything that these services have answered is written, or the ledger fails."""
     for entry in services.models.registry:
         if entry.served:
             with suppress(MovemaskError):
@@ -120,10 +120,10 @@ def recorded(services: Services) -> None:
     written(services.recorder)
 
 
-def write(store: Store, records: Iterable[AuditTable]) -> None:
+def write(ledger: Ledger, records: Iterable[AuditTable]) -> None:
     """Writes records, those of one network and kinds in one transaction."""
     for table in joined(records):
-        store.write(table)
+        ledger.write(table)
 
 
 def numbered(number: int) -> str:

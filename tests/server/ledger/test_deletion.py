@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from movemask.errors import StoreError
-from movemask.server.ledger.reader import AuditReader
-from movemask.server.ledger.writer import Deleted, Store, delete
+from movemask.errors import LedgerError
+from movemask.server.ledger.ledger import Deleted, Ledger, delete
+from movemask.server.ledger.reader import LedgerReader
 from tests.conftest import Serve
 from tests.processes import run
 from tests.server.ledger.records import opened, record, write
@@ -19,55 +19,55 @@ DAY = 86_400
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
+def ledger(database_url: str) -> Iterator[Ledger]:
     """Three positions of `old` and two of `net`, half of them a month old."""
     now = time.time()
     old = [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
-    with opened(database_url) as store:
-        write(store, old + [record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
-        yield store
+    with opened(database_url) as ledger:
+        write(ledger, old + [record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
+        yield ledger
 
 
-def left(store: Store) -> set[str]:
-    figures = AuditReader(store.database)
+def left(ledger: Ledger) -> set[str]:
+    figures = LedgerReader(ledger.database)
     kept = {position["fen"] for position in figures.positions(100)}
     worst = {position["fen"] for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
     assert worst == kept
     return kept
 
 
-def counts(store: Store) -> dict[str, int]:
-    return {model.name: model.positions for model in AuditReader(store.database).summaries()}
+def counts(ledger: Ledger) -> dict[str, int]:
+    return {model.name: model.positions for model in LedgerReader(ledger.database).summaries()}
 
 
-def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(store: Store) -> None:
+def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(ledger: Ledger) -> None:
     week = time.time() - 7 * DAY
-    assert delete(store.database, before=week, model=None, only_count=True) == Deleted(3, 6, 0)
-    assert len(left(store)) == 5
-    assert delete(store.database, before=week, model="old") == Deleted(2, 4, 0)
-    assert left(store) == {"old 1", "net 2", "net 31"}
-    assert delete(store.database, before=week, model=None) == Deleted(1, 2, 0)
-    assert delete(store.database, before=None, model="net") == Deleted(1, 2, 0)
-    assert left(store) == {"old 1"}
-    assert counts(store) == {"net": 2, "old": 3}
+    assert delete(ledger.database, before=week, model=None, only_count=True) == Deleted(3, 6, 0)
+    assert len(left(ledger)) == 5
+    assert delete(ledger.database, before=week, model="old") == Deleted(2, 4, 0)
+    assert left(ledger) == {"old 1", "net 2", "net 31"}
+    assert delete(ledger.database, before=week, model=None) == Deleted(1, 2, 0)
+    assert delete(ledger.database, before=None, model="net") == Deleted(1, 2, 0)
+    assert left(ledger) == {"old 1"}
+    assert counts(ledger) == {"net": 2, "old": 3}
 
 
-def test_a_models_figures_are_deleted_when_asked(store: Store) -> None:
-    deleted = delete(store.database, before=None, model="old", figures=True)
+def test_a_models_figures_are_deleted_when_asked(ledger: Ledger) -> None:
+    deleted = delete(ledger.database, before=None, model="old", figures=True)
     assert deleted.positions == 3
     assert deleted.figures > 0
-    assert counts(store).get("old", 0) == 0
-    assert counts(store)["net"] == 2
-    write(store, [record(fen="again", model="old", digest="sha256:b")])
-    assert counts(store)["old"] == 1
-    with pytest.raises(StoreError, match="no model 'none'; available: net, old"):
-        delete(store.database, before=None, model="none")
+    assert counts(ledger).get("old", 0) == 0
+    assert counts(ledger)["net"] == 2
+    write(ledger, [record(fen="again", model="old", digest="sha256:b")])
+    assert counts(ledger)["old"] == 1
+    with pytest.raises(LedgerError, match="no model 'none'; available: net, old"):
+        delete(ledger.database, before=None, model="none")
 
 
 def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
-    with opened(f"sqlite:///{tmp_path}/a.db") as store:
-        write(store, [record(fen=f"secret-{number}") for number in range(100)])
-        delete(store.database, before=None, model=None)
+    with opened(f"sqlite:///{tmp_path}/a.db") as ledger:
+        write(ledger, [record(fen=f"secret-{number}") for number in range(100)])
+        delete(ledger.database, before=None, model=None)
     for file in tmp_path.iterdir():
         assert b"secret-" not in file.read_bytes(), file.name
 
@@ -85,8 +85,8 @@ def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> 
 
 def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    with opened(url) as store:
-        write(store, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
+    with opened(url) as ledger:
+        write(ledger, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
 
     def delete(*arguments: str) -> tuple[int, str]:
         result = run("positions", "delete", "--database-url", url, *arguments)

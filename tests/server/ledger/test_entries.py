@@ -22,7 +22,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.server.ledger.entries import AuditBatch, AuditTable
-from movemask.server.ledger.writer import Store
+from movemask.server.ledger.ledger import Ledger
 from movemask.server.pipeline import Pipeline
 from movemask.server.telemetry import Metrics
 from tests.ground_truth import perft, tricky
@@ -135,8 +135,8 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
         def drawn(self, chance: float) -> tuple[str, ...]:
             raise MemoryError
 
-    store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = recording(store)
+    ledger = Ledger(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
+    recorder = recording(ledger)
     asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
     queries = [Query(moves=("e2e4",)), Query(moves=("d2d4",))]
     assert asyncio.run(asked.submit([(query, lambda answer: answer.status) for query in queries])) == [
@@ -146,7 +146,7 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
     asked.close()
     recorder.close(60)
     assert (recorder.dropped, recorder.waiting) == (2, 0)
-    store.close()
+    ledger.close()
 
 
 def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:

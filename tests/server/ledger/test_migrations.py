@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from movemask.errors import StoreError
-from movemask.server.ledger.reader import AuditReader
+from movemask.errors import LedgerError
+from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.tables import METADATA, VERSION
 from tests.conftest import ROOT, Serve
 from tests.ground_truth import DATA
@@ -107,8 +107,8 @@ def file_of(url: str) -> Path:
 
 def counted(url: str) -> dict[str, tuple[int, float | None]]:
     """Positions and the mean of `raw` of each model of an audit that this movemask opens."""
-    with opened(url) as store:
-        return {one.name: (one.positions, one.kinds["raw"].mean) for one in AuditReader(store.database).summaries()}
+    with opened(url) as ledger:
+        return {one.name: (one.positions, one.kinds["raw"].mean) for one in LedgerReader(ledger.database).summaries()}
 
 
 BEFORE = {"net": (2, pytest.approx(0.13)), "other": (1, 0.5)}
@@ -120,11 +120,11 @@ def test_a_database_of_version_3_keeps_its_figures_and_goes_on(more: str, databa
     for positions in (2, 3):
         models = serve(database_url=audit, audit_keep_days=1e6).get("/v1/leakage").json()["models"]
         assert (models["net"]["positions"], models["other"]["kinds"]["raw"]["mean"]) == (positions, 0.5)
-        with opened(audit) as store:
-            assert len(list(AuditReader(store.database).positions(1_000_000))) == positions + 1
-            assert len(list(AuditReader(store.database).worst("raw", 10))) == positions + 1
-            write(store, [record(0.1, fen="new")])
-            with store.database.reading() as connection:
+        with opened(audit) as ledger:
+            assert len(list(LedgerReader(ledger.database).positions(1_000_000))) == positions + 1
+            assert len(list(LedgerReader(ledger.database).worst("raw", 10))) == positions + 1
+            write(ledger, [record(0.1, fen="new")])
+            with ledger.database.reading() as connection:
                 assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
                 assert not sa.inspect(connection).has_table("schema_version")  # a movemask without Alembic refuses it
     if audit.startswith("sqlite"):
@@ -150,7 +150,7 @@ def test_an_upgrade_migrates_and_leaves_a_copy_that_the_movemask_before_opens(
     for arguments in (("migrate", "--check"), ("migrate",)):
         refused = run(*arguments, *flags)
         assert (refused.exit_code, newer in refused.output) == (1, True)
-    with pytest.raises(StoreError, match=newer), opened(audit):
+    with pytest.raises(LedgerError, match=newer), opened(audit):
         pass
     if audit.startswith("sqlite"):
         with closing(sqlite3.connect(file_of(audit))) as connection:
@@ -227,9 +227,9 @@ def test_the_backups_of_the_guide_can_be_restored(database_url: str, tmp_path: P
     _, _, backup, *restore = commands.splitlines()
     tools = os.pathsep.join([str(binaries()), os.environ["PATH"]])
     variables = environment(PATH=tools, MOVEMASK_DATABASE_URL=url)
-    with opened(of_version_3(url)) as store:
+    with opened(of_version_3(url)) as ledger:
         subprocess.run(["bash", "-euc", backup], cwd=tmp_path, env=variables, check=True)
-        write(store, [record(0.1, fen="after the backup")])
+        write(ledger, [record(0.1, fen="after the backup")])
     assert counted(url) != BEFORE
     subprocess.run(["bash", "-euc", "\n".join(restore)], cwd=tmp_path, env=variables, check=True)
     assert counted(url if system == "SQLite" else f"{url.rpartition('/')[0]}/movemask_restored") == BEFORE

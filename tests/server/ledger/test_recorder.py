@@ -11,46 +11,46 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from movemask.errors import StoreError
+from movemask.errors import LedgerError
 from movemask.server.ledger import recorder
 from movemask.server.ledger.entries import AuditBatch, AuditTable
-from movemask.server.ledger.reader import AuditReader
-from movemask.server.ledger.writer import Store
+from movemask.server.ledger.ledger import Ledger
+from movemask.server.ledger.reader import LedgerReader
 from tests.processes import until
 from tests.server.ledger.records import audited, numbered, opened, recording, written
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(f"sqlite:///{tmp_path}/audit.db") as store:
-        yield store
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with opened(f"sqlite:///{tmp_path}/audit.db") as ledger:
+        yield ledger
 
 
 @pytest.fixture
-def either(database_url: str) -> Iterator[Store]:
-    """A store in SQLite, and one in PostgreSQL."""
-    with opened(database_url) as store:
-        yield store
+def either(database_url: str) -> Iterator[Ledger]:
+    """A ledger in SQLite, and one in PostgreSQL."""
+    with opened(database_url) as ledger:
+        yield ledger
 
 
-def count(store: Store) -> int:
-    return sum(figures.positions for figures in AuditReader(store.database).summaries())
+def count(ledger: Ledger) -> int:
+    return sum(figures.positions for figures in LedgerReader(ledger.database).summaries())
 
 
-def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: Store) -> None:
-    own = recording(store, flush_seconds=1.0, max_waiting=10_000)
+def test_records_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
+    own = recording(ledger, flush_seconds=1.0, max_waiting=10_000)
     own.audit([audited(range(1, 4501))])  # more than goes into one transaction
     assert written(own)
-    assert count(store) == 4500
+    assert count(ledger) == 4500
     own.audit([audited([1])])
     own.close()
-    assert count(store) == 4501
+    assert count(ledger) == 4501
 
 
 def test_closing_on_a_broken_database_says_what_was_lost(
-    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = recording(store)
+    own = recording(ledger)
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("DROP TABLE position")
     other.close()
@@ -82,55 +82,55 @@ IMPOSSIBLE = ["too long a FEN", "infinity that leaks", "less than nothing", "a d
 
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
-def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: str) -> None:
+def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger, kind: str) -> None:
     own = recording(either)
     own.audit([with_bad(audited(range(1, 81)), [70], kind)])
     own.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
     own.close(60)
     assert (count(either), own.dropped, own.failure) == (99, 3, None)
-    kept = {position["fen"] for position in AuditReader(either.database).positions(1_000_000)}
+    kept = {position["fen"] for position in LedgerReader(either.database).positions(1_000_000)}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
 def test_what_the_database_committed_without_telling_is_not_written_again(database_url: str) -> None:
-    class Untold(Store):
+    class Untold(Ledger):
         told = True
 
         def write(self, table: AuditTable) -> None:
             super().write(table)
             self.told = not self.told
             if not self.told:
-                raise StoreError("the reply was lost")
+                raise LedgerError("the reply was lost")
 
-    store = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
-    own = recording(store)
+    ledger = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
+    own = recording(ledger)
     own.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
     until(lambda: written(own), "all is written")
     own.close()
-    assert (count(store), own.dropped) == (63, 1)
-    assert len(AuditReader(store.database).positions(1_000_000)) == 63
-    store.close()
+    assert (count(ledger), own.dropped) == (63, 1)
+    assert len(LedgerReader(ledger.database).positions(1_000_000)) == 63
+    ledger.close()
 
 
-def test_a_batch_that_the_database_always_refuses_costs_itself_alone(store: Store) -> None:
+def test_a_batch_that_the_database_always_refuses_costs_itself_alone(ledger: Ledger) -> None:
     """What no check foresees. Here: a text that is no text."""
-    own = recording(store)
+    own = recording(ledger)
     bad = replace(audited([1, 2]), model=replace(audited([1]).model, name=object()))  # type: ignore[arg-type]
     own.audit([bad])
     own.audit([audited([3])])
     own.close(60)
-    assert (count(store), own.dropped, own.failure) == (1, 2, None)
+    assert (count(ledger), own.dropped, own.failure) == (1, 2, None)
 
 
 def test_positions_beyond_their_number_are_gone_soon_without_a_request(
-    either: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+    either: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "_PRUNE_SECONDS", 0.01)
     either.write(audited(range(1, 11)).table())
     with opened(database_url, keep_positions=3) as smaller:
         own = recording(smaller)
-        until(lambda: len(AuditReader(either.database).positions(100)) == 3, "a start deletes the surplus")
+        until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "a start deletes the surplus")
         either.write(audited(range(11, 15)).table())
-        until(lambda: len(AuditReader(either.database).positions(100)) == 3, "so does a service that nobody asks")
+        until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "so does a service that nobody asks")
         own.close()
     assert count(either) == 14

@@ -1,4 +1,4 @@
-"""The store's database: transactions, opening and migrating, and recovery after a failure."""
+"""The ledger's database: transactions, opening and migrating, and recovery after a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from movemask.errors import StoreError, StoreUnreachable
+from movemask.errors import LedgerError, LedgerUnreachable
 from movemask.server.ledger import sqlite
 from movemask.server.ledger.tables import bring_up_to_date, is_current, version_of
 
@@ -40,7 +40,7 @@ _REFUSED_SECONDS = 2.0
 
 
 class Database:
-    """A database by its URL, opened on first use. Raises StoreError for an unusable URL.
+    """A database by its URL, opened on first use. Raises LedgerError for an unusable URL.
 
     shown : the URL without its password
     dialect : SQLITE or POSTGRESQL
@@ -56,7 +56,7 @@ class Database:
             if scheme == "sqlite":
                 parsed = sa.engine.make_url(url)
                 if parsed.database in (None, "", ":memory:"):
-                    raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+                    raise LedgerError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
                 self.dialect, self._file = SQLITE, Path(str(parsed.database))
                 self._engine = sqlite.engine(parsed)
             elif scheme in ("postgresql", "postgres"):
@@ -69,7 +69,7 @@ class Database:
             example = (
                 f"sqlite:///{self.shown}" if re.fullmatch(r"[\w./-]+", url) else "sqlite:///FILE or postgresql://…"
             )
-            raise StoreError(f"{_VARIABLE}: {self.shown!r} is not a database URL; write {example}") from None
+            raise LedgerError(f"{_VARIABLE}: {self.shown!r} is not a database URL; write {example}") from None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._ready = False  # whether the tables are up to date, as far as is known
@@ -79,18 +79,18 @@ class Database:
     def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
         """A transaction that writes. With `without_limits`, PostgreSQL may take any time for its statements.
 
-        Raises StoreError for a failure that may pass, StoreUnreachable if the connection failed. A statement that can
+        Raises LedgerError for a failure that may pass, LedgerUnreachable if the connection failed. A statement that can
         never succeed raises SQLAlchemy's own error.
         """
-        with self._store_errors("written"), self._prepared().begin() as connection:
+        with self._ledger_errors("written"), self._prepared().begin() as connection:
             if without_limits:
                 self._lift_limits(connection)
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads. Raises StoreError; StoreUnreachable if the connection failed."""
-        with self._store_errors("read"):
+        """A transaction that only reads. Raises LedgerError; LedgerUnreachable if the connection failed."""
+        with self._ledger_errors("read"):
             engine = self._prepared(reading=True)
             with engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 yield connection
@@ -98,7 +98,7 @@ class Database:
     def open(self) -> None:
         """Opens the database, and creates or migrates its tables.
 
-        Raises StoreUnreachable if a server does not answer, StoreError for any other failure.
+        Raises LedgerUnreachable if a server does not answer, LedgerError for any other failure.
         """
         with self._opening():
             self._prepared()
@@ -106,7 +106,7 @@ class Database:
     def version(self) -> int | None:
         """The version of the existing tables, None if there are none. Changes nothing.
 
-        Raises StoreError as `open`, and for tables that cannot be migrated.
+        Raises LedgerError as `open`, and for tables that cannot be migrated.
         """
         if self._file is not None and not self._file.exists():
             return None
@@ -127,14 +127,14 @@ class Database:
     def _prepared(self, *, reading: bool = False) -> sa.Engine:
         """The engine, once the tables are up to date.
 
-        Raises StoreError for tables that cannot be migrated, and for `reading` if a server has just not answered.
+        Raises LedgerError for tables that cannot be migrated, and for `reading` if a server has just not answered.
         """
         if self._ready:
             return self._engine
         with self._lock:
             refused_until, reason = self._refused
             if reading and time.monotonic() < refused_until:
-                raise StoreUnreachable(f"the audit store cannot be read: {reason}")
+                raise LedgerUnreachable(f"the ledger cannot be read: {reason}")
             with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
                 current = is_current(connection, self._name)
             if not current:
@@ -153,7 +153,7 @@ class Database:
             postgresql.lift_limits(connection)
 
     def _copied_aside(self, version: int) -> Path | None:
-        """The copy of SQLite's file before a migration, None for PostgreSQL. Raises StoreError.
+        """The copy of SQLite's file before a migration, None for PostgreSQL. Raises LedgerError.
 
         The caller's transaction keeps others from writing meanwhile.
         """
@@ -164,22 +164,22 @@ class Database:
             return sqlite.copy(self._file, aside)
         except (OSError, sqlite3.Error) as error:
             reason = f"{error}; it takes as much space as the database, which is as it was"
-            raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
+            raise LedgerError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Turns the driver's errors into StoreError."""
+        """Turns the driver's errors into LedgerError."""
         try:
             yield
         except SQLAlchemyError as error:
             message = f"{self._name} cannot be opened: {self._reason(error)}"
             if self.dialect == POSTGRESQL and isinstance(error, OperationalError):
-                raise StoreUnreachable(message) from None
-            raise StoreError(message) from None
+                raise LedgerUnreachable(message) from None
+            raise LedgerError(message) from None
 
     @contextmanager
-    def _store_errors(self, done: str) -> Iterator[None]:
-        """Turns the driver's errors into StoreError. The next use has a new connection, and checks the tables."""
+    def _ledger_errors(self, done: str) -> Iterator[None]:
+        """Turns the driver's errors into LedgerError. The next use has a new connection, and checks the tables."""
         try:
             yield
         except SQLAlchemyError as error:
@@ -188,11 +188,11 @@ class Database:
             if _is_permanent(error):
                 raise
             reason = self._reason(error)
-            message = f"the audit store cannot be {done}: {reason}"
+            message = f"the ledger cannot be {done}: {reason}"
             if not self._is_unreachable(error):
-                raise StoreError(message) from error
+                raise LedgerError(message) from error
             self._refused = time.monotonic() + _REFUSED_SECONDS, reason
-            raise StoreUnreachable(message) from error
+            raise LedgerUnreachable(message) from error
 
     def _is_unreachable(self, error: SQLAlchemyError) -> bool:
         """Whether a connection to a server could not be made, or broke."""

@@ -1,4 +1,4 @@
-"""`AuditBatch`, which the pipeline hands to the audit, and `AuditTable`, which the store writes."""
+"""`AuditBatch`, which the pipeline hands to the audit, and `AuditTable`, which the ledger writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from movemask.policy.ragged import Float, Index
 
 @dataclass(frozen=True, slots=True)
 class AuditTable(Columns):
-    """B answered positions of one network as the store writes them, with the traits that figures are grouped by.
+    """B answered positions of one network as the ledger writes them, with the traits that figures are grouped by.
 
     times : float64 `[B]`, seconds since 1970
     fens, chess960 : the position, and bool `[B]`: whether it is Chess960
@@ -30,7 +30,7 @@ class AuditTable(Columns):
     phases : intp `[B]`, indices into the members of Phase
     black, in_check : bool `[B]`, whether Black is to move, and whether the side to move is in check
     legal_moves : intp `[B]`, number of legal moves
-    id : unique. A table made from another has an id of its own, so the store writes each table once.
+    id : unique. A table made from another has an id of its own, so the ledger writes each table once.
     """
 
     model: str = field(metadata=SHARED)

@@ -1,4 +1,4 @@
-"""`AuditReader`: summaries of the stored figures, their history, the worst positions and single positions."""
+"""`LedgerReader`: summaries of the stored figures, their history, the worst positions and single positions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from movemask.leakage.groups import groups
 from movemask.leakage.kinds import ANSWER_KINDS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
 from movemask.server.ledger.database import Database
+from movemask.server.ledger.ledger import CELL_COLUMNS, EVER
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
-from movemask.server.ledger.writer import CELL_COLUMNS, EVER
 
 #: The cells of a group, by kind of leakage.
 CellsByKind = dict[str, Cell]
@@ -43,7 +43,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditSummary:
+class Summary:
     """The figures of one model.
 
     digest : of the network that answered last under this name; the figures are its
@@ -73,13 +73,13 @@ class Bucket:
     kinds: CellsByKind
 
 
-class AuditReader:
-    """Reads what the recorder wrote. Every method raises StoreError if the database cannot be read."""
+class LedgerReader:
+    """Reads what the recorder wrote. Every method raises LedgerError if the database cannot be read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def summaries(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[AuditSummary]:
+    def summaries(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[Summary]:
         """Summaries of one model or of all, in order of name; with `by`, also of the groups of that dimension.
 
         Figures are stored in periods of ten minutes, an hour or a day. A period that overlaps the span counts in full.
@@ -94,10 +94,10 @@ class AuditReader:
                     groups = {group: by_group[group] for group in _in_order(by, by_group)}
                 if kinds or span.everything:
                     covered = None if span.everything else _covered(connection, row.id, span)
-                    summaries.append(AuditSummary(row.name, row.digest, row.trained_with_mask, kinds, groups, covered))
+                    summaries.append(Summary(row.name, row.digest, row.trained_with_mask, kinds, groups, covered))
             return summaries
 
-    def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[AuditSummary, list[Bucket]]]:
+    def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[Summary, list[Bucket]]]:
         """The figures of each model in buckets of `seconds`, in order of time. Old figures are kept in longer buckets.
 
         The summaries name the models and have no figures.
@@ -113,7 +113,7 @@ class AuditReader:
                 buckets = [
                     Bucket(start, length, _by_group(cells)[""]) for (start, length), cells in sorted(parts.items())
                 ]
-                histories.append((AuditSummary(row.name, row.digest, row.trained_with_mask, {}), buckets))
+                histories.append((Summary(row.name, row.digest, row.trained_with_mask, {}), buckets))
             return histories
 
     def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:

@@ -1,4 +1,4 @@
-"""`Recorder`: accepts answered batches at once, and writes them to the store on a thread of its own."""
+"""`Recorder`: accepts answered batches at once, and writes them to the ledger on a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from movemask.board.boards import Flags
-from movemask.errors import StoreError
+from movemask.errors import LedgerError
 from movemask.server.ledger.entries import AuditBatch, AuditTable
-from movemask.server.ledger.writer import Store
+from movemask.server.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ _LONGEST_FEN = 1_000
 
 
 class Recorder:
-    """Writes answered positions to the store within `flush_seconds`, and the rest on `close`.
+    """Writes answered positions to the ledger within `flush_seconds`, and the rest on `close`.
 
-    While the store cannot be opened or written, up to `max_waiting` positions wait; further positions are dropped and
+    While the ledger cannot be opened or written, up to `max_waiting` positions wait; further positions are dropped and
     counted. So are positions whose figures are no probabilities, and batches that raise.
 
     Parameters
@@ -43,20 +43,20 @@ class Recorder:
     Attributes
     ----------
     waiting : number of positions that are accepted and not written yet
-    failure : why the store could not be opened or written at the last try; None if it could
+    failure : why the ledger could not be opened or written at the last try; None if it could
     dropped : number of positions dropped so far
     """
 
     def __init__(
         self,
-        store: Store,
+        ledger: Ledger,
         *,
         on_waiting: Callable[[int, int], None],
         on_table: Callable[[AuditTable], None],
         flush_seconds: float = _FLUSH_SECONDS,
         max_waiting: int = _MAX_WAITING,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self.flush_seconds = flush_seconds
         self.max_waiting = max_waiting
         self._on_waiting = on_waiting
@@ -67,7 +67,7 @@ class Recorder:
         self._closing = False
         self._prune_at = 0.0  # time.monotonic
         self.waiting = 0
-        self.failure: StoreError | None = None
+        self.failure: LedgerError | None = None
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -101,7 +101,7 @@ class Recorder:
             log.error("%d audit records were not written: %s", self.waiting, why)
 
     def _run(self) -> None:
-        """Runs on the thread until `close`: opens the store at once, writes, prunes, and tries again after failures."""
+        """Runs on the thread until `close`: opens the ledger at once, writes, prunes, tries again after failures."""
         retry = _FIRST_RETRY
         tries = 2  # after `close`: the first may use a connection that is dead
         while tries:
@@ -111,7 +111,7 @@ class Recorder:
                     self._write_tables()
                     self._prune()
                 return
-            except StoreError as error:
+            except LedgerError as error:
                 if self.failure is None:
                     log.error("%s; %d audit records wait", error, self.waiting)
                     retry = _FIRST_RETRY
@@ -122,7 +122,7 @@ class Recorder:
                     self._wake.wait_for(lambda: self._closing, retry)
                 retry = min(2 * retry, _LONGEST_RETRY)
             except Exception:  # a bug; other positions are written nevertheless
-                log.exception("the audit store was not pruned")
+                log.exception("the ledger was not pruned")
 
     def _wait(self) -> bool:
         """Waits for positions, then up to `flush_seconds` for more; or until pruning is due. False once closed with
@@ -158,13 +158,13 @@ class Recorder:
                         self._done(lost=lost)
 
     def _write_tables(self) -> None:
-        """Writes the tables. After StoreError, `_tables` has those that are not written yet."""
+        """Writes the tables. After LedgerError, `_tables` has those that are not written yet."""
         while self._tables:
             table = self._tables[0]
             try:
                 if len(table):
-                    self._store.write(table)
-            except StoreError:
+                    self._ledger.write(table)
+            except LedgerError:
                 raise
             except Exception:  # a bug: the database refuses some position whenever it is tried
                 log.exception("%d audit records cannot be written and are dropped", len(table))
@@ -176,11 +176,11 @@ class Recorder:
                 self._done(written=len(table))
 
     def _prune(self) -> None:
-        """Prunes the store if that is due; goes on after the next write if positions wait meanwhile."""
+        """Prunes the ledger if that is due; goes on after the next write if positions wait meanwhile."""
         if time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
-        while self._store.prune():
+        while self._ledger.prune():
             if self.waiting:
                 self._prune_at = 0.0
                 break
@@ -196,7 +196,7 @@ class Recorder:
     def _works(self) -> None:
         if self.failure is not None:
             self.failure = None
-            log.warning("the audit store can be written again")
+            log.warning("the ledger can be written again")
 
 
 def _sound(table: AuditTable) -> Flags:

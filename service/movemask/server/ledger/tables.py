@@ -1,4 +1,4 @@
-"""The tables of the store, their version, and migrations from older versions by Alembic.
+"""The tables of the ledger, their version, and migrations from older versions by Alembic.
 
 A revision is a file in `migrations/versions`, named after the version that it makes. Alembic is imported only if there
 is something to migrate, because the import takes a quarter of a second and 11 MB.
@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from movemask.errors import StoreError
+from movemask.errors import LedgerError
 
 #: The version of these tables. A change of the tables needs a new version, and a revision in `migrations/versions` that
 #: makes the same change to an existing database.
@@ -116,7 +116,7 @@ _ALEMBIC = sa.Table(
 def version_of(connection: sa.Connection, shown: str) -> int | None:
     """The version of the tables, None if there are none. `shown` names the database in errors.
 
-    Raises StoreError, which says what to do, for a version that cannot be migrated to VERSION.
+    Raises LedgerError, which says what to do, for a version that cannot be migrated to VERSION.
     """
     tables = set(sa.inspect(connection).get_table_names())
     if not tables & {*METADATA.tables, _BEFORE_ALEMBIC.name, _ALEMBIC.name}:
@@ -127,12 +127,12 @@ def version_of(connection: sa.Connection, shown: str) -> int | None:
             version = connection.execute(sa.select(sa.func.max(column))).scalar()
     number = int(str(version)) if str(version).isdecimal() else 0
     if number > VERSION:
-        raise StoreError(
+        raise LedgerError(
             f"{shown} has tables of version {number}, but this movemask uses {VERSION}. Start the newer movemask that "
             "migrated them, or restore an older backup (docs/operations.md#upgrades-backup-and-restore)"
         )
     if number < FIRST:
-        raise StoreError(
+        raise LedgerError(
             f"{shown} has tables of version {version}, and this movemask can migrate only those of {FIRST} and "
             "later. Name another database, or move this one away; the figures then start from zero"
         )
@@ -140,14 +140,14 @@ def version_of(connection: sa.Connection, shown: str) -> int | None:
 
 
 def is_current(connection: sa.Connection, shown: str) -> bool:
-    """Whether the tables are of VERSION and known to Alembic. Raises StoreError as `version_of`."""
+    """Whether the tables are of VERSION and known to Alembic. Raises LedgerError as `version_of`."""
     return version_of(connection, shown) == VERSION and sa.inspect(connection).has_table(_ALEMBIC.name)
 
 
 def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callable[[int], Path | None]) -> str | None:
     """Makes or migrates the tables in this transaction. Returns what was migrated, in words; None if nothing was.
 
-    `copied_aside` copies the database before its migration and returns the copy's place. Raises StoreError.
+    `copied_aside` copies the database before its migration and returns the copy's place. Raises LedgerError.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -165,7 +165,7 @@ def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callab
         _upgrade(connection)
     except Exception as error:
         reason = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
-        raise StoreError(
+        raise LedgerError(
             f"{shown} cannot be migrated from version {version} to {VERSION}: {reason}; it is unchanged{copy}"
         ) from error
     return f"migrated from version {version} to {VERSION}{copy}" if version < VERSION else None

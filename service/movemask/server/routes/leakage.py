@@ -37,7 +37,7 @@ from movemask.schemas.figures import (
 from movemask.schemas.shapes import Out, as_json
 from movemask.server import problems
 from movemask.server.context import context_of
-from movemask.server.ledger.reader import AuditSummary, Bucket, CellsByKind, Span, StoredPosition, positions_of
+from movemask.server.ledger.reader import Bucket, CellsByKind, Span, StoredPosition, Summary, positions_of
 from movemask.server.media_types import preferred
 from movemask.server.post_routes import Router
 from movemask.server.responses import fen_out, figures_out
@@ -211,7 +211,7 @@ async def _respond(services: Services, read: Callable[[], Out]) -> Response:
     return Response(await services.read(lambda: orjson.dumps(read())), media_type="application/json")
 
 
-def model_figures_out(model: AuditSummary, by: str | None = None) -> ModelLeakageOut:
+def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
     """The figures of one model."""
     out = _ModelLeakage(
         digest=model.digest,
@@ -228,7 +228,7 @@ def model_figures_out(model: AuditSummary, by: str | None = None) -> ModelLeakag
     return out
 
 
-def _history_out(model: AuditSummary, buckets: list[Bucket]) -> ModelHistoryOut:
+def _history_out(model: Summary, buckets: list[Bucket]) -> ModelHistoryOut:
     return _ModelHistory(
         digest=model.digest,
         trained_with_mask=model.trained_with_mask,

@@ -1,4 +1,4 @@
-"""Alembic's environment: the revisions run on the connection that `store.tables` passes, in its transaction."""
+"""Alembic's environment: the revisions run on the connection that `ledger.tables` passes, in its transaction."""
 
 from __future__ import annotations
 

@@ -20,59 +20,58 @@ import pytest
 import sqlalchemy as sa
 
 from movemask.board.boards import Phase
-from movemask.errors import StoreError, StoreUnreachable
+from movemask.errors import LedgerError, LedgerUnreachable
 from movemask.leakage.causes import Cause
 from movemask.leakage.cells import QUANTILES
 from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.measure import Figure
-from movemask.server.ledger import writer
 from movemask.server.ledger.entries import AuditTable
-from movemask.server.ledger.reader import AuditReader, AuditSummary, Span
+from movemask.server.ledger.ledger import Ledger
+from movemask.server.ledger.reader import LedgerReader, Span, Summary
 from movemask.server.ledger.tables import WRITER
-from movemask.server.ledger.writer import Store
 from tests.postgres import Server
 from tests.server.ledger.records import opened, record, write
 
-Open = Callable[..., Store]
+Open = Callable[..., Ledger]
 
 NOON = 1_700_049_600.0  # a whole day, hour and ten minutes
 
 
 @pytest.fixture
 def reopened(database_url: str) -> Iterator[Open]:
-    """Opens stores on one database."""
+    """Opens ledgers on one database."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(opened(database_url, **options))
 
 
 @pytest.fixture
-def store(reopened: Open) -> Store:
+def ledger(reopened: Open) -> Ledger:
     return reopened()
 
 
-def read(store: Store) -> AuditReader:
-    return AuditReader(store.database)
+def read(ledger: Ledger) -> LedgerReader:
+    return LedgerReader(ledger.database)
 
 
-def models(store: Store, name: str | None = None, **options: object) -> list[AuditSummary]:
-    return read(store).summaries(name, **options)  # type: ignore[arg-type]
+def models(ledger: Ledger, name: str | None = None, **options: object) -> list[Summary]:
+    return read(ledger).summaries(name, **options)  # type: ignore[arg-type]
 
 
-def fens(store: Store) -> list[str]:
+def fens(ledger: Ledger) -> list[str]:
     """Of the single positions that are kept, oldest first."""
-    return [position["fen"] for position in read(store).positions(1_000_000)][::-1]
+    return [position["fen"] for position in read(ledger).positions(1_000_000)][::-1]
 
 
-def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
+def test_figures_are_exact_and_quantiles_at_most_two_percent_above(ledger: Ledger) -> None:
     rng = np.random.default_rng(1)
     raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
     for start in range(0, 5000, 1234):
         span = slice(start, start + 1234)
         write(
-            store,
+            ledger,
             [record(r, m, fen=str(r)) for r, m in zip(raws[span].tolist(), multiplieds[span].tolist(), strict=True)],
         )
-    (figures,) = models(store)
+    (figures,) = models(ledger)
     assert figures.positions == 5000
     for kind, values in (("raw", raws), ("multiplied", multiplieds)):
         found = figures.kinds[kind]
@@ -87,28 +86,28 @@ def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store)
     assert figures.kinds["served"].max == 0.0
 
 
-def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
-    write(store, [record(None, fen="a"), record(0.5, fen="b")])
-    (figures,) = models(store)
+def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(ledger: Ledger) -> None:
+    write(ledger, [record(None, fen="a"), record(0.5, fen="b")])
+    (figures,) = models(ledger)
     assert figures.positions == 2
     assert (figures.kinds["raw"].count, figures.kinds["raw"].unmeasured) == (1, 1)
     assert figures.kinds["raw"].mean == 0.5
-    write(store, [record(None, model="silent")])
-    silent = models(store, "silent")[0].kinds["raw"].figures()
+    write(ledger, [record(None, model="silent")])
+    silent = models(ledger, "silent")[0].kinds["raw"].figures()
     assert {silent[name] for name in ("mean", "max", "p50", "p999", "mean_kl")} == {None}
 
 
-def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(store: Store) -> None:
-    write(store, [record(0.9, digest="sha256:old", at=1000.0)])
-    write(store, [record(0.1, digest="sha256:new", at=2000.0)])
-    (figures,) = models(store)
+def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(ledger: Ledger) -> None:
+    write(ledger, [record(0.9, digest="sha256:old", at=1000.0)])
+    write(ledger, [record(0.1, digest="sha256:new", at=2000.0)])
+    (figures,) = models(ledger)
     assert (figures.digest, figures.kinds["raw"].mean) == ("sha256:new", 0.1)
-    write(store, [record(0.9, digest="sha256:old", at=3000.0)])
-    assert models(store)[0].digest == "sha256:old"
-    assert models(store)[0].kinds["raw"].count == 2
+    write(ledger, [record(0.9, digest="sha256:old", at=3000.0)])
+    assert models(ledger)[0].digest == "sha256:old"
+    assert models(ledger)[0].kinds["raw"].count == 2
 
 
-def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
+def test_figures_by_group_add_up_to_those_of_all(ledger: Ledger) -> None:
     rng = np.random.default_rng(2)
     phases, turns = list(Phase), ["white", "black"]
     written = [
@@ -123,10 +122,10 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
         )
         for n in range(300)
     ]
-    write(store, written[:100])
-    write(store, written[100:])
+    write(ledger, written[:100])
+    write(ledger, written[100:])
     for by in ("phase", "side", "in_check", "legal_moves", "elo"):
-        (figures,) = models(store, by=by)
+        (figures,) = models(ledger, by=by)
         assert figures.groups is not None
         parts = [kinds["raw"] for kinds in figures.groups.values()]
         assert sum(part.count for part in parts) == 300
@@ -139,123 +138,123 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
             assert kinds["raw"].max == max(own)
             true = np.quantile(own, 0.95, method="inverted_cdf")
             assert true <= (kinds["raw"].quantiles["p95"] or 0) <= 1.0203 * true
-    assert list(models(store, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
-    assert next(iter(models(store, by="elo")[0].groups or {})) == "0-999"
-    (figures,) = models(store, by="cause")
+    assert list(models(ledger, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
+    assert next(iter(models(ledger, by="elo")[0].groups or {})) == "0-999"
+    (figures,) = models(ledger, by="cause")
     assert figures.groups is not None
     assert list(figures.groups) == ["blocked", "empty_square"]  # by mass
     assert figures.groups["blocked"]["raw"].count == 225
     assert figures.groups["blocked"]["raw"].sum == pytest.approx(75 * 0.06)
 
 
-def test_spans_of_time_are_counted_alone_and_together_they_are_all(store: Store) -> None:
+def test_spans_of_time_are_counted_alone_and_together_they_are_all(ledger: Ledger) -> None:
     for hour in range(30):
-        write(store, [record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
-    (day,) = models(store, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
+        write(ledger, [record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
+    (day,) = models(ledger, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
     assert day.kinds["raw"].count == 10
     assert day.kinds["raw"].mean == pytest.approx(0.145)
     assert day.covered == (NOON + 3600 * 10, NOON + 3600 * 19 + 600)
-    before, after = (models(store, span=span)[0].kinds["raw"] for span in (Span(until=NOON + 7200), Span(NOON + 7200)))
-    all_time = models(store)[0].kinds["raw"]
+    before, after = (models(ledger, span=span)[0].kinds["raw"] for span in (Span(until=NOON + 7200), Span(NOON + 7200)))
+    all_time = models(ledger)[0].kinds["raw"]
     assert (before.count + after.count, after.max) == (all_time.count, all_time.max)
-    assert models(store, span=Span(since=NOON + 1e6)) == []
+    assert models(ledger, span=Span(since=NOON + 1e6)) == []
 
 
-def test_old_spans_become_longer_ones_and_nothing_is_lost(store: Store) -> None:
+def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> None:
     now = time.time()
     ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
     for age in ages:
-        write(store, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
-    before = read(store).history(None, Span(), 600)[0][1]
-    store.prune()
-    store.prune()  # nothing more to do
-    after = read(store).history(None, Span(), 600)[0][1]
+        write(ledger, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
+    before = read(ledger).history(None, Span(), 600)[0][1]
+    ledger.prune()
+    ledger.prune()  # nothing more to do
+    after = read(ledger).history(None, Span(), 600)[0][1]
     assert [bucket.seconds for bucket in before] == [600] * 6
     lengths = {bucket.seconds for bucket in after}
     assert lengths == {600, 3600, 86400}
     assert sum(bucket.kinds["raw"].count for bucket in after) == len(ages)
-    by_cause = models(store, span=Span(since=0), by="cause")[0].groups
+    by_cause = models(ledger, span=Span(since=0), by="cause")[0].groups
     assert by_cause is not None
     assert by_cause["blocked"]["raw"].count == len(ages)
-    assert models(store)[0].kinds["raw"].count == len(ages)
-    hourly = read(store).history("net", Span(), 3600)[0][1]
+    assert models(ledger)[0].kinds["raw"].count == len(ages)
+    hourly = read(ledger).history("net", Span(), 3600)[0][1]
     assert {bucket.seconds for bucket in hourly} == {3600, 86400}
 
 
 def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> None:
-    store = reopened(keep_worst=3)
+    ledger = reopened(keep_worst=3)
     for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
-        write(store, [record(value, 1 - value, fen=f"fen {value}")])
-    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
-    assert [position["fen"] for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
-    worst = read(store).worst("raw", 1)[0]
+        write(ledger, [record(value, 1 - value, fen=f"fen {value}")])
+    assert [position["fen"] for position in read(ledger).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
+    assert [position["fen"] for position in read(ledger).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
+    worst = read(ledger).worst("raw", 1)[0]
     assert (worst["raw"], worst["multiplied"]) == (0.5, 0.5)
     assert worst["illegal"] == [{"uci": "e2e5", "probability": 0.25, "cause": "wrong_geometry"}]
-    assert read(store).worst("raw", 10, model="other") == []
-    write(store, [record(0.6, 0.0, fen="fen 0.3")])  # leaks more than before
-    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
+    assert read(ledger).worst("raw", 10, model="other") == []
+    write(ledger, [record(0.6, 0.0, fen="fen 0.3")])  # leaks more than before
+    assert [position["fen"] for position in read(ledger).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
 
 
 def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number_but_the_figures_stay(
     reopened: Open,
 ) -> None:
-    store = reopened(keep_seconds=60, keep_positions=3)
-    store.prune()
-    write(store, [record(fen="old", at=time.time() - 61), record(fen="new")])
-    store.prune()
-    assert fens(store) == ["new"]
-    write(store, [record(fen=str(number)) for number in range(10)])
-    store.prune()
-    assert fens(store) == ["7", "8", "9"]
-    assert models(store)[0].positions == 12
+    ledger = reopened(keep_seconds=60, keep_positions=3)
+    ledger.prune()
+    write(ledger, [record(fen="old", at=time.time() - 61), record(fen="new")])
+    ledger.prune()
+    assert fens(ledger) == ["new"]
+    write(ledger, [record(fen=str(number)) for number in range(10)])
+    ledger.prune()
+    assert fens(ledger) == ["7", "8", "9"]
+    assert models(ledger)[0].positions == 12
 
 
 def test_pruning_goes_on_in_small_steps_until_nothing_is_left(reopened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million positions deleted in one statement would take longer than a statement may, every time."""
-    monkeypatch.setattr(writer, "_PER_PRUNE", 4)
-    store = reopened(keep_positions=3)
-    write(store, [record(fen=str(number)) for number in range(13)])
-    assert [store.prune() for _ in range(4)] == [True, True, False, False]
-    assert fens(store) == ["10", "11", "12"]
+    monkeypatch.setattr("movemask.server.ledger.ledger._PER_PRUNE", 4)
+    ledger = reopened(keep_positions=3)
+    write(ledger, [record(fen=str(number)) for number in range(13)])
+    assert [ledger.prune() for _ in range(4)] == [True, True, False, False]
+    assert fens(ledger) == ["10", "11", "12"]
 
 
 def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgotten(reopened: Open) -> None:
     def writers() -> int:
-        with stores[0].database.reading() as connection:
+        with ledgers[0].database.reading() as connection:
             return int(connection.execute(sa.select(sa.func.count()).select_from(WRITER)).scalar_one())
 
-    stores = [reopened(), reopened()]
+    ledgers = [reopened(), reopened()]
     tables = [record(fen="a"), record(fen="b")]
-    for store, table in zip(stores, tables, strict=True):
-        store.write(table)
-        store.write(table)
-    assert fens(stores[0]) == ["a", "b"]
-    assert models(stores[0])[0].positions == 2
-    stores[0].write(tables[0].rows(np.array([0])))  # a table made of another is a table of its own
-    assert models(stores[0])[0].positions == 3
-    stores[0].prune()
+    for ledger, table in zip(ledgers, tables, strict=True):
+        ledger.write(table)
+        ledger.write(table)
+    assert fens(ledgers[0]) == ["a", "b"]
+    assert models(ledgers[0])[0].positions == 2
+    ledgers[0].write(tables[0].rows(np.array([0])))  # a table made of another is a table of its own
+    assert models(ledgers[0])[0].positions == 3
+    ledgers[0].prune()
     assert writers() == 2
-    with stores[0].database.writing() as connection:
+    with ledgers[0].database.writing() as connection:
         connection.execute(sa.update(WRITER).values(time=time.time() - 8 * 86_400))
-    stores[1].prune()
+    ledgers[1].prune()
     assert writers() == 0
 
 
-def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
-    write(store, [record(fen=str(number)) for number in range(25)])
+def test_pages_neither_repeat_nor_miss_while_rows_arrive(ledger: Ledger) -> None:
+    write(ledger, [record(fen=str(number)) for number in range(25)])
     seen: list[str] = []
     before = None
-    while page := read(store).positions(10, before=before):
+    while page := read(ledger).positions(10, before=before):
         seen += [position["fen"] for position in page]
         before = page[-1]["id"]
-        write(store, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
+        write(ledger, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
     assert seen == [str(number) for number in range(24, -1, -1)]
 
 
-def test_a_single_position_is_given_back_whole(store: Store) -> None:
+def test_a_single_position_is_given_back_whole(ledger: Ledger) -> None:
     more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
-    write(store, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
-    (found,) = read(store).positions(5)
+    write(ledger, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
+    (found,) = read(ledger).positions(5)
     traits = [found[name] for name in ("fen", "time", "trained_with_mask", "elo", "phase")]
     assert traits == ["f", NOON, True, 1500, "opening"]
     assert found["causes"] == {"castling_path": 0.25}
@@ -264,25 +263,25 @@ def test_a_single_position_is_given_back_whole(store: Store) -> None:
     assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
 
 
-def until_written(store: Store, table: AuditTable) -> None:
+def until_written(ledger: Ledger, table: AuditTable) -> None:
     """Writes it, and again after a failure that may pass, as the recorder does: on a busy machine the others may have
     SQLite's lock for five seconds."""
     while True:
-        with suppress(StoreError):
-            return store.write(table)
+        with suppress(LedgerError):
+            return ledger.write(table)
 
 
 def write_many(url: str, name: str) -> None:
-    with opened(url) as store:
+    with opened(url) as ledger:
         for value in range(40):
             table = record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)
-            until_written(store, table)
+            until_written(ledger, table)
             if value % 20 == 0:
-                with suppress(StoreError):
-                    store.prune()
+                with suppress(LedgerError):
+                    ledger.prune()
 
 
-def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
+def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, ledger: Ledger) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
     for process in writers:
@@ -290,11 +289,11 @@ def test_several_processes_write_to_one_database_and_nothing_is_lost(database_ur
     for process in writers:
         process.join(120)
         assert process.exitcode == 0
-    figures = models(store)
+    figures = models(ledger)
     assert [one.positions for one in figures] == [60, 60]
     assert sum(one.kinds["raw"].sum for one in figures) == pytest.approx(3 * sum(0.001 * value for value in range(40)))
-    assert sum(one.kinds["raw"].count for one in models(store, span=Span(since=0))) == 120
-    assert len(fens(store)) == 120
+    assert sum(one.kinds["raw"].count for one in models(ledger, span=Span(since=0))) == 120
+    assert len(fens(ledger)) == 120
     if database_url.startswith("sqlite"):
         with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -302,12 +301,12 @@ def test_several_processes_write_to_one_database_and_nothing_is_lost(database_ur
         connection.close()
 
 
-def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
-    write(store, [record()])
-    with store.database.writing() as connection:
+def test_readers_do_not_wait_for_a_writer(ledger: Ledger) -> None:
+    write(ledger, [record()])
+    with ledger.database.writing() as connection:
         connection.exec_driver_sql("UPDATE model SET last_time = 0")
         found: list[int] = []
-        reader = threading.Thread(target=lambda: found.append(models(store)[0].positions))
+        reader = threading.Thread(target=lambda: found.append(models(ledger)[0].positions))
         reader.start()
         reader.join(4)  # less than the five seconds that a writer would wait for the lock
         assert found == [1]
@@ -332,7 +331,7 @@ def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
     ],
 )
 def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
-    with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"), opened(url):
+    with pytest.raises(LedgerError, match=f"MOVEMASK_DATABASE_URL: .*{words}"), opened(url):
         pass
 
 
@@ -352,7 +351,7 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
         words = f"user {user} cannot read and write {path}; give it to that user \\(chown -R {user} {path}\\)"
         os.seteuid(user)
         try:
-            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"), opened(f"sqlite:///{file}"):
+            with pytest.raises(LedgerError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"), opened(f"sqlite:///{file}"):
                 pass
         finally:
             os.seteuid(me)
@@ -361,33 +360,33 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
 def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres: Server) -> None:
     url = postgres.database()
     postgres.execute("CREATE SCHEMA audits", database=url.rsplit("/", 1)[1])
-    with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as store:
-        with store.database.reading() as connection:
+    with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as ledger:
+        with ledger.database.reading() as connection:
             shown = [
                 connection.exec_driver_sql(f"SHOW {name}").scalar()
                 for name in ("search_path", "application_name", "lock_timeout", "statement_timeout")
             ]
         assert shown == ["audits", "other", "5s", "8s"]
-        assert models(store) == []
+        assert models(ledger) == []
 
 
 def test_a_large_deletion_may_take_any_time_and_what_follows_may_not(postgres: Server) -> None:
-    with opened(postgres.database()) as store:
+    with opened(postgres.database()) as ledger:
         for without_limits, limit in ((True, "0"), (False, "8s")):
-            with store.database.writing(without_limits=without_limits) as connection:
+            with ledger.database.writing(without_limits=without_limits) as connection:
                 assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == limit
 
 
 def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
     told = r"'postgresql://u:\*\*\*@127.0.0.1:1/d' cannot be opened: .*Connection refused"
-    with pytest.raises(StoreUnreachable, match=told), opened("postgresql://u:secret@127.0.0.1:1/d"):
+    with pytest.raises(LedgerUnreachable, match=told), opened("postgresql://u:secret@127.0.0.1:1/d"):
         pass
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "audit.db").write_bytes(b"no database" * 100)
     with (
-        pytest.raises(StoreError, match=r"audit.db is damaged, or another file; move it"),
+        pytest.raises(LedgerError, match=r"audit.db is damaged, or another file; move it"),
         opened(f"sqlite:///{tmp_path}/audit.db"),
     ):
         pass
@@ -412,7 +411,7 @@ def test_databases_of_earlier_and_later_services_are_left_alone(
     connection.close()
     before = (tmp_path / "audit.db").read_bytes()
     with (
-        pytest.raises(StoreError, match=f"has tables of version {version}, .*{words}"),
+        pytest.raises(LedgerError, match=f"has tables of version {version}, .*{words}"),
         opened(f"sqlite:///{tmp_path}/audit.db"),
     ):
         pass

@@ -1,4 +1,4 @@
-"""`Store`: writes figures, the worst positions and single positions to the database; `delete` deletes positions.
+"""`Ledger`: writes figures, the worst positions and single positions to the database; `delete` deletes positions.
 
 Several processes on several machines may share a database. A write adds to the existing figures, and locks the row of
 its model meanwhile. The figures take the same space for any number of positions.
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from movemask.board.boards import PHASES
-from movemask.errors import StoreError
+from movemask.errors import LedgerError
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.cells import CellKey, Cells
 from movemask.leakage.kinds import RANKED
@@ -50,10 +50,10 @@ CELL_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
 _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in CAUSES]
 
 
-class Store:
+class Ledger:
     """A database that positions are written to. It is opened, and its tables are made or migrated, on first use.
 
-    Raises StoreError for an unusable URL.
+    Raises LedgerError for an unusable URL.
 
     Parameters
     ----------
@@ -82,8 +82,9 @@ class Store:
     def write(self, table: AuditTable) -> None:
         """Adds positions in one transaction. Writing the same table again adds nothing.
 
-        Raises StoreError for a failure that may pass: write the same table again before any other, because the database
-        may have committed it although the reply was lost. Any other error is a bug, and the table can never be written.
+        Raises LedgerError for a failure that may pass: write the same table again before any other, because the
+        database may have committed it although the reply was lost. Any other error is a bug, and the table can never be
+        written.
         """
         with self.database.writing() as connection:
             if not self._is_new(connection, table):
@@ -287,7 +288,7 @@ def delete(
     """Deletes positions audited before a time (seconds since 1970; None: at any time) of a model (None: of all).
 
     `figures` deletes the model's figures too; it needs a model and no time. `only_count` deletes nothing. Raises
-    StoreError for a model without positions or figures. SQLite overwrites deleted content; PostgreSQL keeps it on disk
+    LedgerError for a model without positions or figures. SQLite overwrites deleted content; PostgreSQL keeps it on disk
     until vacuuming reuses the space.
     """
     assert not figures or (model is not None and before is None)
@@ -296,7 +297,7 @@ def delete(
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:
             names = ", ".join(sorted(set(known.values()))) or "none"
-            raise StoreError(f"the audit has no model {model!r}; available: {names}")
+            raise LedgerError(f"the audit has no model {model!r}; available: {names}")
         counts: dict[str, int] = {}
         for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):
             chosen: list[sa.ColumnElement[bool]] = [table.c.model.in_(ids)]
