@@ -1,6 +1,6 @@
 # Images that do not run as root and write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
-#   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
+#   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 # To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…

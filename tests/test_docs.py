@@ -17,14 +17,12 @@ from pydantic import BaseModel
 
 from movemask.audit.rows import schema
 from movemask.cli.audit import audit
-from movemask.cli.models import quantize_model
 from movemask.encoding.encoders import plane_encoder_names
 from movemask.encoding.variations import variation_names
 from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
-from movemask.network_tools.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.policy.normalisation import Normalizer
 from movemask.server import problems
 from movemask.server.app import create_app
@@ -129,7 +127,6 @@ def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
     endpoints = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert set(re.findall(r"^## ([A-Z]+ /\S*)$", doc("api.md"), re.M)) == endpoints
     assert flags_in("audit.md") == flags_of(audit)
-    assert flags_in("quantisation.md") == flags_of(quantize_model)
     offered = re.findall(r"option name (.+?) type", "\n".join(Options(models={"m": Strengths()}).lines()))
     assert set(offered) == first_column(doc("uci.md").split("### Tried")[0])
     alerts = re.findall(r"- alert: (\w+)", (ROOT / "monitoring" / "alerts.yml").read_text())
@@ -142,13 +139,6 @@ def test_every_kind_cause_and_column_is_listed() -> None:
     derived = {f"{kind}{ending}" for kind in KINDS for ending in ("", "_flipped", "_kl")}
     derived |= {f"cause_{cause}" for cause in causes}
     assert set(schema(KINDS).names) - derived <= first_column(doc("audit.md"))
-
-
-def test_the_limits_of_quantising_are_those_listed() -> None:
-    text, rows = doc("quantisation.md"), [("calibration", f"{CALIBRATION:,}"), ("judged", f"{JUDGED:,}")]
-    rows += [(name, f"{limit:.1%}" if "%" in form else f"{limit:g}") for name, form, limit in FIGURES.values() if limit]
-    for figure, limit in rows:
-        assert f"| {figure} | {limit} |" in text
 
 
 def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serve) -> None:

@@ -23,17 +23,16 @@ import torch
 
 from movemask.board.position import Elo, Position
 from movemask.evaluate import evaluate_positions
-from movemask.games.sweep import RATINGS, curves
+from movemask.games.sweep import RATINGS
 from movemask.network.check import expected_score
 from movemask.network.model import Model, Outputs
 from movemask.network_tools.diagnosis import commonest
-from movemask.network_tools.judging import apart
-from movemask.network_tools.quantising import SWEPT
 from movemask.policy.softmax import logsumexp
 from movemask.policy.temperature import fitted_temperature
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run
+from training.curves import SWEPT, apart, curves
 from training.data import PROGRESS
 from training.maia3 import LICENCE, SOURCE
 from training.measure import BATCH, loaded, microseconds

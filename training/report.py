@@ -18,10 +18,11 @@ import tomlkit
 
 from movemask.board.position import Elo, Position
 from movemask.evaluate import evaluate_positions
-from movemask.games.sweep import RATINGS, curves
+from movemask.games.sweep import RATINGS
 from movemask.network.model import Model
 from movemask.network_tools.diagnosis import commonest
 from training.config import Run, load_run
+from training.curves import curves
 from training.measure import BATCH, Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples
 from training.strength import (

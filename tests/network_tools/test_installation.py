@@ -219,47 +219,25 @@ def test_check_exits_with_1_and_says_why(folder: Path) -> None:
     assert load_registry(folder, None, 1).get("first")
 
 
-def test_a_model_that_is_added_is_never_the_default_unless_it_is_the_only_one(tmp_path: Path) -> None:
+def test_the_default_is_the_first_by_name_until_one_is_chosen(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
+    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "alpha")):
         file = Made().write(tmp_path, f"{name}.pb.gz")
         told = run("models", "import", "--force", file, "--models-dir", folder)
-        words = "requests that name no model are answered by middle" if name == default else "the default stays middle"
+        words = f"requests that name no model are answered by {default}; `movemask models default NAME` changes it"
         assert words in told.output
         assert load_registry(folder, None, 1).default == default
-    assert "* middle" in run("models", "list", "--models-dir", folder).output
-    run("models", "remove", "middle", "--yes", "--models-dir", folder)
-    assert load_registry(folder, None, 1).default == "alpha"
-    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
+    told = run("models", "default", "zebra", "--models-dir", folder)
+    assert told.output == "requests that name no model are answered by zebra, once the service is reloaded\n"
+    assert load_registry(folder, None, 1).default == "zebra"
+    assert "* zebra" in run("models", "list", "--models-dir", folder).output
+    told = run("models", "default", "none", "--models-dir", folder)
+    assert (told.exit_code, load_registry(folder, None, 1).default) == (1, "zebra")
+    told = run("models", "remove", "zebra", "--yes", "--models-dir", folder)
+    assert told.output.endswith("\nrequests that name no model are answered by alpha, once the service is reloaded\n")
     assert load_registry(folder, None, 1).default == "alpha"
     (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
-    assert load_registry(folder, None, 1).default == "aaa"
-
-
-def test_the_removal_of_the_default_says_which_model_takes_its_place(folder: Path) -> None:
-    write_fake(folder, "second")
-    write_fake(folder, "third")
-    result = run("models", "remove", "third", "--yes", "--models-dir", folder)
-    assert "default" not in result.output
-    result = run("models", "remove", "first", "--yes", "--models-dir", folder)
-    assert result.output.endswith("\nthe default is now second; MOVEMASK_DEFAULT_MODEL=NAME changes it\n")
-    assert load_registry(folder, None, 1).default == "second"
-    result = run("models", "remove", "second", "--yes", "--models-dir", folder)
-    assert result.output.endswith("\nno model is left; a running service keeps this one until it stops\n")
-
-
-def test_a_model_that_is_not_served_is_not_said_to_be_the_default(folder: Path, tmp_path: Path) -> None:
-    (folder / "first.onnx").write_bytes(b"damaged")
-    result = run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
-    assert "requests that name no model are answered by net, the default" in result.output
-    assert load_registry(folder, None, 1).default == "net"
-
-
-def test_an_old_folder_without_the_file_keeps_its_default_when_a_model_is_added(folder: Path, tmp_path: Path) -> None:
-    """A volume that an earlier release has filled."""
-    assert load_registry(folder, None, 1).default == "first"
-    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", folder)
-    assert load_registry(folder, None, 1).default == "first"
+    assert load_registry(folder, None, 1).default == "alpha"
 
 
 def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tmp_path: Path) -> None:
@@ -295,12 +273,12 @@ def shipped() -> str:
     return load_registry(Settings.read().model_folders, None, 1).default
 
 
-def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(own: Path, tmp_path: Path) -> None:
+def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choice(own: Path, tmp_path: Path) -> None:
     before = shipped()
     result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
     assert result.exit_code == 0, result.output
-    assert f"the default stays {before}; MOVEMASK_DEFAULT_MODEL=aaa changes it" in result.output
-    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml", "default"}
+    assert f"requests that name no model are answered by {before}; " in result.output
+    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml"}
     assert shipped() == before
     printed = re.search(r"try `movemask (.*?)`", result.output)
     assert printed
@@ -308,6 +286,8 @@ def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(ow
     listed = run("models", "list").output
     assert f"* {before}" in listed
     assert "  aaa" in listed
+    run("models", "default", "aaa")
+    assert shipped() == "aaa"
 
 
 def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`movemask models list | vocabulary | import | add | quantize | check | remove | export-onnx`, and `calibrate`."""
+"""`movemask models list | vocabulary | import | add | default | check | remove | export-onnx`, and `calibrate`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ import shlex
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from movemask.atomic_writes import atomic_write
 from movemask.board.textfile import TextSource
-from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of, show_skipped
+from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
-from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
+from movemask.errors import ContractError, ModelError, UnknownModel, require
 from movemask.network.contract import read_contract
-from movemask.network.files import ModelFolders
+from movemask.network.files import DEFAULT, ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
-from movemask.network.registry import Entry, Registry, load_entry, network_file, open_model
+from movemask.network.registry import Entry, network_file, open_model
 from movemask.network_tools import calibration, diagnosis
 from movemask.network_tools.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network_tools.families import FAMILIES
@@ -35,14 +34,13 @@ from movemask.server.settings import Settings
 
 if TYPE_CHECKING:
     from movemask.network_tools.installation import Judge
-    from movemask.network_tools.quantising import Quantised
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 @click.group()
 def models() -> None:
-    """List, check, import, add, quantize, export and remove networks."""
+    """List, check, import, add, choose, export and remove networks."""
 
 
 @models.command("list")
@@ -119,8 +117,7 @@ def import_model(
     from movemask.network_tools import installation  # imported here because onnx is slow to import
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
-    with _default_kept(place, settings):
-        imported = installation.import_lc0(file, *place, _card(licence, source), _judge(place[1], force=force))
+    imported = installation.import_lc0(file, *place, _card(licence, source), _judge(place[1], force=force))
     _show_installed(imported.entry, settings)
 
 
@@ -155,9 +152,8 @@ def add_model(
     from movemask.network_tools import installation
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
-    with _default_kept(place, settings):
-        card, judge = _card(licence, source), _judge(place[1], force=force)
-        added = installation.add_onnx(file, *place, family, trained_with_mask, card, settings.trial_seconds, judge)
+    card, judge = _card(licence, source), _judge(place[1], force=force)
+    added = installation.add_onnx(file, *place, family, trained_with_mask, card, settings.trial_seconds, judge)
     _show_installed(added.entry, settings)
 
 
@@ -180,26 +176,6 @@ def _judge(name: str, *, force: bool) -> Judge:
             )
 
     return judge
-
-
-@contextmanager
-def _default_kept(place: tuple[Path, str], settings: Settings) -> Iterator[None]:
-    """Keeps the folder's default while the block adds a model to it."""
-    folders, (folder, name) = settings.model_folders, place
-    before = _first_served(folders)
-    yield
-    folders.keep_default(folder, name, before.name if before else None)
-
-
-def _first_served(folders: ModelFolders) -> Entry | None:
-    """The default model if the settings name none: the first that is served, or else the first. None without models.
-    Loads no more models than it must."""
-    try:
-        entries = (load_entry(file, threads=1) for file in folders.ranked(None).values())
-    except SettingsError:
-        return None
-    first = next(entries)
-    return first if first.served else next((entry for entry in entries if entry.served), first)
 
 
 def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
@@ -239,84 +215,22 @@ def _show_installed(entry: Entry, settings: Settings) -> None:
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
     click.echo("a running service serves it when it is reloaded (SIGHUP)")
-    default = settings.default_model
-    if default is None:
-        first = _first_served(settings.model_folders)
-        default = entry.name if first is None else first.name
-    if default == entry.name:
-        click.echo(f"requests that name no model are answered by {default}, the default")
-    else:
-        click.echo(f"the default stays {default}; MOVEMASK_DEFAULT_MODEL={entry.name} changes it")
+    default = next(iter(settings.model_folders.ranked(settings.default_model)))
+    click.echo(f"requests that name no model are answered by {default}; `movemask models default NAME` changes it")
 
 
-@models.command("quantize")
+@models.command("default")
 @click.argument("name")
-@click.argument("files", nargs=-1, metavar="[FILE]…")
-@click.option("--as", "new_name", help="Name of the new model. [default: NAME-int8]")
-@click.option("--replace", is_flag=True, help="Replace a model of that name.")
-@click.option("--last", type=click.IntRange(1), help="Quantize only this many of the last layers.")
-@click.option("--force", is_flag=True, help="Keep the network even if it exceeds the limits.")
-@click.option(
-    "--bits",
-    type=click.Choice(["7", "8"]),
-    help="Bits of the weights. [default: 8 if the processor has VNNI, otherwise 7]",
-)
 @models_dir_option
-def quantize_model(
-    name: str,
-    files: tuple[str, ...],
-    new_name: str | None,
-    replace: bool,
-    last: int | None,
-    force: bool,
-    bits: str | None,
-    settings: Settings,
-) -> None:
-    """Write a copy of NAME with 8-bit integers, calibrated on some positions of FILEs and judged on the rest.
-
-    FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz. Without FILEs, the shipped
-    probes are used. The copy is refused if it is not faster, or clearly exceeds one of these limits: a mean KL
-    divergence of 0.005; another first move in 5 % of all positions, or in 0.5 % of the positions where it led by 0.1; a
-    rise of human moves' cross-entropy by 0.005 nats. If chance could explain a difference, the command says so, and how
-    many games would settle it. It also says whether the rounding is visible when policies are compared along the
-    ratings.
-    """
-    require("import", "movemask models quantize")
-    from movemask.network_tools import installation, judging, quantising
-
-    folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
-    contract = _contract(name, settings)
-    model = Registry({name: load_entry(contract, 1)}, name).get(name)
-    weight_bits, why = quantising.weights_for(int(bits) if bits else None)
-    kept = folder / f".{target}-refused.onnx"
-    asked = quantising.asked_of(contract, model, files, weight_bits, last)
-    refused = quantising.refused(kept, asked) if force else None
-    if refused:
-        click.echo(f"using the refused network in {kept}, because nothing that it was made from has changed")
-        network, table = refused
-    else:
-        click.echo(why)
-        known = judging.sets(model, files)
-        show_skipped(known.skipped)
-        file = network_file(contract, model.contract)
-        result = quantising.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
-        click.echo(quantisation_table(result))
-        network = result.onnx
-        table = quantising.contract_of(
-            contract, model.digest, result, known, asked=asked, weights=why, weight_bits=weight_bits
-        )
-        if (excess := result.excess()) and not force:
-            quantising.keep_refused(kept, network, table)
-            raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
-    card = table["card"]["quantised"]
-    with _default_kept((folder, target), settings):
-        entry = installation.install(folder, target, network, table)
-    kept.unlink(missing_ok=True)
-    for line in (*(f"kept past the limit: {limit}" for limit in card["exceeded"]), *card["unsure"]):
-        click.echo(line)
-    if card["seen"]:
-        click.echo(f"the rounding is visible along the ratings: keep {name} as the default, use {target} for speed")
-    _show_installed(entry, settings)
+def default_model(name: str, settings: Settings) -> None:
+    """Make NAME the model of requests that name none, in your models folder."""
+    folder = own_models_dir(settings)
+    _contract(name, settings)  # raises UnknownModel
+    with atomic_write(folder / DEFAULT) as file:
+        file.write(f"{name}\n".encode())
+    click.echo(f"requests that name no model are answered by {name}, once the service is reloaded")
+    if settings.default_model not in (None, name):
+        click.echo(f"but not while MOVEMASK_DEFAULT_MODEL names {settings.default_model}")
 
 
 @models.command("check")
@@ -388,31 +302,13 @@ def remove_model(name: str, yes: bool, settings: Settings) -> None:
         raise ContractError(f"{name} is a shipped model and cannot be removed; only models in {folder} can")
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
-    first = _first_served(settings.model_folders)
-    before = settings.default_model or (first.name if first else None)
     network, others = _network(contract), ModelFolders((folder,)).found().values()
     shared = any(other != contract and _network(other) == network for other in others)
     for file in [contract] if shared or not network.exists() else [contract, network]:
         file.unlink()  # the contract first: a service that follows the folder never sees half a model
         click.echo(f"deleted: {file}")
-    if before == name:
-        _show_default_without(name, settings)
-
-
-def _show_default_without(removed: str, settings: Settings) -> None:
-    """Prints which model is the default now that the previous one is removed."""
-    found, default = settings.model_folders.found(), _first_served(settings.model_folders)
-    if removed in found:
-        click.echo(f"the default is the shipped {removed} again")
-    elif settings.default_model == removed:
-        click.echo(
-            f"MOVEMASK_DEFAULT_MODEL names {removed}: `movemask serve` does not start until it names another model"
-        )
-    elif default is None:
-        click.echo("no model is left; a running service keeps this one until it stops")
-    else:
-        fault = "" if default.served else f", but it fails its check: {default.failure}"
-        click.echo(f"the default is now {default.name}{fault}; MOVEMASK_DEFAULT_MODEL=NAME changes it")
+    left = list(settings.model_folders.ranked(None)) if settings.model_folders.found() else ["none"]
+    click.echo(f"requests that name no model are answered by {left[0]}, once the service is reloaded")
 
 
 def _network(contract: Path) -> Path:
@@ -554,30 +450,3 @@ def _finding_row(finding: Finding) -> str:
     if finding.impossible is not None:
         verdict = f"impossible: {finding.impossible[:70]}"
     return f"  {finding.name:<40} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"
-
-
-def quantisation_table(result: Quantised) -> str:
-    """A quantised network's losses and gains, beside the limits."""
-    from movemask.network_tools.judging import (  # imported here because onnx is slow to import
-        FIGURES,
-        SEEN_LARGEST,
-        SEEN_MEAN,
-    )
-
-    lines = [f"{len(result.integers)} layers in 8-bit integers, {len(result.floats)} large ones in float"]
-    for way, judged in result.judgements.items():
-        played = judged.means["lost"].positions if "lost" in judged.means else 0
-        lines.append(f"{way}{judged.positions:,} positions, {played:,} with the move played")
-        for key, mean in judged.means.items():
-            name, form, limit = FIGURES[key]
-            figure = f"  {name:<46} {format(mean.value, form):>8} ± {mean.error:{form.strip('+')}}"
-            lines.append(figure + (f", limit {limit:{form}}" if limit is not None else ""))
-        lines.append(f"  {'largest change of a probability':<46} {judged.largest:>8.4f}")
-    if result.swept:
-        swept = result.swept
-        lines.append(f"along the ratings, in {swept.positions} positions")
-        lines.append(f"  {'largest change of a probability':<46} {swept.largest:>8.4f}, visible above {SEEN_LARGEST:g}")
-        lines.append(f"  {'mean change':<46} {swept.mean:>8.4f}, visible above {SEEN_MEAN:g}")
-    speed = result.speed
-    lines.append(f"µs per position: {speed.before:.0f} before, {speed.after:.0f} after, {speed.ratio:.2f} x the speed")
-    return "\n".join(lines)

@@ -10,12 +10,9 @@ from typing import TypeVar
 
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
-from movemask.evaluate import Answer, Evaluator, Query, evaluate_positions
+from movemask.evaluate import Answer, Evaluator, Query
 from movemask.network.contract import Contract
-from movemask.network.model import Model
 from movemask.policy.normalisation import Normalisation
-from movemask.policy.ragged import Float
-from movemask.policy.softmax import softmax
 
 R = TypeVar("R")
 
@@ -91,10 +88,3 @@ async def sweep(
                 raise outcome
             points.append(outcome)
     return points
-
-
-def curves(model: Model, positions: Sequence[Position]) -> list[Float]:
-    """The policy of each position by rating, `[ratings, moves]`. Both players have the rating. Raises a ModelError."""
-    elos = [Elo(rating, rating) for rating in RATINGS]
-    swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
-    return [softmax(batch.unmasked.legal, batch.batch.indptr).reshape(len(elos), -1) for batch in swept]

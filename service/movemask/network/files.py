@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +48,8 @@ def user_models() -> Path:
 class ModelFolders:
     """Folders of `NAME.toml` and `NAME.onnx` files. The earlier folder wins if a name is in two.
 
-    With several folders, a missing folder is passed over. The default model is chosen among the names in `preferred`
-    first, then by a folder's file `default`. An added model is therefore never the default unless it is named.
+    With several folders, a missing folder is passed over. The default model is the one that a folder's file `default`
+    names (`movemask models default`), or else one of the names in `preferred`, or else the first by name.
     """
 
     folders: tuple[Path, ...]
@@ -85,19 +84,9 @@ class ModelFolders:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Names in the order in which a default is chosen: shipped models, then the defaults kept by the folders."""
-        kept = [name for name in map(_kept_default, self.folders) if name is not None]
-        return (*sorted(self.preferred), *kept)
-
-    def keep_default(self, folder: Path, added: str, before: str | None) -> None:
-        """Writes the folder's file `default`, unless it names a model already.
-
-        added : name of the model that was just added to `folder`
-        before : name of the default before that, kept if it is not None
-        """
-        if _kept_default(folder) not in self.found():
-            with suppress(OSError):  # the folder has become read-only: the default is then chosen by name
-                (folder / DEFAULT).write_text(f"{before or added}\n", encoding="utf-8")
+        """Names in the order in which a default is chosen: those of the files `default`, then shipped models."""
+        named = [name for name in map(_named_default, self.folders) if name is not None]
+        return (*named, *sorted(self.preferred))
 
     def __str__(self) -> str:
         return " or ".join(repr(str(folder)) for folder in self.folders)
@@ -117,11 +106,11 @@ class ModelFolders:
         return [file for file in files if file not in strange]
 
 
-#: File in a models folder with the name of its default model, so that a model added later does not replace it.
+#: File in a models folder with the name of its default model.
 DEFAULT = "default"
 
 
-def _kept_default(folder: Path) -> str | None:
+def _named_default(folder: Path) -> str | None:
     try:
         return read_regular(folder / DEFAULT, 256).decode().strip() or None
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""`OnnxSession`: networks in onnxruntime. Only this module runs onnxruntime; `models.quantising` uses its quantiser.
+"""`OnnxSession`: networks in onnxruntime. Only this module runs onnxruntime.
 
 Official builds from 1.29 send telemetry about each session (model file name, graph hashes and so on), unless an
 environment variable turns it off before the import.

@@ -1,1 +1,1 @@
-"""Tools for a network: install, import, check, diagnose, calibrate, quantise."""
+"""Tools for a network: install, import, check, diagnose, calibrate."""

@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from movemask.board.moves import moves_of
-from movemask.games.sweep import RATINGS, curves
+from movemask.games.sweep import RATINGS
 from movemask.network.files import shipped_models
 from movemask.network.registry import open_model
 from movemask.network_tools.diagnosis import commonest
-from movemask.network_tools.judging import SEEN_LARGEST, SEEN_MEAN, Apart, apart
 from movemask.policy.ragged import Float
 from tests.ground_truth import DATA
 from tests.networks import fake_model
+from training.curves import SEEN_LARGEST, SEEN_MEAN, Apart, apart, curves
 
 SHIPPED = "movemask-6"
 #: Of a move's probability from one rating to the next, beyond the teacher's change there or beside it.
