@@ -339,3 +339,17 @@ def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_
     assert multiplied.startswith("multiplied: the policy fails in ")
     assert "\nlooks like multiplied (" in multiplied
     assert masked == "masked: passed"
+
+
+def test_a_vector_may_be_a_batch_of_one_and_rounding_is_no_known_mistake() -> None:
+    """An export answers `[1, A]`; float16 sums to 0.9998, which is a fault, but not one of writing promotions."""
+    size = len(vocabulary("lc0-1858"))
+    one_hot = np.zeros(size)
+    one_hot[0] = 1
+    words = [failure(lambda fen, v=v: v, [chess.STARTING_FEN], vocabulary="lc0-1858") for v in (one_hot, one_hot[None])]
+    assert words[0] == words[1]
+    assert "not a distribution" not in words[1]
+    rounded = {fen: {uci: float(np.float16(p)) for uci, p in right(fen).items()} for fen in POSITIONS}
+    text = failure({fen: {uci: 0.999 * p for uci, p in moves.items()} for fen, moves in rounded.items()}, rounded)
+    assert "the legal moves sum to 0.99" in text
+    assert "looks like" not in text

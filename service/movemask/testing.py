@@ -70,8 +70,8 @@ def assert_masked(
 
     Parameters
     ----------
-    policy : a function of a FEN, or a mapping by FEN. It gives `{uci: probability}`, or probabilities `[A]`. Castling
-        is e1g1; in Chess960 the king takes its rook.
+    policy : a function of a FEN, or a mapping by FEN. It gives `{uci: probability}`, or probabilities `[A]` or
+        `[1, A]`. Castling is e1g1; in Chess960 the king takes its rook.
     positions : FENs of positions with a legal move; POSITIONS if None
     at_most : the largest sum of illegal probabilities. The sum of the legal ones may differ from 1 by `at_most` or 1e-5
     vocabulary : name of the vocabulary of `[A]`, such as `lc0-1858`
@@ -124,11 +124,13 @@ def _fault(policy: Policy, fen: str, position: Position, slots: Vocabulary | Non
         sentences.append(f"illegal moves have {leaked:.3g}: {_some(moves)}")
     if abs(legal - 1) > max(at_most, _ROUNDING):
         sentences.append(f"the legal moves sum to {legal:.6g}")
-    if judgement.missing and max(answer.values() if isinstance(answer, Mapping) else answer) < _CERTAIN:
+    if judgement.missing and np.max([*answer.values()] if isinstance(answer, Mapping) else answer) < _CERTAIN:
         sentences.append(f"legal moves with 0: {_some(judgement.missing)}")
     if not sentences:
         return None
-    return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), judgement.patterns)
+    # Rounding, as of float16, also resembles a mistake; without illegal moves there is none to name.
+    patterns = judgement.patterns if leaked > at_most else ()
+    return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), patterns)
 
 
 def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Judgement:
@@ -140,8 +142,10 @@ def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Jud
     if slots is None:
         names = ", ".join(vocabularies.vocabulary_names())
         raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
-    vector = np.asarray(answer, dtype=np.float64).tolist()
-    return judge_slots("probabilities", vector, position, slots, least=0, named=len(slots))
+    vector = np.asarray(answer, dtype=np.float64)
+    if vector.shape == (1, len(slots)):  # a batch of one
+        vector = vector[0]
+    return judge_slots("probabilities", vector.tolist(), position, slots, least=0, named=len(slots))
 
 
 def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:

@@ -320,7 +320,8 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
     if type(board) is not chess.Board:
         raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')[:40]!r} is not standard chess or Chess960")
     if not board.is_valid():
-        raise InvalidPgn(f"{name}: {board.fen()!r} is not a valid position: {', '.join(status_names(board.status()))}")
+        fen, names = headers.get("FEN", board.fen()), ", ".join(status_names(board.status()))
+        raise InvalidPgn(f"{name}: {fen!r} is not a valid position: {names}")
     moves = list(parsed.mainline_moves())
     if not moves:
         raise InvalidPgn(f"{name}: no moves")

@@ -59,7 +59,8 @@ class Registry:
         """The entry of a name, or the default's. Raises UnknownModel."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
-            raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(self._entries)}")
+            hint = "; add a file with `movemask models add` first" if str(wanted).endswith(".onnx") else ""
+            raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(self._entries)}{hint}")
         return self._entries[wanted]
 
     def get(self, name: str | None) -> Model:
