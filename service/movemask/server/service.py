@@ -42,7 +42,7 @@ def run_service(settings: Settings) -> None:
             os.environ[METRICS_FOLDER] = folder
             stack.callback(os.environ.pop, METRICS_FOLDER)
         config = WorkerConfig(settings, Rates(workers), port.sockets)
-        Supervisor(config, ready=partial(log.info, "listening on %s", address)).run()
+        Supervisor(config, port, ready=partial(log.info, "listening on %s", address)).run()
 
 
 def _address(settings: Settings, port: Port) -> str:

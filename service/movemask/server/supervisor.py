@@ -27,7 +27,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from movemask.errors import MovemaskError, SettingsError
 from movemask.parent import end_with_parent
 from movemask.server import logs
-from movemask.server.listening import AT_ONCE, Sockets, check_tls
+from movemask.server.listening import AT_ONCE, Port, Sockets, check_tls
 from movemask.server.rates import Rates
 from movemask.server.settings import Settings
 
@@ -119,12 +119,13 @@ class Supervisor(Multiprocess):
 
     Parameters
     ----------
+    port : where the workers listen; closed at the end
     ready : called once, when the first worker serves
     """
 
-    def __init__(self, config: WorkerConfig, ready: Callable[[], None]) -> None:
+    def __init__(self, config: WorkerConfig, port: Port, ready: Callable[[], None]) -> None:
         super().__init__(config, cast(Any, config.sockets))
-        self._config, self._ready = config, ready
+        self._config, self._port, self._ready = config, port, ready
         self._served: set[int | None] = set()  # ids of workers that have come to serve
         self._again: dict[int | None, float] = {}  # when a worker that has ended is replaced, by its id
         self._pauses: dict[int, float] = {}  # before the next replacement, by the worker's place
@@ -235,7 +236,8 @@ class Supervisor(Multiprocess):
             log.error("not reloaded: %d of %d workers stay as they were", len(before) - len(gone), len(before))
 
     def terminate_all(self) -> None:
-        """Ends workers that do not serve yet at once; the others finish their requests."""
+        """Ends workers that do not serve yet at once; the others finish their requests. No connection is accepted."""
+        self._port.close()
         for worker in self.processes:
             if worker.pid in self._served or worker.is_ready(timeout=1):
                 worker.terminate()
