@@ -1,4 +1,4 @@
-"""`GET /`: the page and its files, which are read once from `api/page/`."""
+"""`GET /`: the page and its files, which are read once from `page/`."""
 
 from __future__ import annotations
 
