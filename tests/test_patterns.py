@@ -33,7 +33,6 @@ MILLION = 1_000_000
 OWN = {
     "server/problems.py",
     "board/textfile.py",
-    "audit/read.py",
     "audit/report.py",
     "audit/run.py",
     "audit/summary.py",
@@ -84,8 +83,8 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
     "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
-    "board/fen.py _PLACEMENT": (
-        fen._PLACEMENT.search,
+    "board/fen.py PLACEMENT": (
+        fen.PLACEMENT.search,
         [full("p"), full("p/"), full("p/p/p/p/p/p/p/~"), full("pppppppp/"), full("-p/")],
     ),
     "board/fen.py _REST_OF_COLUMN": (fen._REST_OF_COLUMN.match, [full('"'), full("p"), full('";'), full('"p" ')]),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.audit.files import is_uri, located
+from movemask.board.fen import PLACEMENT
 from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game, no_game, outside, read_game_text
 from movemask.board.position import Elo, Position
@@ -37,9 +37,6 @@ _REMOTE_BUFFER = 8 << 20
 
 #: Most lines and characters from which a file's format is guessed, if no earlier line decides.
 _HEAD_LINES, _HEAD = 1_000, 1 << 16
-
-#: A FEN's placement of pieces.
-_PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]{1,8}(?:/[pnbrqkPNBRQK1-8]{1,8}){7}")
 
 #: Most games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
@@ -158,7 +155,7 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
     for line in source:
         head.append(line)
         size += len(line)
-        guessed = "pgn" if begins_with_tag(line) else "fen" if _PLACEMENT.search(line) else None
+        guessed = "pgn" if begins_with_tag(line) else "fen" if PLACEMENT.search(line) else None
         if guessed or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
             break
     form = form or guessed or ("pgn" if any(text.role == "game" for text in split(head, None)) else "fen")

@@ -31,7 +31,8 @@ _AROUND = " \t\r\n\f\v\xa0\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u
 #: A FEN with all six fields and a single blank between them. It needs no search.
 _PLAIN = re.compile(r"[1-8PNBRQKpnbrqk/]+ [wb] [A-Za-z-]+ [a-h1-8-]+ \d+ \d+", re.ASCII)
 
-_PLACEMENT = re.compile(r"(?<![A-Za-z0-9])(?:[1-8pnbrqkPNBRQK~]{1,16}/){7}[1-8pnbrqkPNBRQK~]{1,16}")
+#: A FEN's placement of pieces.
+PLACEMENT = re.compile(r"(?<![A-Za-z0-9])(?:[1-8pnbrqkPNBRQK~]{1,16}/){7}[1-8pnbrqkPNBRQK~]{1,16}")
 
 #: The rest of a list's column after the placement. A semicolon begins EPD operations or a remark.
 _REST_OF_COLUMN = re.compile(r'(?:[^,|\t;"]|"[^"]*"?)*(?:;.*)?')
@@ -107,7 +108,7 @@ def find_fen_in_line(line: str) -> FoundFen:
 
 
 def _column_with_fen(line: str) -> str:
-    placement = _PLACEMENT.search(line)
+    placement = PLACEMENT.search(line)
     if placement is None:
         return _SEPARATOR.split(line, maxsplit=1)[0]
     start = 1 + max(line.rfind(separator, 0, placement.start()) for separator in ',;|\t"')
@@ -164,7 +165,7 @@ def _in_address(address: str, original: str) -> tuple[str, bool]:
         raise InvalidFen(f"fen: the address {original!r} cannot be read: {error}") from None
     values = {name.lower(): given[-1] for name, given in parse_qs(f"{parts.query}&{parts.fragment}").items()}
     path = unquote(parts.path)
-    if placement := _PLACEMENT.search(path):
+    if placement := PLACEMENT.search(path):
         start = placement.start()
     else:
         prefix = _LICHESS.search(path)
