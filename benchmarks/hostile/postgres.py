@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from benchmarks.hostile.clients import service
+from benchmarks.hostile.clients import Service, service
 from benchmarks.hostile.faults import ask, figures
 from benchmarks.hostile.trial import Trial
 from tests.postgres import Server, binaries, running
@@ -66,6 +66,14 @@ _FAULTS: dict[str, Callable[[Server, str], object]] = {
 }
 
 
+def _counted(tried: Service) -> int:
+    """How many positions the ledger has, by all workers; -1 if it cannot be read."""
+    try:
+        return sum(one["positions"] for one in figures(tried, "/v1/leakage")["models"].values())
+    except OSError:
+        return -1
+
+
 def postgres(seconds: float) -> Iterator[Trial]:
     """Each fault for a time, under steady load."""
     tools = binaries()
@@ -82,12 +90,12 @@ def postgres(seconds: float) -> Iterator[Trial]:
                 after = ask(tried, 2, _CLIENTS)
                 answered = sum(one.count(200) for one in (before, during, after))
                 begun = time.monotonic()
-                state = figures(tried, "/readyz")["audit"]
-                while (state["failure"] or state["waiting"]) and time.monotonic() - begun < 30:
+                counted = _counted(tried)
+                while counted != answered and time.monotonic() - begun < 30:
                     time.sleep(0.5)
-                    state = figures(tried, "/readyz")["audit"]
+                    counted = _counted(tried)
                 took = time.monotonic() - begun
-                counted = sum(one["positions"] for one in figures(tried, "/v1/leakage")["models"].values())
+                state = figures(tried, "/readyz")["audit"]
                 bad = sum(map(len, during.seconds.values())) - during.count(200)
                 seen = (
                     f"{bad} of {during.count(200) + bad} requests failed, p99 {during.ms(200, 0.99):.0f} ms (before "
