@@ -30,6 +30,7 @@ KID = (
 FILL = """async (count) => {
     const { keep } = await import(document.querySelector("script[src]").src.replace("main.js", "shelf.js"));
     await keep([...Array(count).keys()].map((place) => ({ id: [place, 0], played: true, asked: true,
+        tags: { White: "You", Event: String(place ? place : "oldest") },
         pgn: `[White "You"]\\n[Event "${place ? place : "oldest"}"]\\n\\n1. e4 *` })));
 }"""
 

@@ -70,7 +70,7 @@ class TextSource:
     gzip, zstandard and UTF-16 are recognised by their first bytes. Other text is decoded line by line: as UTF-8 if the
     whole line is valid UTF-8, otherwise as Windows-1252. So nothing is read twice, a file joined from both encodings
     keeps both, and no byte is replaced. It goes wrong if a line's Windows-1252 characters happen to be valid UTF-8,
-    such as "É»" without any other accent. `textOf` in the page's split.js does the same.
+    such as "É»" without any other accent.
 
     Raises SourceError if a file cannot be opened or read, or is not text.
     """

@@ -2,7 +2,6 @@
 
 import * as library from "./library.js";
 import { treeOf } from "./match.js";
-import { pgnOf } from "./pgn.js";
 
 /** Keeps the finished games of a store. */
 export function keepsGames(store) {
@@ -10,7 +9,7 @@ export function keepsGames(store) {
   store.subscribe(async ({ match }) => {
     if (!match?.ending || match.kept || !match.moves.length || keeping === match.id) return;
     keeping = match.id;
-    const stored = await library.addPlayed(pgnOf(treeOf(match)));
+    const stored = await library.addPlayed(treeOf(match));
     store.dispatch({ type: "kept", id: match.id, kept: stored ? "stored" : "listed" });
   });
 }

@@ -1,24 +1,38 @@
 // Texts and files that come to the page: pasted, dropped, chosen or typed into a form.
 
+import { Gone } from "./api.js";
 import { byId } from "./dom.js";
-import { hasSeveral, textOf } from "./split.js";
+import { partsOf, textOf } from "./games.js";
+import { isPosition } from "./reading.js";
 
 const LONG = 50_000; // characters of a pasted text that browsers take minutes to show in a field
 
 /**
- * Listens for texts. `one` is given a position or a game for the board, `several` the text of many for the list; `listing`
- * says whether all go to the list; `attempt` wraps what an event does, and tells what it throws.
+ * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list; `listing`
+ * says whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
  */
-export function listenForTexts({ one, several, listing, attempt }) {
+export function listenForTexts({ one, several, listing, attempt, notices }) {
+  /** The parts of a text, once the service has answered. */
+  async function parted(text) {
+    const parts = await partsOf(text, (error) => {
+      if (!(error instanceof Gone || error.retryAfter || error.status === 401)) return undefined;
+      return new Promise((again) => notices.tell("splitting", error, again));
+    });
+    notices.clear("splitting");
+    return parts;
+  }
+
   async function bring(text) {
     if (!text.trim()) throw new Error("Nothing to load: paste a FEN or a PGN first.");
-    await (listing() || hasSeveral(text) ? several : one)(text);
+    if (isPosition(text)) return await one(text);
+    const parts = await parted(text),
+      games = parts.filter(({ role }) => role === "game").length;
+    await (listing() || games > 1 ? several(parts) : one(text));
   }
 
   async function bringFiles(files) {
-    const all = [...files],
-      bringing = all.length > 1 ? several : bring;
-    for (const file of all) await bringing(await textOf(file));
+    const all = [...files];
+    for (const file of all) await (all.length > 1 ? several(await parted(await textOf(file))) : bring(await textOf(file)));
   }
 
   const entered = (field) =>

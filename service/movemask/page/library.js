@@ -3,9 +3,10 @@
 import { Gone, call } from "./api.js";
 import { agrees } from "./ask.js";
 import { byId, element, table } from "./dom.js";
+import { pgnOf } from "./pgn.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
-import { headersOf, ratingOf, split } from "./split.js";
+import { ratingOf } from "./tree.js";
 import { pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
@@ -67,25 +68,25 @@ export async function show() {
   draw();
 }
 
-/** Adds the games of a text that are not in the list, and has them read. Throws if there are none. */
-export async function add(text) {
+/** Adds the games among the parts of a text that are not in the list, and has them read. Throws if there are none. */
+export async function add(parts) {
   await ready();
   const known = new Set(entries.map(({ game }) => game.pgn)),
     time = Date.now(),
     games = [];
   let again = 0,
     stray; // games that the list has; text that stands outside games
-  for (const part of split(text)) {
-    if (part.kind !== "game" && !part.unclosed) {
-      if (part.kind === "outside" || !games.length) stray ??= part.unread;
+  for (const part of parts) {
+    if (part.role !== "game") {
+      if (part.text.trim() && (part.role === "outside" || !games.length)) stray ??= part;
       continue;
     }
     const pgn = part.text.trim();
     if (known.has(pgn)) again++;
-    else games.push({ id: [time, games.length], pgn });
+    else games.push({ id: [time, games.length], pgn, tags: part.tags });
     known.add(pgn);
   }
-  const outside = stray ? ` Line ${stray[0]}: “${stray[1]}” is neither a tag nor a move.` : "";
+  const outside = stray ? ` Line ${lineOf(stray)}: “${stray.text.trim().split(/\s/, 1)[0]}” stands outside games.` : "";
   if (!games.length && !again) throw new Error(`There is no game in this PGN.${outside}`);
   entries.push(...games.map(entryOf));
   byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.${outside}`;
@@ -94,10 +95,13 @@ export async function add(text) {
   read();
 }
 
+/** The line of the first word of a text outside games. */
+const lineOf = ({ line, text }) => line + text.slice(0, text.search(/\S/)).split("\n").length - 1;
+
 /** Adds a game that was played here, and has it read. True if the browser has stored it. */
-export async function addPlayed(pgn) {
+export async function addPlayed(tree) {
   await ready();
-  const game = { id: [Date.now(), 0], pgn: pgn.trim(), played: true };
+  const game = { id: [Date.now(), 0], pgn: pgnOf(tree).trim(), tags: tree.headers, played: true };
   if (entries.some((one) => one.game.pgn === game.pgn)) return true;
   entries.push(entryOf(game));
   const stored = await save([game]);
@@ -124,9 +128,11 @@ async function ready() {
 
 const entryOf = (game) => ({ game, cells: cellsOf(game) });
 
-/** What the list says of a game. */
-function cellsOf({ pgn, asked, opening, moment, error }) {
-  const headers = headersOf(pgn);
+/**
+ * What the list says of a game.
+ * @type {(game: any) => string[]}
+ */
+const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
   const rating = (side) => ratingOf(headers[`${side}Elo`]);
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
@@ -139,7 +145,7 @@ function cellsOf({ pgn, asked, opening, moment, error }) {
     names.join(" "),
     error ? `Cannot be read: ${error}` : (moment ?? (asked ? "–" : "")),
   ];
-}
+};
 
 const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
 

@@ -302,13 +302,14 @@ listenToKeys(
 closeMenus();
 listenForTexts({
   one: async (text) => store.dispatch(await read(text, store.state.model)),
-  several: async (text) => {
-    await library.add(text);
+  several: async (parts) => {
+    await library.add(parts);
     if (store.state.view === "games") await update();
     else store.dispatch({ type: "view", view: "games" });
   },
   listing: () => store.state.view === "games",
   attempt,
+  notices: notice,
 });
 library.start({
   open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))),

@@ -1,6 +1,5 @@
 // A game as a PGN, with all its comments and variations.
 
-import { escaped } from "./split.js";
 import { firstPly, numbered } from "./tree.js";
 
 const HEADERS = ["Event", "Site", "Date", "Round", "White", "Black", "Result"]; // of every PGN, in this order
@@ -26,6 +25,9 @@ export function pgnOf(tree, headers = {}, result = tree.headers.Result ?? "*") {
   const words = [...noted(tree.nodes[0].comment), ...written(tree, 0, firstPly(tree.fen)), all.Result];
   return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
 }
+
+/** A tag's value as it is written between quotation marks. */
+const escaped = (value) => String(value).replace(/[\\"]/g, "\\$&");
 
 const noted = (comment) => (comment ? [`{ ${comment.replaceAll("}", ")")} }`] : []);
 

@@ -2,8 +2,8 @@
 
 import { byId, element } from "./dom.js";
 import { outcomeOf, whyOf } from "./match.js";
-import { ratingOf } from "./split.js";
 import { drawing, piecesOf } from "./squares.js";
+import { ratingOf } from "./tree.js";
 
 const WORTH = { p: 1, n: 3, b: 3, r: 5, q: 9 };
 

@@ -1,8 +1,7 @@
 // A text that was pasted or opened, read by the service: a position, or a game with its variations.
 
 import { remembered } from "./api.js";
-import { ratingOf } from "./split.js";
-import { Tree } from "./tree.js";
+import { Tree, ratingOf } from "./tree.js";
 
 /** The event that loads a text: the position or the game that it is. Throws the service's problem. */
 export async function read(text, model, chess960 = false) {
@@ -14,7 +13,7 @@ export async function read(text, model, chess960 = false) {
   if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(fields[0]) && fields.length < 4) {
     line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
   }
-  if (line === "startpos" || (/\//.test(line) && !/[\n[\].]/.test(line))) return position(line, model, chess960 || isChess960(line));
+  if (isPosition(line)) return position(line, model, chess960 || isChess960(line));
   const [found] = await gamesOf(text, model);
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, tree: nodes } = found;
@@ -33,6 +32,9 @@ export async function read(text, model, chess960 = false) {
     you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
   };
 }
+
+/** Whether a text is a position, not a game. */
+export const isPosition = (text) => text.trim() === "startpos" || (/\//.test(text) && !/[\n[\].]/.test(text.trim()));
 
 /** The event that loads a position. Throws the service's problem. */
 async function position(fen, model, chess960) {

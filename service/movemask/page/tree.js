@@ -109,6 +109,9 @@ export class Tree {
 /** The evaluation that a comment has, or "". */
 export const evaluationOf = ({ comment }) => comment?.match(/\[%eval[^\]}]*\]/)?.[0] ?? "";
 
+/** The rating that a tag gives; undefined for what is not a whole number from 100 to 4000, such as "?" and "0". */
+export const ratingOf = (value) => (/^\d{3,4}$/.test(value ?? "") && value >= 100 && value <= 4000 ? Number(value) : undefined);
+
 /** Who is to move after a number of half-moves from a position. */
 export function turnAfter(fen, plies) {
   const first = fen.split(/\s+/)[1] === "b" ? 1 : 0;
