@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
-from tests.audit.audits import audited, fens, run
+from tests.audit.audits import audited, fens
 from tests.networks import write_fake
+from tests.processes import run as run_command
+
+
+def compared(*arguments: object) -> Result:
+    told = run_command("audit-diff", *arguments)
+    assert told.exit_code == 0, told.output
+    return told
 
 
 @pytest.fixture
@@ -27,7 +34,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_same_audit_twice_differs_in_nothing(two: tuple[Path, Path]) -> None:
-    told = audited("diff", two[0], two[0])
+    told = compared(two[0], two[0])
     assert "net: the same at all 40 positions that are in both\n" in told.output
     assert "raw mean" in told.output
     assert "best legal move differs at 0 of " in told.output
@@ -38,15 +45,15 @@ def test_repeated_positions_are_said_to_count_once(tmp_path: Path) -> None:
     (tmp_path / "x.fen").write_text("\n".join(positions + positions[:3]))
     write_fake(tmp_path / "m", "net")
     audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", "--out", tmp_path / "out")
-    told = audited("diff", tmp_path / "out", tmp_path / "out")
+    told = compared(tmp_path / "out", tmp_path / "out")
     assert told.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
 
 
 def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]) -> None:
-    told = audited("diff", *two)
+    told = compared(*two)
     assert " positions that are in both, " in told.output
     assert "cause " in told.output
-    (found,) = json.loads(audited("diff", *two, "--json").output)["networks"]
+    (found,) = json.loads(compared(*two, "--json").output)["networks"]
     assert found["first"] == found["second"] == "net"
     paired, figures = found["paired"], {(kind, name): (a, b) for kind, name, a, b in found["figures"]}
     before, after = figures["raw", "mean"]
@@ -61,7 +68,7 @@ def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]
 
 def test_without_a_table_the_figures_are_compared_and_the_doubt_is_said(two: tuple[Path, Path]) -> None:
     (two[1] / "positions.parquet").unlink()
-    told = audited("diff", two[0] / "summary.json", two[1])
+    told = compared(two[0] / "summary.json", two[1])
     assert "it is not known whether the positions are the same" in told.output
 
 
@@ -73,16 +80,6 @@ def test_what_is_no_audit_is_named(two: tuple[Path, Path], tmp_path: Path) -> No
         ("empty", "empty: no finished audit in it"),
         ("x.json", "x.json: not the summary of an audit"),
     ):
-        told = run("diff", two[0], tmp_path / where)
+        told = run_command("audit-diff", two[0], tmp_path / where)
         assert told.exit_code == 1
         assert words in told.output
-
-
-def test_a_file_named_diff_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_fake(tmp_path / "m", "net")
-    Path("diff").write_text(fens(1)[0])
-    told = audited("diff", "--format", "fen", "--models-dir", "m", "--out", "out")
-    assert "net: 1 positions" in told.output
-    shutil.rmtree("out")
-    assert run("--help").output.count("movemask audit diff A B") == 1

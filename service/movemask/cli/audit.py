@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 EXCEEDED = 3
 
 
-@click.command("diff")
+@click.command("audit-diff")
 @click.argument("first", metavar="A", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def diff(first: Path, second: Path, as_json: bool) -> None:
+def audit_diff(first: Path, second: Path, as_json: bool) -> None:
     """Compare two finished audits, A and B: folders that `movemask audit --out` wrote, or their summary.json.
 
     Compares networks with the same name, or else the only network of each audit. Positions that are in both tables are
     compared one by one, so that different files do not look like a different network.
     """
-    require("audit", "movemask audit diff")
+    require("audit", "movemask audit-diff")
     from movemask.audit.diff import compared, lines
 
     comparisons = compared(first, second)
@@ -52,18 +52,7 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
             click.echo(line)
 
 
-class _AuditCommand(RatingsCommand):
-    """`movemask audit FILE…`; or `movemask audit diff A B`, unless a file named diff exists."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        if args[:1] == ["diff"] and not Path("diff").exists():
-            return diff.make_context("audit diff", args[1:], parent, **extra)
-        return super().make_context(info_name, args, parent, **extra)
-
-
-@click.command(cls=_AuditCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
@@ -125,7 +114,7 @@ def audit(
     """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
     Use - for standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
-    interrupted audit, run the same command again. `movemask audit diff A B` compares two finished audits.
+    interrupted audit, run the same command again. `movemask audit-diff A B` compares two finished audits.
     """
     require("audit", "movemask audit")
     if ray is not None:

@@ -17,6 +17,7 @@ from movemask.version import __version__
 _COMMANDS = (
     "annotate",
     "audit",
+    "audit-diff",
     "calibrate",
     "keys",
     "mcp",
@@ -29,7 +30,7 @@ _COMMANDS = (
 )
 
 #: Modules of the commands that have no module of their own.
-_MODULES = {"calibrate": "models"}
+_MODULES = {"audit-diff": "audit", "calibrate": "models"}
 
 
 class _Group(click.Group):
@@ -50,7 +51,9 @@ class _Group(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"movemask.cli.{_MODULES.get(name, name)}"), name)
+        command: click.Command = getattr(
+            import_module(f"movemask.cli.{_MODULES.get(name, name)}"), name.replace("-", "_")
+        )
         return command
 
     def resolve_command(
