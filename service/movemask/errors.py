@@ -135,10 +135,6 @@ class SourceError(MovemaskError):
     """A file of games or positions cannot be read."""
 
 
-class EngineFailed(MovemaskError):
-    """A UCI engine cannot be started, or stops answering."""
-
-
 class BulkError(MovemaskError):
     """`movemask audit` cannot continue with these arguments."""
 

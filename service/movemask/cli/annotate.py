@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 import numpy as np
@@ -19,9 +15,9 @@ from numpy.typing import NDArray
 from movemask.atomic_writes import atomic_write
 from movemask.board.pgn import Lines
 from movemask.board.textfile import TextSource
-from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
-from movemask.errors import EngineFailed, InvalidPgn, MovemaskError
-from movemask.games.annotation import annotated, evaluator
+from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
+from movemask.errors import InvalidPgn, MovemaskError
+from movemask.games.annotation import annotated
 from movemask.policy.normalisation import Temperature
 from movemask.server.pipeline import Pipeline
 from movemask.server.settings import Settings
@@ -42,14 +38,6 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings to use instead of the headers'.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--engine", metavar="COMMAND", help="UCI engine, such as stockfish, to write missing [%eval].")
-@click.option(
-    "--nodes",
-    type=click.IntRange(1),
-    default=50_000,
-    show_default=True,
-    help="Nodes that the engine searches per position.",
-)
 def annotate(
     games: str,
     out: Path | None,
@@ -58,14 +46,12 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
-    engine: str | None,
-    nodes: int,
 ) -> None:
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
     Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
-    glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts the result between
-    people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
+    glyphs and variations stay. It writes no [%eval], because the network's value forecasts the result between people
+    and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
     a file without games gives no output.
     """
     if calibrated and temperature != 1:
@@ -76,45 +62,30 @@ def annotate(
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
-                async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
-                    why = str(game.report).removeprefix("pgn: ")
-                    if game.no_game:
-                        raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-                    write(f"{game}\n\n")
-                    if game.report is None:
-                        continue
-                    if isinstance(game.report, MovemaskError):
-                        click.echo(f"left as it is: {games}: {why}", err=True)
-                        continue
-                    for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                        if side is not None:
-                            name = game.report.game.headers.get(colour, "?")
-                            players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+            async for game in annotated(pipeline, lines, degrees, elo=elo):
+                why = str(game.report).removeprefix("pgn: ")
+                if game.no_game:
+                    raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
+                write(f"{game}\n\n")
+                if game.report is None:
+                    continue
+                if isinstance(game.report, MovemaskError):
+                    click.echo(f"left as it is: {games}: {why}", err=True)
+                    continue
+                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                    if side is not None:
+                        name = game.report.game.headers.get(colour, "?")
+                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:
             asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
         else:
             with atomic_write(out) as stream:
-                try:
-                    asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
-                except EngineFailed as error:  # the games so far may have taken hours
-                    raise EngineFailed(f"{error}{_kept(stream, out)}") from None
+                asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
     if not players:
         raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)
-
-
-def _kept(stream: BinaryIO, out: Path) -> str:
-    """Copies the finished games to a new file beside `out`. Returns the end of an error message that names it."""
-    stream.flush()
-    if not os.path.isfile(stream.name) or not os.path.getsize(stream.name):
-        return ""
-    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as kept:
-        with open(stream.name, "rb") as finished:
-            shutil.copyfileobj(finished, kept)
-        return f"; the finished games are in {kept.name}"
 
 
 def _table(players: Totals) -> str:

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 
 import chess.engine
 import chess.pgn
 
-from movemask.board.moves import has_legal_move
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Game, Lines, odd_tags, read_trees
+from movemask.board.pgn import Lines, odd_tags, read_trees
 from movemask.board.split import GameText, escaped
-from movemask.errors import EngineFailed, MovemaskError
+from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.costs import BLUNDER, MISTAKE, Mark
 from movemask.games.reports import (
@@ -110,21 +106,14 @@ async def annotated(
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
-    evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, and the text outside them.
 
-    A few games are read together. With `evaluate`, which adds evaluations to a game, they are read one by one, so that
-    no game waits for another game's evaluations. Raises LimitExceeded, and errors of model, queue and engine.
+    A few games are read together. Raises LimitExceeded, and errors of model and queue.
     """
     trees = read_trees(pgn, max_positions)
     name = evaluator.model.name
-    while group := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
-        if evaluate is not None:
-            group = [
-                parsed._replace(game=await evaluate(parsed.game)) if isinstance(parsed.game, Game) else parsed
-                for parsed in group
-            ]
+    while group := await asyncio.to_thread(list, islice(trees, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
         reports = iter(await reports_of(evaluator, games, temperature, elo))
         for text, tree, game in group:
@@ -187,53 +176,3 @@ def _ordinal(number: int) -> str:
 
 def _summary(side: SideReport) -> str:
     return f"{side.moves} moves, mean surprise {side.cross_entropy:.2f}, first choice {100 * side.top1:.0f} %"
-
-
-#: Seconds in which an engine must answer `uciok`.
-_STARTS_WITHIN = 30
-
-
-@asynccontextmanager
-async def evaluator(
-    command: str, nodes: int, show: Callable[[str], object]
-) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
-    """Starts a UCI engine. Yields a function that adds the missing evaluations to a game. Raises EngineFailed.
-
-    Parameters
-    ----------
-    nodes : that the engine searches per position
-    show : called with the progress in words
-    """
-    try:
-        words = [command] if shutil.which(command) else shlex.split(command) or [""]
-        transport, engine = await chess.engine.UciProtocol.popen(words)
-    except (OSError, ValueError) as error:
-        hint = "; install it, or give its path" if isinstance(error, FileNotFoundError) else ""
-        raise EngineFailed(f"--engine {command}: {error}{hint}") from None
-    number, where = count(1), "at its start"
-
-    async def evaluate(game: Game) -> Game:
-        nonlocal where
-        assert game.tree is not None
-        board = game.tree.board()
-        for node in [game.tree, *game.tree.mainline()]:
-            if node.move:
-                board.push(node.move)
-            if node.eval() is None and has_legal_move(board):
-                where = f"at {board.fen()!r}"
-                info = await engine.analyse(board, chess.engine.Limit(nodes=nodes), game=game)
-                node.set_eval(info.get("score"))
-                show(f"{next(number):,} positions evaluated")
-        show(f"{'':40}\r")  # the game may be written to the same terminal
-        return game.evaluated(game.tree)
-
-    try:
-        await asyncio.wait_for(engine.initialize(), _STARTS_WITHIN)
-        yield evaluate
-    except (TimeoutError, chess.engine.EngineError) as error:
-        show("\n")
-        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is not a UCI engine"
-        raise EngineFailed(f"--engine {command}: {where}: {why}") from None
-    finally:
-        transport.close()
-        await engine.returncode  # otherwise the engine may outlive the event loop
