@@ -22,7 +22,7 @@ from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
-from movemask.server import bodies, keys, logs, prefix
+from movemask.server import edge, keys, logs, problems
 from movemask.server.requests import MAX_PGN
 from movemask.times import time_of
 
@@ -79,7 +79,7 @@ def most(text: str) -> str:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "server/post_routes.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "server/routing.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
     "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
@@ -148,14 +148,8 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "server/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
     "server/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "server/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
-    "server/bodies.py _TOKEN": (
-        lambda text: sum(1 for _ in bodies._TOKEN.finditer(text.encode())),
-        [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
-    ),
-    "server/prefix.py _FORWARDED": (
-        lambda text: prefix._FORWARDED.fullmatch(text.encode()),
-        [full("/"), full("/a"), "/" + full("a") + '"'],
-    ),
+    "server/edge.py _CONTROL": (edge._CONTROL.search, [full("/"), full("/a")]),
+    "server/problems.py _NAMED": (problems._NAMED.match, [full("a"), full("a."), "a[" + full("a"), full(".a")]),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),
     "times.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),

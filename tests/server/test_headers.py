@@ -144,6 +144,14 @@ def test_a_page_may_read_and_send_tags(serve: Serve) -> None:
     assert (unchanged.status_code, unchanged.headers["Access-Control-Allow-Origin"]) == (304, PAGE)
 
 
+def test_a_page_may_send_what_libraries_add_by_themselves(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE, mcp=True)
+    for names in ("content-type,mcp-protocol-version,mcp-session-id,last-event-id", "traceparent,tracestate,baggage"):
+        sent = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": f"{names},sentry-trace"}
+        for path in ("/mcp", "/v1/policy"):
+            assert client.options(path, headers={"Origin": PAGE, **sent}).status_code == 200
+
+
 def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
     client = serve(cors_origins=PAGE, api_keys="some-key-of-nobody-0123456789")
     assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200

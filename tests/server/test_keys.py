@@ -15,6 +15,7 @@ from starlette.routing import Mount
 from movemask.errors import KeysError, SettingsError
 from movemask.server.app import create_app
 from movemask.server.keys import Keys, read_keys
+from movemask.server.routing import ScopedRoute
 from movemask.server.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -106,6 +107,56 @@ def test_every_route_needs_its_scope_and_no_route_is_forgotten(serve: Serve, tmp
                 found = status(client, way, path, text)
                 assert (found == 403) == bool(needed and scope not in needed), (way, path, scope, found)
                 assert found != 401
+
+
+def test_every_route_of_ours_says_who_may_call_it(serve: Serve) -> None:
+    app: Any = serve(mcp=True, page=True).app
+    ours = {route.path for route in app.routes if isinstance(route, ScopedRoute)}
+    others = {route.path for route in app.routes} - ours
+    documents = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/static-offline-docs"}
+    assert others == documents | {"/mcp"}  # which needs any key: test_mcp.py
+
+
+def spellings(path: str) -> list[str]:
+    """Other ways of writing a path, of which none may lead to its route without its scope."""
+    first, last = path.rsplit("/", 1)
+    letter = f"%{ord(last[:1] or 'x'):02x}"
+    ends = ["%0a", "%0A", "%0d", "%00", "%09", "%7f", "%20", "%0a%0a", "/", "//", "/.", "/%2e", ";", ";x=/livez"]
+    ends += [".json", "%2f", "%3f", "%23", "?", "??", "?x=/livez", "?key=KEY"]
+    return [
+        path,
+        *(path + end for end in ends),
+        *(f"/{path}", f"/.{path}", f"/livez/..{path}", f"/page/..{path}", f"/%0a{path}", path.upper()),
+        *(
+            f"{first}//{last}",
+            f"{first}/./{last}",
+            f"/{first}%2f{last}",
+            f"/{first}\\{last}",
+            f"{first}/{letter}{last[1:]}",
+        ),
+    ]
+
+
+def test_no_spelling_of_a_path_passes_a_scope(serve: Serve, tmp_path: Path) -> None:
+    """`/metrics%0a` answered a key that may not read the metrics, and everybody behind a proxy that hides the path."""
+    file = tmp_path / "keys"
+    texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
+    client = serve(api_keys_file=file)
+    app: Any = client.app
+    passed = []
+    for route, scopes in NEEDED.items():
+        method, path = route.split()
+        if not scopes or path not in app.openapi()["paths"]:
+            continue
+        for spelling in (f"http://testserver{one}" for one in spellings(path.replace("{name}", "fake"))):
+            for scope, text in texts.items():
+                if scope not in scopes.split() and status(client, method, spelling, text) not in (400, 403, 404, 405):
+                    passed.append((method, spelling, scope))
+            if status(client, method, spelling) not in (400, 401, 404, 405):
+                passed.append((method, spelling, "no key"))
+    assert passed == [], "\n".join(map(str, passed))
+    for path in ("/metrics%0a", "/livez%0a", "/v1/models/fake%0a", "/x%00", "/docs%0a"):
+        refused(client.get(path, headers={"Authorization": f"Bearer {texts['metrics']}"}), 400, "malformed-path")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     assert sample(client, ok.replace("200", "422")) == 1
     assert sample(client, 'movemask_requests_total{method="GET",route="other",status="404"}') == 1
     client.post("/v1/games", content=b"{}")
-    client.post("/v1/move", json={"fen": " " * 40_000})
+    client.post("/v1/move", json={"fen": " " * 70_000})
     assert sample(client, 'movemask_requests_total{method="POST",route="/v1/games",status="415"}') == 1
     assert sample(client, 'movemask_requests_total{method="POST",route="/v1/move",status="413"}') == 1
     assert sample(client, 'movemask_positions_total{model="fake",status="ongoing"}') == 2

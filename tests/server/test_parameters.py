@@ -98,7 +98,7 @@ def test_no_number_however_large_is_an_error_of_the_service(client: TestClient, 
         ({}, "fen: is missing, as are moves: no position is named"),
         ({"fen": None}, "fen: is null, which names no position; give a FEN, or 'startpos'"),
         ({"fen": None, "moves": ["e2e4"]}, "fen: is null"),
-        ({"moves": None}, "moves: Input should be a valid list, got null"),
+        ({"moves": None}, "moves: Input should be a valid array, got null"),
     ],
 )
 def test_no_position_is_refused_and_not_audited(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:

@@ -209,14 +209,13 @@ def test_each_result_has_its_place_and_the_name_that_its_position_has(client: Te
         7,
         {"moves": [], "id": 7},
         {"moves": [], "id": "x" * 129},
-        {"moves": [], "id": "\ud800"},
     ]
     good: list[dict[str, Any]] = [{"moves": []} if name is None else {"moves": [], "id": name} for name in names]
     body = json.dumps({"positions": [*bad, *good * 20]})
     answer = client.post("/v1/policy/batch", content=body, headers={"Accept": accept, "Content-Type": JSON})
     results = answer.json()["results"] if accept == JSON else [json.loads(line) for line in answer.text.splitlines()]
     assert [result["index"] for result in results] == list(range(len(bad) + 100))
-    assert [result.get("id") for result in results] == ["typo", "field", None, None, None, None, *names * 20]
+    assert [result.get("id") for result in results] == ["typo", "field", None, None, None, *names * 20]
     assert ["error" in result for result in results] == [True] * len(bad) + [False] * 100
 
 

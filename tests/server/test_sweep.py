@@ -9,8 +9,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.schemas.answers import SweepOut
-from movemask.server.bodies import sweep_limits
-from movemask.server.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.schemas.test_answers import held_to
@@ -110,7 +108,5 @@ def test_a_network_of_one_rating_says_what_to_ask_instead(client: TestClient) ->
 
 
 def test_the_largest_sweep_fits_into_its_body(shipped: TestClient) -> None:
-    settings = Settings.read()
-    assert sweep_limits(settings).size == 299_008  # as docs/errors.md says
     body = {"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 256, "ratings": [1500.0625 + n / 16 for n in range(1024)]}
     assert len(swept(shipped, **body)["points"]) == 1024

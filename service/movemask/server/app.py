@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
-from movemask.server.admission import MOST_BYTES, AdmissionControl
-from movemask.server.bodies import Bounded, mcp_limits
-from movemask.server.keys import Keys
+from movemask.server.authentication import authorize
+from movemask.server.edge import MOST_BYTES, Edge
+from movemask.server.keys import Keys, KeyScope
 from movemask.server.limits import BytesInFlight
-from movemask.server.openapi import DESCRIPTION, install_openapi
-from movemask.server.origins import OwnOrigin
-from movemask.server.parameters import known_parameters
-from movemask.server.post_routes import BEARER, COMPRESSED, Posts, operation_id
-from movemask.server.prefix import RootPath
+from movemask.server.openapi import DESCRIPTION, OPENAPI, install_openapi
 from movemask.server.rates import Rates
 from movemask.server.routes import games, judge, leakage, operations, page, policy
 from movemask.server.settings import Settings
 from movemask.server.state import running_services
 from movemask.server.supervisor import Needed
-from movemask.server.telemetry import Metrics, RequestLog
+from movemask.server.telemetry import Metrics
 from movemask.version import __version__
+
+#: Headers that pages of other origins may send: a page's own, and those that tracing libraries and MCP clients add.
+_ALLOWED = (
+    *("Authorization", "Content-Type", "If-None-Match", "X-Request-ID", "X-Requested-With"),
+    *("traceparent", "tracestate", "baggage", "sentry-trace"),
+    *("mcp-protocol-version", "mcp-session-id", "last-event-id"),
+)
 
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag")
@@ -44,6 +48,9 @@ _MCP_SECONDS = 600.0
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
+
+#: Smallest response, in bytes, that is compressed.
+_COMPRESSED = 16_384
 
 
 def create_app(
@@ -82,9 +89,13 @@ def create_app(
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # a POST that is redirected may lose its body
-        responses=problems.documented(422),
-        dependencies=[Depends(known_parameters)],
-        generate_unique_id_function=operation_id,
+        # In the order in which they are tried: those that are asked most come first.
+        routes=[
+            *(*policy.routes, *games.routes, *judge.routes, *leakage.routes),
+            *(*operations.model_routes, *operations.keyed_routes, *operations.routes),
+            *(page.routes if settings.page else ()),
+            OPENAPI,
+        ],
         # Metrics go to Prometheus and logs to standard error; FastAPI's own spans are negligible beside the network's.
         telemetry={
             "tracer_provider": tracer_provider,
@@ -96,42 +107,29 @@ def create_app(
     )
     app.state.metrics = metrics
     app.state.in_flight = in_flight = BytesInFlight(MOST_BYTES // rates.processes)
-    posts = [*policy.router.posts, *games.router.posts, *judge.router.posts]
-    app.state.posts = {route.path: route for route in posts}
-    app.router.routes[:0] = posts  # for the documents, and for other methods
-    keyed_routers = (policy.router, leakage.router, operations.models_router, operations.keyed_router)
-    for router in keyed_routers:
-        app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
-    app.include_router(operations.router)
     sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
-    if settings.page:
-        app.include_router(page.router)
     install_openapi(app, keyed=keys is not None)
-    gets = [route.path for router in (*keyed_routers, operations.router) for route in router.routes]  # type: ignore[attr-defined]
-    paths = [*app.state.posts, *gets, "/docs", *(["/mcp"] if settings.mcp else [])]
-    problems.install_handlers(app, metrics.problem, paths)
+    problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
-    tracer = get_tracer("movemask", __version__, tracer_provider)
-
-    def stack() -> ASGIApp:
-        """Replaces FastAPI's stack. From outside: CORS if set, RootPath, RequestLog, AdmissionControl, Posts.
-
-        Posts runs POST routes itself; all else goes through gzip to FastAPI.
-        """
-        others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
-        inner = AdmissionControl(Posts(app, others), keys, settings, metrics, rates, in_flight)
-        outer = RootPath(RequestLog(inner, metrics=metrics, tracer=tracer), settings)
-        if not settings.cors_origins:
-            return outer
-        return CORSMiddleware(
-            outer,
+    # The last one is the outermost.
+    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED, compresslevel=4)
+    app.add_middleware(
+        Edge,
+        settings=settings,
+        keys=keys,
+        metrics=metrics,
+        rates=rates,
+        in_flight=in_flight,
+        tracer=get_tracer("movemask", __version__, tracer_provider),
+    )
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-Request-ID"],
+            allow_headers=_ALLOWED,
             expose_headers=_EXPOSED,
         )
-
-    app.build_middleware_stack = stack  # type: ignore[method-assign]
     return app
 
 
@@ -154,15 +152,51 @@ def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[
         async with httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport, headers=headers) as http:
             yield AsyncClient(http=http, timeout=_MCP_SECONDS)
 
+    # A page of any site can have a browser send requests to a server on the user's machine, by a name that the site
+    # points at 127.0.0.1 (DNS rebinding). So a service that listens there alone is asked by the machine's names only.
+    # Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports, "Security Warning".
+    named = keyed or settings.proxies > 0 or settings.trusted_hosts != "*" or settings.cors_origins == "*"
+    names = ["localhost", "127.0.0.1", "[::1]"]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=not named and _is_loopback(settings.host),
+        allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
+        allowed_origins=[
+            *(f"http{s}://{name}{port}" for name in names for s in ("", "s") for port in ("", ":*")),
+            *(settings.cors_origins or "").split(","),
+        ],
+    )
     server = mcp_server(opened)
-    # `OwnOrigin` and AdmissionControl check hosts and origins instead, and answer with problems.
-    trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
-    (found,) = (served_route for served_route in served.routes if isinstance(served_route, Route))
+    served = server.streamable_http_app(
+        stateless_http=True,
+        json_response=True,
+        transport_security=security,
+        max_request_body_size=settings.max_body_bytes,
+    )
+    (found,) = (route for route in served.routes if isinstance(route, Route))
     # No GET: its stream might stay open for ever.
-    endpoint = OwnOrigin(Bounded(found.endpoint, mcp_limits), settings, keyed=keyed)
-    app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
+    app.router.routes.append(Route("/mcp", _Keyed(found.endpoint), methods=["POST"]))
     return server.session_manager.run
+
+
+class _Keyed:
+    """ASGI app for clients with any key: the tools' own requests have the scopes of their routes."""
+
+    path = "/mcp"
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        authorize(Request(scope), frozenset(KeyScope))
+        await self._app(scope, receive, send)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:

@@ -30,6 +30,8 @@ class RequestContext:
     """The state of one request, in its scope.
 
     client : whose turn it is in a queue, and whose rate and bytes are counted
+    keyed : whether the service has API keys
+    token : whether the request has a key, valid or not
     key, scopes : the name and the scopes of its API key
     charged : positions counted against the client's rate so far
     charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
@@ -42,6 +44,8 @@ class RequestContext:
 
     id: str
     client: str = ""
+    keyed: bool = False
+    token: bool = False
     key: str | None = None
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
     charged: int = 0

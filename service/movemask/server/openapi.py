@@ -1,4 +1,4 @@
-"""`install_openapi`: the OpenAPI document that FastAPI writes, with examples, headers and all errors."""
+"""`OPENAPI`, the route of the OpenAPI document, and `install_openapi`, which completes what FastAPI writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CACHED = ("/v1/policy", "/v1/models")
 
 
 def install_openapi(app: FastAPI, *, keyed: bool) -> None:
-    """Completes the document of `app`, and serves it with an ETag. `keyed` : whether the service has API keys."""
+    """Completes the document of `app`. `keyed` : whether the service has API keys."""
 
     def document() -> dict[str, Any]:
         openapi = FastAPI.openapi(app)  # which FastAPI keeps
@@ -59,12 +59,16 @@ def install_openapi(app: FastAPI, *, keyed: bool) -> None:
             _complete(openapi, keyed=keyed)
         return openapi
 
-    async def respond(http: Request) -> Response:
-        servers = [{"url": http.scope.get("root_path") or "/"}]
-        return cacheable(http, orjson.dumps({**document(), "servers": servers}))
-
     app.openapi = document  # type: ignore[method-assign]
-    app.router.routes.insert(0, Route("/openapi.json", respond, include_in_schema=False))  # before FastAPI's own
+
+
+async def _respond(http: Request) -> Response:
+    servers = [{"url": http.scope.get("root_path") or "/"}]
+    return cacheable(http, orjson.dumps({**http.app.openapi(), "servers": servers}))
+
+
+#: Declared before FastAPI's own route of the same path: it has an ETag.
+OPENAPI = Route("/openapi.json", _respond, include_in_schema=False)
 
 
 def _complete(document: dict[str, Any], *, keyed: bool) -> None:

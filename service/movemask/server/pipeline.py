@@ -28,7 +28,7 @@ from movemask.server.queue import Queue, Submission
 R = TypeVar("R")
 
 #: Playing this many moves costs the same as evaluating a position.
-_PLIES = 32
+PLIES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Pipeline:
 
         If the caller is cancelled, queries not yet in a batch are dropped.
         """
-        costs = [1 + len(query.moves) / _PLIES for query, _ in items]
+        costs = [1 + len(query.moves) / PLIES for query, _ in items]
         submission = await self.queue.submit(items, "" if caller is None else caller.client, costs)
         results: list[R | MovemaskError] = []
         answers = evaluated = 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -43,18 +44,19 @@ from movemask.server.settings import Settings
 
 MAX_PGN = 500_000  # characters
 MAX_SLOTS = 8_192  # no vocabulary is larger
+MAX_POSITIONS = 1_024  # of any setting
 
 
-def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
-    """A validator that limits the length of a list before its items are validated; raises LimitExceeded. `most` gives
-    the limit from the settings, which are the validation's context."""
+def counted(field: str, unit: str, most: Callable[[Settings], int]) -> Callable[[Any, ValidationInfo], Any]:
+    """A validator that limits the length of a list; raises LimitExceeded. `most` gives the limit from the settings,
+    which are the validation's context."""
 
     def within(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
             raise LimitExceeded(f"{field}: {len(value)} {unit}; at most {limit} are allowed")
         return value
 
-    return BeforeValidator(within)
+    return within
 
 
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
@@ -71,7 +73,7 @@ Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
     list[Annotated[str, Field(max_length=8)]],
     Field(fail_fast=True),
-    counted("moves", "moves", lambda settings: settings.max_moves),
+    BeforeValidator(counted("moves", "moves", lambda settings: settings.max_moves)),
 ]
 
 
@@ -221,9 +223,7 @@ def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(value)
     except ValidationError as error:
-        failure: MovemaskError = problems.invalid_request(
-            error.errors(include_url=False, include_context=False), BatchPositionIn, item="position"
-        )
+        failure = problems.invalid_request(error, BatchPositionIn, item="position")
     except MovemaskError as error:
         failure = error
     return InvalidItem(failure, _id_of(value))
@@ -242,8 +242,9 @@ class BatchIn(RuleIn):
 
     positions: Annotated[
         list[Annotated[BatchPositionIn, WrapValidator(_captured)]],
-        counted("positions", "positions", lambda settings: settings.max_positions),
-    ] = Field(min_length=1, description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
+        Field(min_length=1, max_length=MAX_POSITIONS),
+        AfterValidator(counted("positions", "positions", lambda settings: settings.max_positions)),
+    ] = Field(description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
     model: str | None = _MODEL
     chess960: bool = Field(False, description=_CHESS960)
     elo: Ratings | None = _ELO
@@ -275,13 +276,13 @@ class SplitIn(In):
 
 SweptRatings = Annotated[
     list[Rating],
-    Field(min_length=1, fail_fast=True),
-    counted("ratings", "ratings", lambda settings: settings.max_positions),
+    Field(min_length=1, max_length=MAX_POSITIONS, fail_fast=True),
+    AfterValidator(counted("ratings", "ratings", lambda settings: settings.max_positions)),
 ]
 Names = Annotated[
     list[Annotated[str, Field(max_length=200)]],
-    Field(min_length=1, fail_fast=True),
-    counted("models", "models", lambda settings: settings.max_positions),
+    Field(min_length=1, max_length=MAX_POSITIONS, fail_fast=True),
+    AfterValidator(counted("models", "models", lambda settings: settings.max_positions)),
 ]
 
 
@@ -307,7 +308,6 @@ class SweepIn(PositionIn):
 
 
 Number = Annotated[float | None, Field(allow_inf_nan=True)]
-_numbers = partial(counted, unit="numbers", most=lambda _: MAX_SLOTS)
 
 
 class AuditIn(PlacedIn):
@@ -317,11 +317,14 @@ class AuditIn(PlacedIn):
     vocabulary: str | None = Field(
         None, max_length=40, description="What each slot of `logits` or `probabilities` stands for."
     )
-    logits: Annotated[list[Number] | None, _numbers("logits")] = Field(
-        None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity."
+    logits: list[Number] | None = Field(
+        None, fail_fast=True, max_length=MAX_SLOTS, description="`[A]`, in nats; null stands for -infinity."
     )
-    probabilities: Annotated[list[float] | None, _numbers("probabilities")] = Field(
-        None, fail_fast=True, description="`[A]`, each from 0 to 1. Figures are shares of their sum."
+    probabilities: list[float] | None = Field(
+        None,
+        fail_fast=True,
+        max_length=MAX_SLOTS,
+        description="`[A]`, each from 0 to 1. Figures are shares of their sum.",
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
         None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; needs no vocabulary."

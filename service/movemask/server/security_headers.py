@@ -16,8 +16,8 @@ _PAGE = (
 )
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"  # for answers that are no page
 
-#: Content-Security-Policy by the beginning of the path.
-POLICIES: dict[str, str] = {"/": _PAGE, "/docs": _INLINE, "/redoc": _INLINE}
+#: Content-Security-Policy by the path of the route.
+POLICIES = {"/": _PAGE, "/docs": _INLINE, "/docs/oauth2-redirect": _INLINE, "/redoc": _INLINE}
 
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
@@ -29,11 +29,10 @@ _ALWAYS = (
 
 
 @lru_cache(maxsize=256)
-def security_headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
-    """The security headers of an answer by its path; the answer's own header of the same name wins."""
-    pages = (policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/"))
-    found = [*_ALWAYS, (b"content-security-policy", next(pages, _NOTHING).encode())]
-    if path.startswith(("/v1", "/metrics")):
+def security_headers(route: str, scheme: str) -> list[tuple[bytes, bytes]]:
+    """The security headers of an answer by the path of its route; the answer's own header of the same name wins."""
+    found = [*_ALWAYS, (b"content-security-policy", POLICIES.get(route, _NOTHING).encode())]
+    if route.startswith(("/v1", "/metrics")):
         found.append((b"cache-control", b"no-store"))
     if scheme == "https":
         found.append((b"strict-transport-security", b"max-age=31536000"))

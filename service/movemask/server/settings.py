@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
     max_moves: int = Field(1024, ge=0, description="Most moves in the `moves` of one position.")
-    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
+    max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
     client_rate: float = Field(0, ge=0, description="Positions per second for each key or address; 0: no limit.")
     client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
     max_connections: int = Field(2048, ge=1, description="Most open connections, for all workers together.")
@@ -161,7 +161,11 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = PREFIX + str(first["loc"][0]).upper()
-            expected = first["msg"] if first["type"] != "string_pattern_mismatch" else _EXPECTED[str(first["loc"][0])]
+            expected = (
+                first["msg"].removeprefix("Value error, ")
+                if first["type"] != "string_pattern_mismatch"
+                else _EXPECTED[str(first["loc"][0])]
+            )
             raise SettingsError(f"{name}: {expected}, got {first['input']!r}") from None
 
 

@@ -25,8 +25,6 @@ from movemask.server.telemetry import Metrics
 
 T = TypeVar("T")
 
-_PARSED_AT_ONCE = 2
-
 #: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _READING_THREADS = 2
 
@@ -39,7 +37,6 @@ class Services:
     """The long-lived objects of one app.
 
     reading : limits the threads that read the audit
-    parsing : limits the large bodies that are parsed at once; each may take many times its size in memory
     """
 
     settings: Settings
@@ -49,7 +46,6 @@ class Services:
     recorder: Recorder
     metrics: Metrics
     reading: CapacityLimiter
-    parsing: CapacityLimiter
     workers: int
 
     def unready(self) -> list[str]:
@@ -126,7 +122,6 @@ def running_services(
             recorder,
             metrics,
             reading=CapacityLimiter(_READING_THREADS),
-            parsing=CapacityLimiter(_PARSED_AT_ONCE),
             workers=rates.processes,
         )
     finally:

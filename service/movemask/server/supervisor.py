@@ -79,7 +79,8 @@ class WorkerConfig(uvicorn.Config):
             timeout_worker_healthcheck=_LOADING_SECONDS,
             timeout_keep_alive=cast(int, settings.keep_alive_seconds),
             server_header=False,
-            proxy_headers=False,  # `AdmissionControl` reads them
+            root_path=settings.root_path,
+            proxy_headers=False,  # `Edge` reads them: uvicorn trusts addresses, not a number of proxies
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )

@@ -1,4 +1,4 @@
-"""Telemetry of requests: Prometheus metrics, a log line each and OpenTelemetry spans.
+"""Telemetry of requests: Prometheus metrics and OpenTelemetry spans.
 
 docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
 (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
@@ -24,13 +24,11 @@ from prometheus_client import (
     generate_latest,
     multiprocess,
 )
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.leakage.causes import CAUSES
 from movemask.network.registry import Registry
 from movemask.schemas.answers import Problem
-from movemask.server import logs, problems
-from movemask.server.context import CONTEXT, POLLED, RequestContext
+from movemask.server import problems
 from movemask.server.ledger.entries import AuditTable
 from movemask.server.pipeline import DoneBatch, Run
 from movemask.server.supervisor import METRICS_FOLDER
@@ -43,8 +41,6 @@ _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0
 
 #: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
 _TIMED = ("/v1", "/mcp")
-
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Metrics:
@@ -191,70 +187,17 @@ class Metrics:
         return generate_latest(registry)
 
 
-class RequestLog:
-    """ASGI middleware that makes each request's context, and counts, logs and traces the request.
+def record_spans(tracer: trace.Tracer, runs: Sequence[Run]) -> None:
+    """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
+    epoch = time.time_ns() - time.perf_counter_ns()
 
-    The request's id is returned in X-Request-ID. HEAD is passed on as GET; the server leaves out the body.
-    """
+    def nanoseconds(seconds: float) -> int:
+        return epoch + int(seconds * 1e9)
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._tracer = tracer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        status, started = 500, time.perf_counter()
-        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients cannot invent labels
-        span = trace.get_current_span()
-        traced = span.is_recording()
-        request_id = logs.id_of(scope["headers"])
-        context = RequestContext(id=request_id, head=method == "HEAD", runs=[] if traced else None)
-        scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
-        logs.request_id.set(request_id)  # for log lines of other modules
-
-        async def send_observed(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
-                # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
-                if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
-                    message["headers"].append((b"connection", b"close"))
-                if traced:  # FastAPI names the span by its route only if its router is reached
-                    span.update_name(f"{method} {_route(scope)}")
-                    span.set_attributes({"http.route": _route(scope), "movemask.request_id": request_id})
-            elif context.runs and not message.get("more_body"):
-                self._record(context.runs)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_observed)
-        finally:
-            route, seconds = _route(scope), time.perf_counter() - started
-            self._metrics.count_request(route, method, status, seconds)
-            probe = route in POLLED and status < 400
-            logs.access(method, route, status, seconds, context.answers, request_id, context.key, debug=probe)
-
-    def _record(self, runs: Sequence[Run]) -> None:
-        """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
-        epoch = time.time_ns() - time.perf_counter_ns()
-
-        def nanoseconds(seconds: float) -> int:
-            return epoch + int(seconds * 1e9)
-
-        for run in runs:
-            attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
-            submission = run.submission
-            submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
-            self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
-            self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()
-
-
-def _route(scope: Scope) -> str:
-    """The template of the path, such as `/v1/models/{name}`; `other` if no route has set one."""
-    path: str = getattr(scope.get("route"), "path", "/mcp" if scope["path"] == "/mcp" else "other")
-    return path
+    for run in runs:
+        attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
+        submission = run.submission
+        submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
+        tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
+        tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
+    tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()

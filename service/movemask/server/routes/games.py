@@ -16,13 +16,13 @@ from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, foreseen, report_games
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, SplitOut
-from movemask.server.bodies import games_limits
 from movemask.server.context import context_of, while_connected
+from movemask.server.keys import KeyScope
 from movemask.server.media_types import preferred
-from movemask.server.post_routes import Router
 from movemask.server.problems import counted_problem, item_error
 from movemask.server.requests import GamesIn, SplitIn
 from movemask.server.responses import game_out, games_out
+from movemask.server.routing import Routes
 from movemask.server.state import AppServices, Services
 
 JSON, PGN = "application/json", "application/x-chess-pgn"
@@ -33,14 +33,16 @@ _CHARACTERS = 8
 #: Positions that the network sees for each move, to tell what it cost (measured: 5).
 _JUDGED = 5
 
-router = Router(tags=["games"])
+_SCOPES = frozenset({KeyScope.POLICY})
+
+routes = Routes("games")
 
 
-@router.post(
+@routes.post(
     "/v1/games",
+    scopes=_SCOPES,
     summary="Analyse whole games",
     response_model=GamesOut,
-    limits=games_limits,
     statuses=(404, 502, 503),
     positions=lambda request: (
         (1 + len(request.pgn) // _CHARACTERS) * (1 + _JUDGED + LOOKED_AT * ("forecast" in request.include))
@@ -67,7 +69,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     return await run_in_threadpool(_reports, games, pipeline.model, services)
 
 
-@router.post("/v1/games/split", summary="Split a PGN into games", response_model=SplitOut, limits=games_limits)
+@routes.post("/v1/games/split", scopes=_SCOPES, summary="Split a PGN into games", response_model=SplitOut)
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
     """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's
     `text` to `/v1/games`. This runs no network and records nothing.

@@ -18,23 +18,29 @@ from movemask.leakage.judge_policy import judge_policy
 from movemask.leakage.judge_slots import judge_slots
 from movemask.schemas.answers import IllegalMoveOut, PatternName, PatternOut, TopOut, VerdictOut
 from movemask.schemas.shapes import as_json
-from movemask.server.bodies import audit_limits
-from movemask.server.post_routes import Router
+from movemask.server.keys import KeyScope
+from movemask.server.pipeline import PLIES
 from movemask.server.requests import AuditIn
 from movemask.server.responses import causes_out, fen_out, figures_out
+from movemask.server.routing import Routes
 from movemask.server.state import AppServices
 
 _Verdict, _Top, _Pattern = as_json(VerdictOut), as_json(TopOut), as_json(PatternOut)
 _IllegalMove = as_json(IllegalMoveOut)
 
-router = Router(tags=["leakage"])
+#: Bytes of a number for each slot of the largest vocabulary, in full, indented and with its move.
+_BYTES = 512 << 10
+
+routes = Routes("leakage")
 
 
-@router.post(
+@routes.post(
     "/v1/audit",
+    scopes=frozenset({KeyScope.POLICY}),
     summary="Audit another program's logits or probabilities",
     response_model=VerdictOut,
-    limits=audit_limits,
+    size=_BYTES,
+    positions=lambda request: 1 + len(request.moves) // PLIES,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
     """Checks another program's output: how much probability is on illegal moves, on which ones, and why each is

@@ -37,10 +37,11 @@ from movemask.schemas.figures import (
 from movemask.schemas.shapes import Out, as_json
 from movemask.server import problems
 from movemask.server.context import context_of
+from movemask.server.keys import KeyScope
 from movemask.server.ledger.reader import Bucket, CellsByKind, Span, StoredPosition, Summary, positions_of
 from movemask.server.media_types import preferred
-from movemask.server.post_routes import Router
 from movemask.server.responses import fen_out, figures_out
+from movemask.server.routing import Routes
 from movemask.server.state import AppServices, Services
 from movemask.times import FORMS, rfc3339, time_of
 
@@ -71,8 +72,9 @@ TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {FOR
 
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
-router = Router(tags=["leakage"])
-_get = partial(router.get, responses=problems.documented(404, 422, 503))
+routes = Routes("leakage")
+_AUDIT, _POSITIONS = frozenset({KeyScope.AUDIT}), frozenset({KeyScope.POSITIONS})
+_get = partial(routes.get, responses=problems.documented(404, 422, 503))
 
 
 async def _which(
@@ -92,7 +94,7 @@ async def _which(
 Which = Annotated[tuple[str | None, Span], Depends(_which)]
 
 
-@_get("/v1/leakage", summary="Leakage by model and kind", response_model=LeakageFiguresOut)
+@_get("/v1/leakage", scopes=_AUDIT, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
 async def figures(
     services: AppServices,
     which: Which,
@@ -117,7 +119,7 @@ async def figures(
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
+@_get("/v1/leakage/history", scopes=_AUDIT, summary="Leakage over time", response_model=HistoryOut)
 async def history(
     services: AppServices,
     which: Which,
@@ -134,7 +136,7 @@ async def history(
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/worst", summary="The positions with the most leakage", response_model=WorstOut)
+@_get("/v1/leakage/worst", scopes=_POSITIONS, summary="The positions with the most leakage", response_model=WorstOut)
 async def worst(
     services: AppServices,
     which: Which,
@@ -154,8 +156,9 @@ async def worst(
     return await _respond(services, read)
 
 
-@router.get(
+@routes.get(
     "/v1/leakage/positions",
+    scopes=_POSITIONS,
     summary="The audited positions",
     response_model=PositionsOut,
     responses={

@@ -29,8 +29,8 @@ from movemask.server import problems
 from movemask.server.caching import cacheable
 from movemask.server.context import context_of
 from movemask.server.keys import KeyScope
-from movemask.server.post_routes import Router
 from movemask.server.routes.leakage import model_figures_out
+from movemask.server.routing import OPEN, Routes
 from movemask.server.state import AppServices, Services
 from movemask.version import __version__
 
@@ -39,19 +39,22 @@ _Vocabulary = as_json(VocabularyOut)
 
 _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The ETag in If-None-Match is current."}}
 
-router = Router(tags=["operations"])
-models_router = Router(tags=["models"])
-keyed_router = Router(tags=["operations"])  # needs a key, if keys are set
+_EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.AUDIT})
+
+routes = Routes("operations")
+model_routes = Routes("models")
+keyed_routes = Routes("operations")  # first, also in the documents
 
 
-@router.get("/livez", summary="Liveness")
+@routes.get("/livez", scopes=OPEN, summary="Liveness")
 async def livez() -> AliveOut:
     """Returns 200 as long as the process can answer requests."""
     return AliveOut(status="alive")
 
 
-@router.get(
+@routes.get(
     "/readyz",
+    scopes=OPEN,
     summary="Readiness",
     response_model=ReadyOut,
     response_model_exclude_unset=True,
@@ -76,14 +79,15 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     )
 
 
-@keyed_router.get("/v1/version", summary="Service and API version")
+@keyed_routes.get("/v1/version", scopes=_EVERY, summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
     """The versions of the service and of its API, and the name of the default model."""
     return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
 
 
-@keyed_router.get(
+@keyed_routes.get(
     "/metrics",
+    scopes=frozenset({KeyScope.METRICS}),
     summary="Prometheus metrics",
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
@@ -93,15 +97,18 @@ async def metrics(services: AppServices) -> Response:
     return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
-@models_router.get("/v1/models", summary="List the models", response_model=ModelsOut, responses=_NOT_MODIFIED)
+@model_routes.get(
+    "/v1/models", scopes=_LISTED, summary="List the models", response_model=ModelsOut, responses=_NOT_MODIFIED
+)
 async def models(http: Request, services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why. The response has an `ETag`."""
     out = _Models(models=[_entry_out(entry, services) for entry in services.models.registry])
     return cacheable(http, orjson.dumps(out))
 
 
-@models_router.get(
+@model_routes.get(
     "/v1/models/{name}",
+    scopes=_LISTED,
     summary="One model",
     response_model=ModelEntryOut,
     responses=problems.documented(404, 503),
@@ -119,8 +126,9 @@ async def model(
     return _response(out)
 
 
-@models_router.get(
+@model_routes.get(
     "/v1/vocabularies/{name}",
+    scopes=frozenset({KeyScope.POLICY}),
     summary="The move of each slot",
     response_model=VocabularyOut,
     responses=problems.documented(404, 503),

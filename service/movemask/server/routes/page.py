@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from movemask.server.post_routes import Router
+from movemask.server.routing import OPEN, Routes
 
 FOLDER = Path(__file__).parents[2] / "page"
 
@@ -29,7 +29,7 @@ _INDEX = "index.html"
 _VERSION = "{version}"  # in index.html: the digest
 _MODULES = "{modules}"  # in index.html: the preloads of all modules
 
-router = Router(tags=["page"])
+routes = Routes("page")
 
 
 @cache
@@ -44,13 +44,13 @@ def page_files() -> tuple[str, dict[str, bytes]]:
     return version, {name: gzip.compress(content, 9, mtime=0) for name, content in contents.items()}
 
 
-@router.get("/", summary="The page", response_class=HTMLResponse)
+@routes.get("/", scopes=OPEN, summary="The page", response_class=HTMLResponse)
 async def index(http: Request) -> Response:
     """The web page: play, moves by rating, the leakage lens and the dashboard. MOVEMASK_PAGE turns it off."""
     return _sent(http, _INDEX, "no-cache")
 
 
-@router.get(PREFIX + "/{version}/{name}", include_in_schema=False)
+@routes.get(PREFIX + "/{version}/{name}", scopes=OPEN, include_in_schema=False)
 async def file(version: str, name: str, http: Request) -> Response:
     """A file of the page."""
     current, files = page_files()
@@ -61,12 +61,12 @@ async def file(version: str, name: str, http: Request) -> Response:
 
 def _sent(http: Request, name: str, caching: str) -> Response:
     version, files = page_files()
-    headers = {"ETag": f'"{version}"', "Cache-Control": caching, "Vary": "Accept-Encoding"}
+    headers = {"ETag": f'"{version}"', "Cache-Control": caching}
     if version in http.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     content = files[name]
     if "gzip" in http.headers.get("accept-encoding", ""):
-        headers["Content-Encoding"] = "gzip"
+        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
     else:
         content = gzip.decompress(content)
     return Response(content, headers=headers, media_type=TYPES[Path(name).suffix])

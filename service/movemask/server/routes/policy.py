@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from typing import Annotated
 
 import orjson
@@ -22,15 +21,24 @@ from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOut
 from movemask.schemas.choices import Include
 from movemask.schemas.shapes import Out
-from movemask.server.bodies import MAX_PLIES, batch_limits, position_limits, sweep_limits
 from movemask.server.caching import cacheable
 from movemask.server.context import RequestContext, context_of, while_connected
+from movemask.server.keys import KeyScope
 from movemask.server.media_types import preferred
-from movemask.server.pipeline import Pipeline
-from movemask.server.post_routes import Router
+from movemask.server.pipeline import PLIES, Pipeline
 from movemask.server.problems import documented, item_error
-from movemask.server.requests import BatchIn, BatchPositionIn, InvalidItem, MoveIn, PolicyIn, SweepIn, query_of
+from movemask.server.requests import (
+    BatchIn,
+    BatchPositionIn,
+    InvalidItem,
+    MoveIn,
+    PlacedIn,
+    PolicyIn,
+    SweepIn,
+    query_of,
+)
 from movemask.server.responses import move_out, point_out, policy_out, sweep_out, value_out
+from movemask.server.routing import Routes
 from movemask.server.state import AppServices, Services
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -41,18 +49,31 @@ _STREAMED_TOGETHER = 64
 #: Seconds for which a client may reuse the answer to a GET. Another network may be served after that.
 _KEPT_SECONDS = 60
 
-router = Router(tags=["policy"])
+#: Bytes of a position with 1,024 moves, indented; and of its ratings or models.
+POSITION_BYTES, SWEEP_BYTES = 64 << 10, 512 << 10
 
-_post = partial(router.post, statuses=(404, 502, 503))
+routes = Routes("policy")
+
+#: Largest total number of moves in the positions of a batch. Playing a move takes about 20 µs.
+MAX_PLIES = 65_536
+
+_SCOPES = frozenset({KeyScope.POLICY})
+_STATUSES = (404, 502, 503)
 
 
-@_post(
+def positions_of(request: PlacedIn | InvalidItem) -> int:
+    """The cost of a position for a client's rate: more with many moves, as in the queue."""
+    return 1 + len(request.moves) // PLIES if isinstance(request, PlacedIn) else 1
+
+
+@routes.post(
     "/v1/policy",
+    scopes=_SCOPES,
     summary="Move probabilities for a position",
     response_model=PolicyOut,
-    allow="GET, HEAD, POST",
-    limits=position_limits,
-    positions=lambda request: 1 + LOOKED_AT * ("forecast" in request.include),
+    size=POSITION_BYTES,
+    positions=lambda request: positions_of(request) + LOOKED_AT * ("forecast" in request.include),
+    statuses=_STATUSES,
 )
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
     """Probabilities for the legal moves of a position, most probable first. They sum to 1; illegal moves get nothing.
@@ -69,8 +90,9 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
 
-@router.get(
+@routes.get(
     "/v1/policy",
+    scopes=_SCOPES,
     operation_id="getPolicy",
     summary="Move probabilities for a position, in a link",
     response_model=PolicyOut,
@@ -95,7 +117,15 @@ async def policy_by_link(
     return cacheable(http, content, seconds=_KEPT_SECONDS)
 
 
-@_post("/v1/move", summary="Choose a move", response_model=MoveChosenOut, limits=position_limits)
+@routes.post(
+    "/v1/move",
+    scopes=_SCOPES,
+    summary="Choose a move",
+    response_model=MoveChosenOut,
+    size=POSITION_BYTES,
+    positions=positions_of,
+    statuses=_STATUSES,
+)
 async def move(request: MoveIn, http: Request, services: AppServices) -> Response:
     """Chooses one move: the most probable (`greedy`), or a random one drawn from the distribution (`sample`). The same
     `seed` always draws the same move."""
@@ -107,12 +137,13 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     return Response(content, media_type=JSON)
 
 
-@_post(
+@routes.post(
     "/v1/policy/batch",
+    scopes=_SCOPES,
     summary="Move probabilities for many positions",
     response_model=BatchOut,
-    limits=batch_limits,
-    positions=lambda request: len(request.positions),
+    positions=lambda request: sum(map(positions_of, request.positions)),
+    statuses=_STATUSES,
     responses={200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
@@ -137,12 +168,14 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
-@_post(
+@routes.post(
     "/v1/policy/sweep",
+    scopes=_SCOPES,
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
-    limits=sweep_limits,
-    positions=lambda request: len(request.ratings or request.models or RATINGS),
+    size=SWEEP_BYTES,
+    positions=lambda request: positions_of(request) - 1 + len(request.ratings or request.models or RATINGS),
+    statuses=_STATUSES,
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
     """How the move probabilities of one position change with the rating of one or both players.
