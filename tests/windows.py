@@ -8,7 +8,7 @@ import sys
 for name in ("resource", "fcntl", "termios"):
     sys.modules[name] = None  # type: ignore[assignment]  # importing it is an ImportError
 for place, names in (
-    (os, ("O_NONBLOCK", "chown", "fork", "getegid", "geteuid", "sched_getaffinity", "statvfs")),
+    (os, ("O_NONBLOCK", "chown", "fork", "getegid", "geteuid", "sched_getaffinity")),
     (signal, ("SIGHUP",)),
     (socket, ("recv_fds", "send_fds")),
 ):
