@@ -19,6 +19,10 @@ class InvalidFen(RequestError):
     """Not a FEN."""
 
 
+#: What to do with a FEN that is valid as Chess960 only, in the words of HTTP and Python.
+ASK_AS_CHESS960 = "ask with chess960 true"
+
+
 class InvalidPosition(RequestError):
     """A FEN of an illegal position. `statuses` are python-chess's names of what is wrong with it."""
 

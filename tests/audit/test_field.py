@@ -106,3 +106,9 @@ def test_utf_16_is_read_without_its_mark_and_named_where_it_is_damaged(tmp_path:
     (tmp_path / "x.pgn").write_bytes(text.encode("utf-16") + b"\x00")
     with TextSource(str(tmp_path / "x.pgn")) as source, pytest.raises(SourceError, match="no utf-16"):
         list(source)
+
+
+def test_a_line_of_chess960_is_told_with_the_flag_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "frc.epd").write_text("4k3/8/8/8/8/8/8/1R2K3 w B - 0 1\n")
+    _, _, skipped = audited(tmp_path / "frc.epd")
+    assert "valid as Chess960: use --chess960" in skipped[0]

@@ -80,6 +80,7 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
     ("arguments", "words"),
     [
         (("predict", "x"), "Error: fen: 'x' is not a FEN, such as"),
+        (("predict", "4k3/8/8/8/8/8/8/1R2K3 w B - 0 1"), "valid as Chess960: use --chess960"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
         (("predict", "--sweep", "--elo", "1500"), "--ratings needs --sweep, and --elo cannot be combined with --sweep"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),

@@ -221,6 +221,7 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
     [
         ("rubbish", "unknown command: rubbish", None),
         ("setoption name Nothing value 3", "setoption: no option 'Nothing'", None),
+        ("setoption name TopP value 0", "setoption: TopP: '0' is not a number from 1e-09 to 1", None),
         ("go depth abc", "go: 'abc' is not known", "e2e4"),
         ("go perft 3", "go: 'perft' is not known", "e2e4"),
         ("go searchmoves e2e5", f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}", "e2e4"),

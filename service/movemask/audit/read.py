@@ -24,7 +24,7 @@ from movemask.board.pgn import Game, no_game, outside, read_game_text
 from movemask.board.position import Elo, Position
 from movemask.board.split import GameText, begins_with_tag, split
 from movemask.board.textfile import STDIN, TextSource
-from movemask.errors import LimitExceeded, MovemaskError, SourceError
+from movemask.errors import ASK_AS_CHESS960, LimitExceeded, MovemaskError, SourceError
 from movemask.leakage.kinds import KINDS
 
 _COMPRESSED = (".zst", ".zstd", ".gz")
@@ -277,7 +277,8 @@ def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: 
     try:
         position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:
-        skipped.add("line that is not a position", f"{source}: line {number}: {error}")
+        told = str(error).replace(ASK_AS_CHESS960, "use --chess960")
+        skipped.add("line that is not a position", f"{source}: line {number}: {told}")
         return
     if not has_legal_move(position.board):
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")

@@ -17,7 +17,7 @@ import chess
 from movemask.board.boards import Boards
 from movemask.board.fen import MOVES_HINT, FoundFen, find_fen, find_fen_in_line, looks_like_moves
 from movemask.board.moves import Notation, read_move
-from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
+from movemask.errors import ASK_AS_CHESS960, IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: Means the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
@@ -370,7 +370,7 @@ def _valid(pasted: FoundFen, *, chess960: bool) -> chess.Board:
         names = status_names(status)
         hint = ""
         if not chess960 and "BAD_CASTLING_RIGHTS" in names and chess.Board(fen, chess960=True).is_valid():
-            hint = "; valid as Chess960: ask with chess960 true"
+            hint = f"; valid as Chess960: {ASK_AS_CHESS960}"
         raise InvalidPosition(f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names)
     return board
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from movemask.errors import MovemaskError
+from movemask.errors import ASK_AS_CHESS960, MovemaskError
 from movemask.version import __version__
 
 _COMMANDS = (
@@ -70,7 +70,7 @@ class _Group(click.Group):
         try:
             return super().invoke(context)
         except MovemaskError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(str(error).replace(ASK_AS_CHESS960, "use --chess960")) from None
         except OSError as error:
             if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly on a broken pipe
                 raise

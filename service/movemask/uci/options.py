@@ -73,7 +73,7 @@ class Options:
     temperature: float = _option("Temperature", 1.0, 100)
     decay_moves: int = _option("TempDecayMoves", 0, 640)  # bounds as in lc0
     decay_delay_moves: int = _option("TempDecayDelayMoves", 0, 100)
-    top_p: float = _option("TopP", 1.0)
+    top_p: float = _option("TopP", 1.0, least=1e-9)
     seed: int = _option("Seed", 0, 2**31 - 1)
     multi_pv: int = _option("MultiPV", 1, 500, least=1)  # GUIs ask for Stockfish's bound; 218 lines are possible
     show_wdl: bool = _option("UCI_ShowWDL", False)
