@@ -169,10 +169,8 @@ class _Graph:
             self._quantised[x] = (self._op("QuantizeLinear", x, *constants), *constants)
         quantised, step_name, zero_name = self._quantised[x]
         steps = steps_of(weight.t())[:, 0]
-        # Each product has integers of its own: onnxruntime cannot replace shared ones where it must (no VNNI).
-        number = len(self._nodes)
-        rounded = self._constant((weight / steps).round().to(torch.int8), f"weight{number}")
-        zeros = self._constant(torch.zeros(len(steps), dtype=torch.int8), f"zeros{number}")
+        rounded = self._constant((weight / steps).round().to(torch.int8))
+        zeros = self._constant(torch.zeros(len(steps), dtype=torch.int8))
         given = (quantised, rounded, step_name, self._constant(steps), zero_name, zeros)
         return self._op("MatMulIntegerToFloat", *given, *added, domain=MICROSOFT)
 
