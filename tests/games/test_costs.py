@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
+import chess
 import pytest
 from fastapi.testclient import TestClient
 
+from benchmarks import review
 from tests.server.asking import asked
 
 STRONG = {"self": 2500, "opponent": 2500}
@@ -87,3 +90,17 @@ def test_the_network_compares_the_likeliest_moves_after_the_likeliest_replies(sh
     assert move["better"]["uci"] == max(scores, key=lambda uci: scores[uci])
     (move,) = judged(shipped, "1. Rxd5", HANGS)
     assert "mark" not in move
+
+
+def test_hardly_a_move_that_costs_nothing_is_called_a_mistake(shipped: TestClient) -> None:
+    """At most 10 of 200, by Stockfish. The benchmark plays the moves before them too."""
+    with review.COSTLESS.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 200
+    games = []
+    for row in rows:
+        board = chess.Board(row["fen"])
+        san = board.variation_san([board.parse_uci(row["move"])])
+        games.append(f'[SetUp "1"]\n[FEN "{row["fen"]}"]\n[WhiteElo "1200"]\n\n{san} *\n')
+    found = asked(shipped, "/v1/games", pgn="\n".join(games))["games"]
+    assert sum("mark" in game["moves"][0] for game in found) <= 10
