@@ -39,7 +39,7 @@ OWN = {
     "cli/models.py",
     "cli/options.py",
     "cli/predict.py",
-    "network_tools/file_formats.py",
+    "signatures.py",
     "network_tools/installation.py",
     "network/files.py",
     "network_tools/guess.py",

@@ -76,8 +76,9 @@ def packed() -> dict[str, tuple[bytes, str]]:
         "x.7z": (b"7z\xbc\xaf\x27\x1c\0\4" + bytes(40), "a 7z archive: unpack it first"),
         "x.rar": (b"Rar!\x1a\x07\1\0" + bytes(40), "a rar archive: unpack it first"),
         "x.tar": (tar.getvalue(), "a tar archive: unpack it first"),
-        "page.pgn": (b"\n <!DOCTYPE html>\n<html><head>", "a web page: download the file that it links to"),
+        "page.pgn": (b"\n <!DOCTYPE html>\n<html><head>", "a web page: download the file itself"),
         "pointer.pgn": (pointer, "a Git LFS pointer in place of the file: run `git lfs pull`"),
+        "wide.pgn": ("1. e4 {Müller} *".encode("utf-16"), "UTF-16 text: save it as UTF-8"),
         "paper.pgn": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF"),
         "notes.pgn": (b"{\\rtf1\\ansi 1. e4}", "an RTF document"),
         "base.si4": (b"Scid.si\0\x01\x90" + bytes(40), "a Scid database"),
@@ -95,17 +96,6 @@ def test_a_file_of_another_kind_is_named_with_what_to_do(tmp_path: Path, name: s
             refuse(str(tmp_path / name))
         assert str(raised.value).startswith(f"{tmp_path / name}: ")
         assert advice in str(raised.value)
-
-
-def test_utf_16_is_read_without_its_mark_and_named_where_it_is_damaged(tmp_path: Path) -> None:
-    text = '[White "Müller"]\n\n1. e4 *\n'
-    for encoding in ("utf-16-le", "utf-16-be", "utf-16"):
-        (tmp_path / "x.pgn").write_bytes(text.encode(encoding))
-        with TextSource(str(tmp_path / "x.pgn")) as source:
-            assert "".join(source) == text
-    (tmp_path / "x.pgn").write_bytes(text.encode("utf-16") + b"\x00")
-    with TextSource(str(tmp_path / "x.pgn")) as source, pytest.raises(SourceError, match="no utf-16"):
-        list(source)
 
 
 def test_a_line_of_chess960_is_told_with_the_flag_of_the_command_line(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import zstandard
 from movemask.audit import read as reading
 from movemask.audit.read import Chunk, Form, check, total_bytes
 from movemask.audit.read import read as read_file
-from movemask.board import textfile
 from movemask.board.split import GameText
 from movemask.board.textfile import TextSource
 from movemask.errors import SourceError
@@ -129,12 +128,8 @@ PIECES = (
 )
 
 
-@pytest.mark.parametrize("block", [1, 7, 50, 1 << 14])
-def test_games_are_split_at_their_headers_wherever_blocks_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(textfile, "_BLOCK", block)
-    for seed in range(10):
+def test_games_are_split_at_their_headers_wherever_blocks_end(tmp_path: Path) -> None:
+    for seed in range(40):
         games = [PIECES[index] for index in np.random.default_rng(seed).integers(0, len(PIECES), 30)]
         (tmp_path / "x.pgn").write_bytes("".join(games).encode("latin-1"))
         found = texts(read(tmp_path / "x.pgn"))
@@ -198,40 +193,15 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         read("nowhere")
 
 
-@pytest.mark.parametrize("how", ["zst", "gz", "window"])
-def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path, how: str) -> None:
-    """Issue 17: 192 kB of zstandard took the audit 5 GB."""
-    text = (b"{" + b"x" * 10_000 + b"}\n") * 100
-    file = tmp_path / f"bomb.pgn.{how}"
-    if how == "gz":
-        file.write_bytes(gzip.compress(text * 40))
-    elif how == "zst":
-        made = zstandard.ZstdCompressor(level=3).compressobj()
-        file.write_bytes(b"".join(made.compress(text) for _ in range(40)) + made.flush())
-    else:
-        parameters = zstandard.ZstdCompressionParameters(window_log=30)
-        made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-        file.write_bytes(made.compress(text) + made.flush())
-    taken = 0
-
-    def read() -> None:
-        nonlocal taken
-        with TextSource(str(file)) as source:
-            for line in source:
-                taken += len(line)
-
-    with pytest.raises(SourceError, match=r"expands to more than 500 times|too much memory"):
-        read()
-    assert taken < 40_000_000
-
-
-@pytest.mark.parametrize("name", ["x.pgn", "x.fen", "x"])
-def test_newlines_alone_are_no_games(tmp_path: Path, name: str) -> None:
-    """8 kB of zstandard are 256 MB of newlines; sixteen million of them were read one by one."""
-    made = zstandard.ZstdCompressor().compressobj()
-    file = tmp_path / f"{name}.zst"
-    file.write_bytes(b"".join(made.compress(b"\n" * (1 << 24)) for _ in range(16)) + made.flush())
-    with pytest.raises(SourceError, match=r"expands to more than 500 times|a game of more than 16 MiB"):
+def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=30)
+    made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    file = tmp_path / "window.pgn.zst"
+    file.write_bytes(made.compress(b"1. e4 *\n" * 1000) + made.flush())
+    with pytest.raises(SourceError, match="too much memory"):
+        read(file)
+    file.write_bytes(zstandard.compress(b"\n" * (1 << 25)))
+    with pytest.raises(SourceError, match="a game of more than 16 MiB"):
         read(file)
 
 

@@ -42,6 +42,7 @@ from movemask.network_tools.fitting import Change, fitted
 from movemask.network_tools.guess import guess, settled
 from movemask.network_tools.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.network_tools.rewriting import rewrite
+from movemask.signatures import ONNX
 
 #: Largest difference of a number between a batch and a run of one position, for a network whose batch is freed.
 _SAME = 1e-4
@@ -184,7 +185,7 @@ def main(arguments: str, memory: str) -> None:
 def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
     """The content of an ONNX file, gzipped or not, and its model. Raises ContractError, which says what else it is."""
     raw = read_onnx(file, external=True)
-    if description := described(file, raw, "add"):
+    if description := described(raw, ONNX):
         raise ContractError(f"{file.name}: {description}")
     if not raw:
         raise ContractError(f"{file.name}: not an ONNX file: it is empty; download or export it again")

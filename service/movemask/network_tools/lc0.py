@@ -32,6 +32,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
 from movemask.network.files import read_regular
 from movemask.network_tools.file_formats import described
+from movemask.signatures import LC0
 
 #: The part of net.proto that is read: messages with their fields' numbers, types and names, `*` for repeated fields,
 #: and defaults. Enums are numbers. Fields whose presence alone matters are bytes.
@@ -221,7 +222,7 @@ def read_network(file: Path) -> Lc0Network:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
     if not start:
         raise WeightsError(f"{where}: it is empty; download it again")
-    if description := described(file, start, "import"):
+    if description := described(start, LC0):
         raise WeightsError(f"{where}: {description}")
     return _network(_unpacked(file, where), where)
 
