@@ -81,7 +81,11 @@ def most(text: str) -> str:
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "server/routing.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
-    "client/connections.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
+    "client/connection.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
+    "client/connection.py passwords": (
+        lambda text: re.sub(r"//[^/@]*@", "//", text),
+        [full("/"), full("//a"), "//" + full("a")],
+    ),
     "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
     "board/fen.py PLACEMENT": (
         fen.PLACEMENT.search,
