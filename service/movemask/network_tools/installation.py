@@ -145,7 +145,8 @@ def add_onnx(
         notes += [*guessed.notes, *(change.note for change in changes if change.note)]
         read = Model(file.stem, "", Contract.model_validate(table), session)
         if turned := settled(read, table):
-            notes.append(turned)
+            guess_of_value = f"output {table['outputs']['value']['name']!r} is "
+            notes = [*(note for note in notes if not note.startswith(guess_of_value)), turned]
         if session.one_by_one:
             raw, note = _freed(file, model, raw, table)
             notes.append(note)
