@@ -15,6 +15,7 @@ for place, names in (
     for name in names:
         if hasattr(place, name):
             delattr(place, name)
+vars(os)["process_cpu_count"] = os.cpu_count  # that of Python 3.13 and later asks for the affinity
 
 if __name__ == "__main__":
     from movemask.__main__ import main

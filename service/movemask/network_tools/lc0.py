@@ -124,7 +124,8 @@ class _Message:
         gamma, beta = self._row("bn_gammas", outputs, 1), self._row("bn_betas", outputs, 0)
         if (variance < 0).any():
             raise WeightsError(f"{self.where}.bn_stddivs: a variance is negative")
-        scale = gamma * (np.float32(1) / np.sqrt(variance + np.float32(_EPSILON)))
+        deviation: Floats = np.sqrt(variance + np.float32(_EPSILON))
+        scale = gamma * (np.float32(1) / deviation)
         bias = _fused(-scale, mean - self._row("biases", outputs, 0), beta)
         return Convolution(kernel * scale[:, None, None, None], bias)
 

@@ -69,9 +69,9 @@ _MOST_HINTS = 3
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses of these statuses."""
+    """The OpenAPI responses of these statuses. `HTTPStatus.phrase` is not the same on every Python."""
     content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+    return {status: {"description": "A problem; its `type` says which.", "content": content} for status in statuses}
 
 
 class ProblemError(MovemaskError):
