@@ -72,10 +72,13 @@ class Cost:
 
     @property
     def mark(self) -> Mark | None:
-        """The move's mark. An avoidable mate in one is at least a mistake, however lost the game was."""
+        """The move's mark.
+
+        An avoidable mate in one, and a stalemate by the side with more material, is at least a mistake.
+        """
         if self.lost is not None and self.lost >= BLUNDER:
             return "blunder"
-        mistake = (self.lost is not None and self.lost >= MISTAKE) or self.fact is Fact.ALLOWS_MATE
+        mistake = (self.lost is not None and self.lost >= MISTAKE) or self.fact in (Fact.ALLOWS_MATE, Fact.STALEMATES)
         return "mistake" if mistake else None
 
 
@@ -88,6 +91,9 @@ class _Ruled(NamedTuple):
 
 
 _SILENT = _Ruled(None, None, None)
+
+
+_WORTH = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
 
 class _Place(NamedTuple):
@@ -152,12 +158,24 @@ def _ruling(game: Game, place: int, mates: Sequence[bool]) -> _Ruled:
     if end is not None and end.score == 1:
         return _Ruled(1.0, 1.0, None)
     if end is not None:
-        fact = Fact.STALEMATES if following.is_stalemate() else Fact.DRAWS
-        return _Ruled(before, end.score, fact)
+        spoilt = following.is_stalemate() and _ahead(board) and any(_goes_on(board, move) for move in board.legal_moves)
+        return _Ruled(before, end.score, Fact.STALEMATES if spoilt else Fact.DRAWS)
     if mates[place + 1]:
         avoidable = any(not _mate_in_one(_after(board, move)) for move in board.legal_moves)
         return _Ruled(before if avoidable else 0.0, 0.0, Fact.ALLOWS_MATE if avoidable else None)
     return _Ruled(before, None, Fact.MISSES_MATE if before else None)
+
+
+def _ahead(board: chess.Board) -> bool:
+    """Whether the side to move has more material."""
+    own, other = (
+        sum(_WORTH[piece] * len(board.pieces(piece, side)) for piece in _WORTH) for side in (board.turn, not board.turn)
+    )
+    return own > other
+
+
+def _goes_on(board: chess.Board, move: chess.Move) -> bool:
+    return not _after(board, move).is_game_over()
 
 
 def _mate_in_one(board: chess.Board) -> bool:
