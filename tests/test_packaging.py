@@ -52,7 +52,7 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     assert {"env.py", "versions"} <= {path.name for path in (installed / "movemask/server/ledger/migrations").iterdir()}
     assert (installed / "movemask" / "tricky_positions.txt").read_text()  # movemask.testing reads them
     assert (installed / "movemask/board/openings.tsv.gz").exists()
-    page = Path("movemask", "api", "page")
+    page = Path("movemask", "page")
     names = {file.name for file in (ROOT / "service" / page).iterdir()}
     assert {"index.html", "main.js", "style.css", "pieces.svg"} <= names
     assert {file.name for file in (installed / page).iterdir()} == names
