@@ -91,7 +91,8 @@ def test_the_curl_example(service: str) -> None:
     assert game is not None
     assert game.end().board().is_checkmate()
     assert "movemask: " in game.comment
-    assert not any("$" in line for line in told)  # no glyph for 2. Qh5
+    # The move that allows mate in one is a blunder; 2. Qh5 is rare, and no mistake.
+    assert [line for line in told if "$" in line] == [line for line in told if line.endswith("3... Nf6 $4")] != []
 
 
 def test_the_notebook_reads_an_audit_and_draws_its_causes(

@@ -211,7 +211,7 @@ def test_a_move_below_the_threshold_is_not_named_but_its_cause_is_counted(client
         ({"policy": {"Nf3": 1}}, "policy: 'Nf3' is not a UCI move"),
         ({"policy": {"P@e4": 1}}, "policy: 'P@e4' is not a move of chess"),
         ({"policy": {"e2e4": 1}, "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, "has no legal move; there is nothing"),
-        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers; at most 8192 are allowed"),
+        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 logits; at most 8192 are allowed"),
     ],
 )
 def test_what_cannot_be_audited_is_named(client: TestClient, body: dict[str, Any], words: str) -> None:

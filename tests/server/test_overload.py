@@ -156,7 +156,7 @@ async def test_a_client_that_leaves_in_its_body_is_a_499(
 
 
 async def test_too_much_in_flight_is_refused_unread_and_probes_answer(settings: Settings, gate: Gated) -> None:
-    async with opened(settings, gate, max_queue=4096) as (app, web):
+    async with opened(settings, gate, max_queue=4096, max_body_bytes=8 << 20) as (app, web):
         headers = {"Content-Type": "application/json"}
         large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
         held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
@@ -184,8 +184,8 @@ async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(se
         sent = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
         stream = asyncio.create_task(sent)
         await begun(gate)
-        with app.state.services.models.lease(None) as pipeline:
-            pipeline.queue.closed = True  # as at a stop, without waiting for the run behind the gate
+        pipeline = app.state.services.models.pipeline(None)
+        pipeline.queue.closed = True  # as at a stop, without waiting for the run behind the gate
         gate.open.set()
         results = [json.loads(line) for line in (await stream).text.splitlines()]
     assert [(result["index"], result["id"]) for result in results] == [(place, f"p{place}") for place in range(100)]

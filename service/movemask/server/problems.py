@@ -127,7 +127,8 @@ def invalid_request(
         if first["type"] == "json_invalid":
             return ProblemError("malformed-json", f"{item}: {first['ctx']['error']}")
         if first["type"] == "too_long":
-            return LimitExceeded(f"{_field(first['loc'])}: at most {first['ctx']['max_length']} are allowed")
+            field, found, most = _field(first["loc"]), first["ctx"]["actual_length"], first["ctx"]["max_length"]
+            return LimitExceeded(f"{field}: {found} {first['loc'][-1]}; at most {most} are allowed")
         details, skip = error.errors(include_url=False, include_context=False), 0
     else:
         details, skip = list(error.errors()), 1  # a parameter's place begins with `query` or `path`
