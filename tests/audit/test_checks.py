@@ -22,7 +22,7 @@ def test_a_check_of_few_positions_fails_safe(tmp_path: Path, models: Path) -> No
     kinds = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["kinds"]
     raws = sorted(pq.read_table(tmp_path / "out" / "positions.parquet")["raw"].to_pylist())
     assert kinds["raw"]["p99"] == kinds["raw"]["p95"] == kinds["raw"]["max"] == raws[-1]
-    assert kinds["raw"]["p50"] == raws[6]
+    assert raws[6] <= kinds["raw"]["p50"] <= 1.02 * raws[6]  # quantiles are at most 2 % too high
     between = (raws[-1] + raws[-2]) / 2
     statistics = ("p95", "p99", "p999", "max")
     limits = [part for name in statistics for part in ("--fail-above", f"raw.{name}={between!r}")]
