@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask.client.options import RuleOptions
 from movemask.errors import ContractError, IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
+from tests.client.through import through
 from tests.conftest import ROOT
 from tests.networks import write_fake
 
@@ -179,7 +180,7 @@ def test_a_default_that_fails_its_check_gives_way_to_the_next_and_all_are_named(
 def test_the_pages_examples_run(shipped: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
-    names: dict[str, Any] = {"http": shipped}
+    names: dict[str, Any] = {"http": through(shipped)}
     for block, lines in zip(blocks, (3, 1, 3), strict=True):
         exec(block.replace('"http://127.0.0.1:8000"', "http=http"), names)
         assert len(capsys.readouterr().out.splitlines()) == lines

@@ -108,7 +108,7 @@ def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestCl
 
 def test_limits_are_settings(client: TestClient, serve: Serve) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
-    refused(answer, 422, "limit-exceeded", "positions: at most 1024")
+    refused(answer, 422, "limit-exceeded", "positions: 1025 positions; at most 1024")
     refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions: is empty")
     (item,) = client.post("/v1/policy/batch", json={"positions": ["startpos"]}).json()["results"]
     assert item["error"]["detail"].endswith("""got 'startpos'; send an object, such as {"fen": "startpos"}""")
