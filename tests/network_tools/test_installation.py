@@ -169,7 +169,7 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     (tmp_path / "text.onnx").write_text("text")
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     refused = run("models", "add", "--force", tmp_path / "text.onnx", "--models-dir", folder)
-    assert refused.output.startswith("Error: text.onnx: text, not a network: ")
+    assert refused.output.startswith("Error: text.onnx: not an ONNX file")
 
 
 def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:
