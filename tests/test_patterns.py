@@ -31,7 +31,6 @@ MILLION = 1_000_000
 
 #: Files whose patterns meet no client's text, but that of whoever runs the command, or our own.
 OWN = {
-    "server/problems.py",
     "board/textfile.py",
     "audit/report.py",
     "audit/run.py",
@@ -153,6 +152,11 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "server/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "server/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
     "server/edge.py _CONTROL": (edge._CONTROL.search, [full("/"), full("/a")]),
+    "server/problems.py _NUMBER": (
+        problems._NUMBER.fullmatch,
+        [full(" "), full("1"), "1." + full("1"), " 1" + full(" ") + "x"],
+    ),
+    "server/problems.py names of errors": (lambda text: re.sub(r"\B(?=[A-Z])", "-", text), [full("A"), full("a")]),
     "server/problems.py _NAMED": (problems._NAMED.match, [full("a"), full("a."), "a[" + full("a"), full(".a")]),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),
