@@ -159,6 +159,10 @@ def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
     expect(page).to_have_url(re.compile("at=1"))
     page.mouse.wheel(0, 100)
     expect(page).not_to_have_url(re.compile("at="))
+
+
+def test_a_flick_of_a_trackpad_is_one_step(visit: Visit) -> None:
+    page = visit.open("#play?moves=e2e4.e7e5")
     page.locator("#board").evaluate(FLICK)
     expect(page).to_have_url(re.compile("at=1"))  # not 0
 
