@@ -158,7 +158,12 @@ class Tensor:
     dtype: str = "float32"
 
 
-_DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
+_DTYPES = {
+    "float32": TensorProto.FLOAT,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 #: For each of the first twelve planes what a piece on it is worth to the side to move.
 MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0], dtype=np.float32)
@@ -239,6 +244,24 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
         steps += ["logits = Identity(plain)"]
     outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
     write_graph(file, [*map(parser.parse_node, steps)], [Tensor("planes", (planes, 8, 8))], outputs, constants)
+
+
+def write_masking(file: Path, dtype: str) -> None:
+    """A network for maia2-18 that takes the legal mask, and lowers the logits of all other slots by 100 itself."""
+    rng = np.random.default_rng(4)
+    constants: dict[str, ArrayLike] = {
+        "weight": rng.normal(size=(18 * 64, 1880)).astype(np.float32) * 0.1,
+        "hundred": np.float32(100),
+    }
+    steps = [
+        "flat = Flatten(planes)",
+        "plain = MatMul(flat, weight)",
+        "legal = Cast <to = 1> (mask)",
+        "raised = Mul(legal, hundred)",
+        "logits = Add(plain, raised)",
+    ]
+    inputs = [Tensor("planes", (18, 8, 8)), Tensor("mask", (1880,), dtype)]
+    write_graph(file, [*map(parser.parse_node, steps)], inputs, [Tensor("logits", (1880,))], constants)
 
 
 def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:

@@ -108,9 +108,15 @@ def test_exports_of_other_kinds(
             [*MAIA3[:1], Tensor("a"), Tensor("b")],
             [Tensor("m", (4352,))],
             None,
-            r"inputs a, b: not one rating of shape \[B\] or two",
+            r"inputs a, b: a contract can feed a rating of shape \[B\] or two",
         ),
-        ([*LC0, Tensor("more", (5,))], [POLICY], None, r"inputs more: not one rating of shape \[B\] or two"),
+        ([*LC0, Tensor("more", (5,))], [POLICY], None, r"inputs more: .* the legal mask of shape \[B, 1858\]"),
+        (
+            [*LC0, Tensor("a", (1858,)), Tensor("b", (1858,))],
+            [POLICY],
+            None,
+            "inputs a, b could each be the legal mask",
+        ),
     ],
 )
 def test_what_cannot_be_guessed_says_what_there_is(

@@ -9,15 +9,17 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import chess
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.network.registry import load_registry
+from movemask.network.check import CHECK_FENS
+from movemask.network.registry import load_entry, load_registry
 from movemask.server.settings import Settings
-from tests.conftest import ROOT
-from tests.networks import Tensor, write_fake, write_judge, write_loop, write_named
+from tests.conftest import ROOT, Serve
+from tests.networks import NO_VALUE, Tensor, write_fake, write_judge, write_loop, write_masking, write_named
 from tests.processes import contents, run
 from tests.weight_files import Made
 
@@ -59,6 +61,47 @@ def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_pa
     low, high, higher = (json.loads(run(*ask, elo, "1500").output) for elo in ("1000", "2000", "2400"))
     assert low["moves"] != high["moves"]
     assert high["moves"] == higher["moves"]  # one bucket
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_a_network_that_takes_the_legal_mask_gets_it(dtype: str, folder: Path, tmp_path: Path, serve: Serve) -> None:
+    """With any other mask than that of the legal moves, nearly all of its mass would be illegal."""
+    write_masking(tmp_path / "masking.onnx", dtype)
+    added = run("models", "add", "--force", tmp_path / "masking.onnx", "--models-dir", folder)
+    assert added.exit_code == 0, added.output
+    assert "input 'mask' is the legal mask, 1 for legal moves, so trained_with_mask = true" in added.output
+    fens = [chess.STARTING_FEN, *CHECK_FENS, "R5k1/5ppp/8/8/8/8/8/K7 b - - 0 1"]  # the last is mate
+    answers = serve(folder).post("/v1/policy/batch", json={"model": "masking", "positions": [{"fen": f} for f in fens]})
+    leakages = [answer["leakage"] for answer in answers.json()["results"] if answer["moves"]]
+    assert len(leakages) == len(fens) - 1
+    assert all(leakage["raw"] < 1e-30 and leakage["trained_with_mask"] for leakage in leakages)
+    (tmp_path / "x.fen").write_text("\n".join(fens))
+    audited = run(
+        "audit",
+        tmp_path / "x.fen",
+        "--models-dir",
+        folder,
+        "--model",
+        "masking",
+        "--out",
+        tmp_path / "o",
+        "--jobs",
+        "1",
+    )
+    assert audited.exit_code == 0, audited.output
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text())["models"]["masking"]
+    assert summary["trained_with_mask"]
+    assert summary["kinds"]["raw"]["max"] < 1e-30
+
+
+def test_a_contract_with_the_legal_mask_says_that_the_network_was_trained_with_it(tmp_path: Path) -> None:
+    write_masking(tmp_path / "net.onnx", "float32")
+    toml = NO_VALUE.replace("movemask-1880", "maia2-1880").replace("[outputs]", 'legal_mask = "mask"\n\n[outputs]')
+    (tmp_path / "net.toml").write_text(toml)
+    failure = load_entry(tmp_path / "net.toml", threads=1).failure or ""
+    assert "contract.trained_with_mask: must be true for a network with inputs.legal_mask" in failure
+    (tmp_path / "net.toml").write_text(toml.replace("false", "true"))
+    assert load_entry(tmp_path / "net.toml", threads=1).served
 
 
 def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_path: Path) -> None:

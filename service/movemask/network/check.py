@@ -41,6 +41,9 @@ WON = (
 INVERTED = 0.1
 #: Largest difference, relative and absolute, between a position's logits in a batch and in a run of its own.
 TOLERANCE = 1e-2
+_FLOATS = {"float32", "float16", "float64"}
+#: Types of the input for the legal mask.
+_MASKS = _FLOATS | {"bool", "uint8", "int32", "int64"}
 #: Numbers are probabilities if none is negative and their sum differs from 1 by at most this much.
 _SUM_TOLERANCE = 1e-3
 
@@ -169,7 +172,7 @@ def _check_tensors(role: str, expected: Sequence[TensorInfo], actual: Sequence[T
         if info.name not in by_name:
             raise ContractError(f"the contract names the {role} {info.name!r}; the network has {', '.join(by_name)}")
         got = by_name[info.name]
-        dtypes = {info.dtype} if role == "input" else {"float32", "float16", "float64"}
+        dtypes = {"bool": _MASKS}.get(info.dtype, {info.dtype}) if role == "input" else _FLOATS
         if got.dtype not in dtypes:
             raise ContractError(
                 f"{role} {info.name!r} is {got.dtype}; the contract takes {info.dtype} (`movemask models add` puts a "

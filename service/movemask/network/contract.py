@@ -71,6 +71,7 @@ class InputNames(_Section):
     planes: str = Field(description="[B, …] as the encoder makes them")
     elo_self: str | None = Field(None, description="[B], rating of the side to move")
     elo_opponent: str | None = Field(None, description="[B], rating of its opponent")
+    legal_mask: str | None = Field(None, description="[B, A], 1 for the slots of legal moves and 0 for all others")
 
 
 class ValueHead(_Section):
@@ -205,6 +206,12 @@ class Contract(_Section):
         view = "side_to_move" if varied.mirrored else "white"
         if self.terms.perspective not in (None, view):
             raise ValueError(f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}")
+        return self
+
+    @model_validator(mode="after")
+    def _masked_if_it_takes_the_mask(self) -> Contract:
+        if self.inputs.legal_mask is not None and not self.terms.trained_with_mask:
+            raise ValueError("contract.trained_with_mask: must be true for a network with inputs.legal_mask")
         return self
 
     @property

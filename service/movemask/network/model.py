@@ -80,6 +80,12 @@ class Batch(Columns):
     def __len__(self) -> int:
         return len(self.positions)
 
+    def legal_mask(self, size: int) -> NDArray[np.bool_]:
+        """bool `[B, A]` for a vocabulary of `size` slots, True for legal moves."""
+        mask = np.zeros((len(self), size), dtype=np.bool_)
+        mask[np.repeat(np.arange(len(self)), self.counts), self.slots] = True
+        return mask
+
     @property
     def counts(self) -> Index:
         """Number of legal moves of each position, `[B]`."""
@@ -212,6 +218,9 @@ class Model:
             feeds[inputs.elo_self] = self._ratings(batch.elo[:, 0])
         if inputs.elo_opponent is not None:
             feeds[inputs.elo_opponent] = self._ratings(batch.elo[:, 1])
+        if inputs.legal_mask is not None:
+            dtype = next(info.dtype for info in self.session.inputs if info.name == inputs.legal_mask)
+            feeds[inputs.legal_mask] = batch.legal_mask(len(self.vocabulary)).astype(dtype)
         return feeds
 
     def _ratings(self, ratings: Float) -> Array:
@@ -247,14 +256,16 @@ class Model:
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """The inputs and outputs that a contract requires of an ONNX file."""
-    encoder = plane_encoder(contract.terms.planes)
+    encoder, size = plane_encoder(contract.terms.planes), len(vocabulary(contract.terms.vocabulary))
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
         if name is not None:
             whole = contract.elo.edges or contract.elo.whole
             inputs.append(TensorInfo(name, "int64" if whole else "float32", (None,)))
-    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, len(vocabulary(contract.terms.vocabulary))))]
+    if contract.inputs.legal_mask is not None:
+        inputs.append(TensorInfo(contract.inputs.legal_mask, "bool", (None, size)))
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, size))]
     if contract.outputs.value:
-        size = 1 if contract.outputs.value.order == "score" else 3
-        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))
+        numbers = 1 if contract.outputs.value.order == "score" else 3
+        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, numbers)))
     return inputs, outputs

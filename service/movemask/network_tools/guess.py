@@ -6,7 +6,7 @@ Each guess is described in a line of text, so that the user can check it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -54,12 +54,15 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     notes: list[str] = []
     if not fit.named:
         notes.append(f"a network of the family {family.name}, by its shapes: {fit.shapes}")
-    ratings = [info for info in session.inputs if info.name != planes]
+    size = len(vocabulary(family.vocabulary))
+    others = [info for info in session.inputs if info.name != planes]
+    masks = [info for info in others if info.shape[1:] == (size,)]
+    ratings = [info for info in others if info not in masks]
     inputs: Table = {"planes": planes}
     rating_notes: list[str] = []
     elo = dict(family.elo or {})
     if ratings:
-        inputs |= _elos(ratings, rating_notes)
+        inputs |= _elos(ratings, size, rating_notes)
         if ratings[0].dtype != "int64":
             elo.pop("edges", None)
         elif "edges" not in elo:
@@ -67,7 +70,11 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
                 raise ContractError(f"input {ratings[0].name!r} is int64: write elo.edges or elo.whole in a TOML")
             elo["whole"] = True
             rating_notes.append("ratings are whole numbers: the ratings themselves, not buckets")
-    trial = _Trial(session, encoder, planes, {info.name: info.dtype for info in ratings}, "edges" in elo)
+    if len(masks) > 1:
+        raise ContractError(f"inputs {', '.join(info.name for info in masks)} could each be the legal mask")
+    if masks:
+        inputs["legal_mask"] = masks[0].name
+    trial = _Trial(session, encoder, planes, ratings, masks, "edges" in elo)
     logits, log = _logits(session, fit, trial, notes)
     read_as = "the logarithms of its probabilities are" if log else "holds"
     notes.append(
@@ -86,7 +93,10 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     if unused:
         notes.append(f"not used: {', '.join(unused)}")
     masked = family.trained_with_mask if trained_with_mask is None else trained_with_mask
-    if trained_with_mask is None and masked:
+    if masks:
+        masked = True
+        notes.append(f"input {masks[0].name!r} is the legal mask, 1 for legal moves, so trained_with_mask = true")
+    elif trained_with_mask is None and masked:
         notes.append(f"trained_with_mask = true: {family.name} was trained over legal moves alone")
     elif trained_with_mask is None:
         notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
@@ -129,15 +139,18 @@ class _Trial:
     session: Session
     encoder: PlaneEncoder
     planes: str
-    ratings: Mapping[str, str]  # types by name
+    ratings: Sequence[TensorInfo]
+    masks: Sequence[TensorInfo]
     buckets: bool
 
     def outputs(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
         """The named outputs `[B, …]` for the positions of the check."""
         positions = [Position.read(fen) for fen in CHECK_FENS]
         feeds: dict[str, Array] = {self.planes: self.encoder.encode_all(positions, boards_of(positions))}
-        for name, dtype in self.ratings.items():
-            feeds[name] = np.full(len(positions), 0 if self.buckets else 1500, dtype=dtype)
+        for info in self.ratings:
+            feeds[info.name] = np.full(len(positions), 0 if self.buckets else 1500, dtype=info.dtype)
+        for info in self.masks:  # every move as if it were legal: the form of the outputs is the same
+            feeds[info.name] = np.ones((len(positions), *(size or 1 for size in info.shape[1:])), dtype=info.dtype)
         return [np.asarray(array, dtype=np.float64) for array in self.session.run(feeds, names)]
 
 
@@ -164,15 +177,18 @@ def _are_probabilities(array: NDArray[np.float64]) -> bool:
     return bool((array >= 0).all() and np.allclose(array.reshape(len(array), -1).sum(1), 1, atol=1e-2))
 
 
-def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
-    """The contract's keys for the rating inputs. Names tell the mover's rating from the opponent's."""
+def _elos(ratings: Sequence[TensorInfo], size: int, notes: list[str]) -> Table:
+    """The contract's keys for the rating inputs. Names tell the mover's rating from the opponent's.
+
+    size : slots of the vocabulary
+    """
     opponent = [info.name for info in ratings if "opp" in info.name.lower()]
     mover = [info.name for info in ratings if info.name not in opponent]
     if any(len(info.shape) != 1 for info in ratings) or len(opponent) > 1 or len(mover) > 1:
         names = ", ".join(info.name for info in ratings)
         raise ContractError(
-            f"inputs {names}: not one rating of shape [B] or two, the opponent's with 'opp' in its name; "
-            "write a TOML, or export without them"
+            f"inputs {names}: a contract can feed a rating of shape [B] or two, the opponent's with 'opp' in its name, "
+            f"and the legal mask of shape [B, {size}]; export the network without other inputs"
         )
     keys = {"elo_self": mover[0]} if mover else {}
     if opponent:
