@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask.board import fen, moves, pgn, position
 from movemask.board.split import split
-from movemask.errors import InvalidParameter
+from movemask.errors import InvalidParameter, UnsupportedVariant
 from movemask.games import annotation
 from movemask.server import edge, keys, logs, problems
 from movemask.server.requests import MAX_PGN
@@ -60,6 +60,11 @@ def since(text: str) -> None:
         time_of("since", text, 0.0)
 
 
+def variant_in(address: str) -> None:
+    with suppress(UnsupportedVariant):
+        fen.fen_in(address + "8/8/8/8/8/8/8/8 w - -")
+
+
 @contextmanager
 def bounded() -> Iterator[None]:
     started = time.process_time()
@@ -85,23 +90,40 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         lambda text: re.sub(r"//[^/@]*@", "//", text),
         [full("/"), full("//a"), "//" + full("a")],
     ),
-    "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
     "board/fen.py PLACEMENT": (
         fen.PLACEMENT.search,
         [full("p"), full("p/"), full("p/p/p/p/p/p/p/~"), full("pppppppp/"), full("-p/")],
     ),
-    "board/fen.py _REST_OF_COLUMN": (fen._REST_OF_COLUMN.match, [full('"'), full("p"), full('";'), full('"p" ')]),
-    "board/fen.py _SEPARATOR": (fen._SEPARATOR.split, [full(","), full("p")]),
-    "board/fen.py _SIDE_COLUMN": (fen._SIDE_COLUMN.match, [full(",w")]),
-    "board/fen.py _LEAD": (fen._LEAD.match, [full("1"), full("1. "), full("- "), full("fen "), full("position ")]),
-    "board/fen.py _ADDRESS": (fen._ADDRESS.match, [full("a"), full("a."), full("lichess.org")]),
-    "board/fen.py _LICHESS": (fen._LICHESS.search, [full("/analysis"), full("/analysis/"), full("/editor/p")]),
-    "board/fen.py _OPCODE": (fen._OPCODE.fullmatch, ["D" + full("1") + "x"]),
-    "board/fen.py _ANY_OPCODE": (fen._ANY_OPCODE.fullmatch, [full("a") + "-"]),
-    "board/fen.py _COUNTER": (fen._COUNTER.findall, [full('"'), full("hmvc "), "hmvc" + full(" "), full("a")]),
-    "board/fen.py _MOVE": (fen._MOVE.fullmatch, [full("1"), "1" + full("."), full("e2e4"), "e4" + full("+") + "x"]),
-    "board/fen.py _MOVE_NUMBER": (fen._MOVE_NUMBER.fullmatch, [full("1"), "1" + full("."), full("1.")]),
-    "board/fen.py _PGN_TAG": (fen._PGN_TAG.match, [full(" "), "[" + full("a"), "[a" + full(" ")]),
+    "board/fen.py _IN_TEXT": (
+        fen.fen_in,
+        [
+            *(full(text) for text in ("p", "p/", "8/8/8/8/8/8/8/8 ", "8/8/8/8/8/8/8/8 w ", "%2F", "%", "+")),
+            *("8/8/8/8/8/8/8/8" + full(" "), "8/8/8/8/8/8/8/8 w " + full("-"), "8/8/8/8/8/8/8/8 w - - " + full("1.")),
+            "8/8/8/8/8/8/8/8 w - - " + full("1"),
+        ],
+    ),
+    "board/fen.py _VARIANT": (
+        variant_in,
+        [full("/"), full("/analysis/"), "/editor/" + full("p"), "?variant=" + full("p") + "x "],
+    ),
+    "board/fen.py _OPCODE": (fen._OPCODE.match, ["D" + full("1") + "x"]),
+    "board/fen.py _COUNTER_OPERATION": (
+        fen.read_fen,
+        ["8/8/8/8/8/8/8/8 w - - bm " + full(text) for text in ('"', "hmvc ", "hmvc", "a")],
+    ),
+    "board/fen.py _MOVES": (
+        fen.looks_like_moves,
+        [
+            full(" "),
+            full("1"),
+            "1" + full("."),
+            "1." + full(" "),
+            full("e2e4"),
+            "e4" + full("+") + "x",
+            "[" + full("a"),
+            "[a" + full(" "),
+        ],
+    ),
     "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/pgn.py _PART": (
         lambda text: list(pgn._PART.finditer(text)),

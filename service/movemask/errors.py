@@ -36,7 +36,7 @@ class IllegalMove(RequestError):
 
 
 class UnsupportedVariant(RequestError):
-    """Chess960 castling, for which the network's vocabulary has no slots."""
+    """Another variant, or Chess960 castling for which the network's vocabulary has no slots."""
 
 
 class InvalidRule(RequestError):

@@ -23,7 +23,11 @@ from tests.server.asking import asked
 
 @cache
 def cases() -> tuple[dict[str, Any], ...]:
-    """`fen` is the right reading and `error` a part of the message; `line` is the reading as a line of a list."""
+    """`fen` is the API's reading and `error` a part of its message.
+
+    `line` is the reading of `audit`, `predict` and the page, if it differs; `line_error` a part of their message, and
+    `is960` whether they read it as Chess960.
+    """
     return tuple(json.loads(line) for line in (DATA / "field" / "fen-cases.jsonl").read_text().splitlines())
 
 
@@ -44,9 +48,19 @@ def test_a_fen_of_the_field_is_read_or_its_fault_named(case: dict[str, Any], cli
         return
     position = Position.read(case["text"], chess960=asked_960)
     assert position.fen == case["fen"]
-    assert position.chess960 == (asked_960 or case.get("is960", False))
+    assert position.chess960 == asked_960
     assert set(case.get("offers", ())) <= {move.uci() for move in position.board.legal_moves}
     assert asked(client, **body)["fen"] == case["fen"]
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if "line" in case or "line_error" in case])
+def test_what_the_api_refuses_is_found_in_a_line_of_a_list(case: dict[str, Any]) -> None:
+    if "line_error" in case:
+        with pytest.raises(MovemaskError, match=re.escape(case["line_error"])):
+            Position.read_line(case["text"])
+        return
+    position = Position.read_line(case["text"])
+    assert (position.fen, position.chess960) == (case["line"], case.get("is960", False))
 
 
 def test_a_list_of_them_is_audited_and_the_others_are_counted_with_their_line(tmp_path: Path) -> None:
@@ -85,9 +99,6 @@ WRAPPED = {
     st.sampled_from([" ", "  ", "_", "%20", "+"]),
 )
 def test_whatever_a_fen_is_wrapped_in_it_stays_the_same_position(fen: str, wrapped: str, blank: str) -> None:
-    if blank == "+" and wrapped == "an address":
-        blank = "%20"  # in a path a plus is a plus
     text = WRAPPED[wrapped].format(fen.replace(" ", blank))
     expected = Position.read(fen)
-    assert Position.read(text).board == expected.board
     assert Position.read_line(text).board == expected.board

@@ -65,6 +65,13 @@ def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: s
     assert (refused.exit_code, "'strong' is not a valid float" in refused.output) == (2, True)
 
 
+def test_predict_finds_the_fen_in_an_address(models: str) -> None:
+    address = "https://lichess.org/analysis/chess960/4k3/8/8/8/8/8/8/1R2K3_w_B_-_0_1#0"
+    assert run("predict", address, "--models-dir", models).output.startswith("4k3/8/8/8/8/8/8/1R2K3 w ")
+    refused = run("predict", address.replace("chess960", "atomic"), "--models-dir", models)
+    assert "is of atomic; only chess and Chess960 are known" in refused.output
+
+
 def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
     asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
     lines = run(*asked).output.splitlines()

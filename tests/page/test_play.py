@@ -234,6 +234,8 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
         visit.is_told(words)
         visit.line("e4")
         visit.sees("Black to move")
+    visit.load("https://lichess.org/analysis/standard/4k3/8/8/8/8/8/8/R3K2R_b_KQ_-_0_1?color=white")
+    visit.sees("Black to move")
     visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
     visit.sees("White to move")
     assert "O-O" not in page.locator("#legal option").all_text_contents()

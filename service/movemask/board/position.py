@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.boards import Boards
-from movemask.board.fen import MOVES_HINT, FoundFen, find_fen, find_fen_in_line, looks_like_moves
+from movemask.board.fen import MOVES_HINT, fen_in, looks_like_moves, read_fen
 from movemask.board.moves import Notation, read_move
 from movemask.errors import ASK_AS_CHESS960, IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: Means the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
 
-#: Limits of a FEN. Its placement has at most 71 characters, the rest about 20; an address or EPD is longer.
+#: Limits of a FEN. Its placement has at most 71 characters, the rest about 20; an EPD is longer.
 MAX_LENGTH = 200
 MAX_COUNTER = 1_000_000
 
@@ -202,11 +202,10 @@ class Position:
     ) -> Position:
         """The position after `moves` (UCI or SAN) from `fen`, or from the start position.
 
-        fen : a FEN as people paste it (`board.fen`), or `startpos`
-        chess960 : read castling rights and castling moves by Chess960's rules; an address of lichess may say so too
+        fen : a FEN or EPD, with blanks or underscores, or `startpos`
+        chess960 : read castling rights and castling moves by Chess960's rules
 
-        Raises InvalidFen, InvalidPosition, UnsupportedVariant, IllegalMove, or LimitExceeded for more than `max_moves`
-        moves.
+        Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
         """
         if max_moves is not None and len(moves) > max_moves:
             raise LimitExceeded(f"moves: {len(moves)} moves; at most {max_moves} are allowed")
@@ -237,7 +236,8 @@ class Position:
 
         Raises InvalidFen, InvalidPosition or UnsupportedVariant.
         """
-        return cls(_valid(find_fen_in_line(line), chess960=chess960))
+        fen, is_960 = fen_in(line)
+        return cls(_valid(read_fen(fen), chess960=chess960 or is_960))
 
     @property
     def board(self) -> chess.Board:
@@ -355,12 +355,11 @@ def _board(text: str, *, chess960: bool) -> chess.Board:
         check_length(text)
     except ValueError as error:
         raise InvalidFen(f"fen: {error}") from None
-    return _valid(find_fen(text), chess960=chess960)
+    return _valid(read_fen(text), chess960=chess960)
 
 
-def _valid(pasted: FoundFen, *, chess960: bool) -> chess.Board:
+def _valid(fen: str, *, chess960: bool) -> chess.Board:
     """The board of a FEN. Raises InvalidFen, or InvalidPosition for a position that breaks the laws."""
-    fen, chess960 = pasted.fen, chess960 or pasted.chess960
     try:
         board = board_of(fen, chess960=chess960)
     except ValueError as error:

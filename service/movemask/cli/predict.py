@@ -9,6 +9,7 @@ from contextlib import closing
 
 import click
 
+from movemask.board.fen import fen_in
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
@@ -62,13 +63,14 @@ def predict(
 ) -> None:
     """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings.
 
-    FEN may be given without quotation marks.
+    FEN may be given without quotation marks, and may stand in an address of lichess or chess.com.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     rule = Normalisation(temperature="calibrated" if calibrated else temperature, top_p=top_p)
-    placed = " ".join(fen) if fen else None
-    query = Query(placed, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
+    placed, is_960 = fen_in(" ".join(fen)) if fen else (None, False)
+    played = tuple(_MOVE_NUMBER.sub(" ", moves).split())
+    query = Query(placed, played, chess960 or is_960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
         raise click.UsageError("--ratings needs --sweep, and --elo cannot be combined with --sweep")
     chosen = registry_of(settings).get(model)

@@ -5,7 +5,7 @@ import { Tree, ratingOf } from "./tree.js";
 
 /** The event that loads a text: the position or the game that it is. Throws the service's problem. */
 export async function read(text, model, chess960 = false) {
-  let line = text.trim();
+  let line = fenIn(text) ?? text.trim();
   const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
   if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. Copy its PGN there and paste it here.`);
   const fields = line.split(/\s+/);
@@ -13,7 +13,7 @@ export async function read(text, model, chess960 = false) {
   if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(fields[0]) && fields.length < 4) {
     line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
   }
-  if (isPosition(line)) return position(line, model, chess960 || isChess960(line));
+  if (isPosition(line)) return position(line, model, chess960 || isChess960(line) || variantOf(text) === "chess960");
   const [found] = await gamesOf(text, model);
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, tree: nodes } = found;
@@ -34,7 +34,27 @@ export async function read(text, model, chess960 = false) {
 }
 
 /** Whether a text is a position, not a game. */
-export const isPosition = (text) => text.trim() === "startpos" || (/\//.test(text) && !/[\n[\].]/.test(text.trim()));
+export const isPosition = (text) =>
+  text.trim() === "startpos" || fenIn(text) !== undefined || (/\//.test(text) && !/[\n[\].]/.test(text.trim()));
+
+const FEN = /(?<!\w)([1-8pnbrqk]+(?:\/[1-8pnbrqk]+){7})[ _]+([wb])[ _]+(-|[a-z]+)[ _]+(-|[a-h][1-8])(?:[ _]+(\d+)[ _]+(\d+))?/i;
+
+const PLAYED = ["standard", "fromposition", "chess960"]; // variants by their names in lichess's addresses, in small letters
+
+/** The FEN in a line, such as an address or a FEN in quotation marks; undefined without one. Throws for an address of a variant. */
+export function fenIn(text) {
+  const line = text.trim().replace(/%2F/gi, "/").replace(/%20|\+/g, " ");
+  const found = /[\n[]/.test(line) ? null : FEN.exec(line);
+  if (!found) return undefined;
+  const variant = variantOf(line);
+  if (!PLAYED.includes(variant)) throw new Error(`This address is of ${variant}, which has other rules.`);
+  // The service reads what follows a FEN, such as an EPD's operations.
+  return found.index ? found.slice(1).filter(Boolean).join(" ") : line;
+}
+
+/** The variant that an address of lichess names. No variant's name could be a rank. */
+const variantOf = (text) =>
+  (/(?:\/(?:analysis|editor)\/|[?&#]variant=)(?![pnbrqk1-8]+\b)(\w+)/i.exec(text)?.[1] ?? "standard").toLowerCase();
 
 /** The event that loads a position. Throws the service's problem. */
 async function position(fen, model, chess960) {

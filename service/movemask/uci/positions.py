@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import chess
 import chess.polyglot
 
-from movemask.board.fen import MOVES_HINT, find_fen
+from movemask.board.fen import MOVES_HINT, read_fen
 from movemask.board.moves import read_move
 from movemask.board.position import START_WORD, Position, board_of
 from movemask.errors import InvalidPosition, RequestError
@@ -34,12 +34,12 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
     source, fields = tokens[:1], tokens[1:at]
     if source != [START_WORD] and (source != ["fen"] or not fields):
         raise ValueError("position: expected startpos or fen FEN")
-    fen = " ".join(fields) if source == ["fen"] else START_WORD
+    fen = " ".join(fields).strip("\"'") if source == ["fen"] else START_WORD
     notes: list[str] = []
     try:
         board = Position.read(fen, chess960=chess960).board.copy()
     except InvalidPosition as error:
-        board, notes = _mended(find_fen(fen).fen, error, chess960=chess960)
+        board, notes = _mended(read_fen(fen), error, chess960=chess960)
     except RequestError as error:
         raise ValueError(_in_uci(error)) from None
     for number, text in enumerate(tokens[at + 1 :], 1):

@@ -9,3 +9,4 @@ export const { START, game } = await import(new URL("state.js", page));
 export const { reduce } = await import(new URL("reducer.js", page));
 export const { hashOf, readHash } = await import(new URL("address.js", page));
 export const { counted, verdictOf } = await import(new URL("verdicts.js", page));
+export const { fenIn, isPosition } = await import(new URL("reading.js", page));
