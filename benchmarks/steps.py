@@ -160,9 +160,7 @@ def _recorded(audited: Sequence[AuditBatch]) -> float:
     with TemporaryDirectory() as folder:
         ledger = Ledger(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
-        recorder = Recorder(
-            ledger, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage
-        )
+        recorder = Recorder(ledger, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
         best = np.inf
         for _ in range(ROUNDS):
             started = time.process_time()

@@ -96,7 +96,6 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
             client = stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
-            app.state.services.recorder.flush_seconds = 0.01
             return client
 
         yield start

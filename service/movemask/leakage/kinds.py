@@ -110,8 +110,8 @@ MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
 class Plan:
     """The kinds to measure.
 
-    always : kinds measured in every batch
-    share : share of the batches, drawn at random, in which every kind is measured
+    always : kinds measured for every position
+    share : share of the positions for which every kind is measured; drawn at random for positions answered together
     least : smallest plain-softmax probability of an illegal move that is named and gets a cause
     """
 
@@ -120,5 +120,5 @@ class Plan:
     least: float = 1e-3
 
     def drawn(self, draw: float) -> tuple[str, ...]:
-        """The kinds of a batch. `draw` is uniform in [0, 1)."""
+        """The kinds of positions answered together. `draw` is uniform in [0, 1)."""
         return MEASURED if draw < self.share else self.always

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -168,11 +167,9 @@ class Pipeline:
             self._on_done(self.model.name, batches, self.queue.waiting)
             if self._audit is None:
                 return
-            by_kinds: dict[tuple[str, ...], list[DoneBatch]] = defaultdict(list)
-            for batch in batches:
-                if batch.evaluated is not None:
-                    by_kinds[self._plan.drawn(random.random())].append(batch)
-            audited = [self._audit_batch(kinds, of_kinds) for kinds, of_kinds in by_kinds.items()]
+            measured = [batch for batch in batches if batch.evaluated is not None]
+            if measured:  # one draw for all: every kind costs most for the first position of a write
+                audited = [self._audit_batch(self._plan.drawn(random.random()), measured)]
         finally:
             if self._audit is not None:
                 answers = sum(answer.evaluated is not None for batch in batches for answer in batch.answers)

@@ -98,7 +98,7 @@ def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Led
 
 def recording(ledger: Ledger, **options: Any) -> Recorder:
     """A recorder of a ledger, which writes at once and is observed by nobody unless told otherwise."""
-    usual = {"flush_seconds": 0.01, "max_waiting": 1000, "on_waiting": lambda *_: None, "on_table": lambda _: None}
+    usual = {"max_waiting": 1000, "on_waiting": lambda *_: None, "on_table": lambda _: None}
     return Recorder(ledger, **{**usual, **options})
 
 

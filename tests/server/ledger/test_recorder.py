@@ -38,7 +38,7 @@ def count(ledger: Ledger) -> int:
 
 
 def test_records_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
-    own = recording(ledger, flush_seconds=1.0, max_waiting=10_000)
+    own = recording(ledger, max_waiting=10_000)
     own.audit([audited(range(1, 4501))])  # more than goes into one transaction
     assert written(own)
     assert count(ledger) == 4500

@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 
 #: Positions per transaction: many, so that each is cheap, but few enough to lock others out only shortly.
 _PER_WRITE = 2_000
-_FLUSH_SECONDS = 0.3
 _MAX_WAITING = 100_000
 _PRUNE_SECONDS = 30.0
 #: Seconds from a failure to the next try; the wait doubles from the first to the longest.
@@ -30,7 +29,7 @@ _LONGEST_FEN = 1_000
 
 
 class Recorder:
-    """Writes answered positions to the ledger within `flush_seconds`, and the rest on `close`.
+    """Writes answered positions to the ledger at once, and the rest on `close`.
 
     While the ledger cannot be opened or written, up to `max_waiting` positions wait; further positions are dropped and
     counted. So are positions whose figures are no probabilities, and batches that raise.
@@ -53,11 +52,9 @@ class Recorder:
         *,
         on_waiting: Callable[[int, int], None],
         on_table: Callable[[AuditTable], None],
-        flush_seconds: float = _FLUSH_SECONDS,
         max_waiting: int = _MAX_WAITING,
     ) -> None:
         self._ledger = ledger
-        self.flush_seconds = flush_seconds
         self.max_waiting = max_waiting
         self._on_waiting = on_waiting
         self._on_table = on_table
@@ -82,11 +79,9 @@ class Recorder:
             if self.waiting >= self.max_waiting:
                 lost += positions
             elif positions:
-                idle = not self.waiting
                 self._gathered += [batch for batch in audited if len(batch)]
                 self.waiting += positions
-                if idle or self.waiting >= _PER_WRITE:  # otherwise the thread is awake, or waits for more
-                    self._wake.notify_all()
+                self._wake.notify_all()
             self.dropped += lost
         self._on_waiting(self.waiting, lost)
 
@@ -125,13 +120,10 @@ class Recorder:
                 log.exception("the ledger was not pruned")
 
     def _wait(self) -> bool:
-        """Waits for positions, then up to `flush_seconds` for more; or until pruning is due. False once closed with
-        nothing left to write."""
+        """Waits for positions, or until pruning is due. False once closed with nothing left to write."""
         with self._wake:
             due = self._prune_at - time.monotonic()
             self._wake.wait_for(lambda: self.waiting or self._closing, max(0.0, due))
-            if not self._tables:
-                self._wake.wait_for(lambda: not 0 < self.waiting < _PER_WRITE or self._closing, self.flush_seconds)
             return bool(self.waiting) or not self._closing
 
     def _make_tables(self) -> None:
