@@ -59,6 +59,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def with_packages(site: Path, *names: str) -> dict[str, str]:
     """The environment of a Python, run with -S, that has these packages alone, and the service from this checkout."""
+    site.mkdir(exist_ok=True)
     for one in distributions():
         if re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower() in names:
             for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:

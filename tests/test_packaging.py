@@ -9,14 +9,21 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
+from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from movemask.errors import EXTRAS
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import call, served, stopped, with_packages
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +66,19 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
 
 
 def test_every_extra_is_documented_with_what_it_is_for_and_how_large_it_is() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PROJECT["optional-dependencies"]
     text = (ROOT / "docs" / "install.md").read_text()
-    assert re.findall(r"^[|] `(\w+)` [|] .{10,} [|] (?:\d+ MB|not measured) [|]$", text, re.M) == list(extras)
+    assert re.findall(r"^[|] `(\w+)` [|] .{10,} [|] \d+ MB [|]$", text, re.M) == list(extras)
     assert "(docs/install.md)" in (ROOT / "README.md").read_text()
+
+
+def test_every_dependency_is_documented_with_what_it_is_for_and_how_large_it_is() -> None:
+    text = (ROOT / "docs" / "install.md").read_text()
+    rows = re.findall(r"^[|] (`.+) [|] (?:`(\w+)`)? ?[|] .{3,} [|] [\d.]+ [|]$", text, re.M)
+    told = {(extra, name) for packages, extra in rows for name in re.findall(r"`([\w-]+)`", packages)}
+    named = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+    direct = {(extra, Requirement(one).name) for extra, requirements in named.items() for one in requirements}
+    assert {one for one in direct if one[1] != "movemask"} <= told
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.name)
@@ -80,6 +96,27 @@ def pins(name: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.M))
 
 
+def required(requirements: Iterable[str]) -> set[str]:
+    """The packages that pip would install here for these requirements, with those that they require in turn."""
+    found: set[str] = set()
+    waiting = [(Requirement(text), "") for text in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name in found or not (requirement.marker is None or requirement.marker.evaluate({"extra": extra})):
+            continue
+        found.add(name)
+        for extra in ("", *requirement.extras):
+            waiting += [(Requirement(text), extra) for text in requires(name) or ()]
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a Python after `pip install movemask`, without an extra."""
+    return with_packages(tmp_path_factory.mktemp("plain"), *required(PROJECT["dependencies"]))
+
+
 @pytest.fixture(scope="module")
 def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a Python that has the packages of requirements/service.txt and no others."""
@@ -93,19 +130,49 @@ def run(
     return subprocess.run(command, cwd=folder, env=environment, input=input, capture_output=True, text=True)
 
 
-def test_the_serving_set_predicts_lists_checks_plays_and_serves(serving_set: dict[str, str], tmp_path: Path) -> None:
-    predicted = run(serving_set, tmp_path, "predict", "--json")
+def test_without_an_extra_there_is_a_library_and_an_engine(plain_set: dict[str, str], tmp_path: Path) -> None:
+    program = """
+import chess, movemask
+from movemask.testing import assert_masked
+
+network = movemask.load()
+
+def policy(fen):
+    moves = network.policy(chess.Board(fen))
+    return {move.uci(): moves[move] for move in moves}
+
+assert_masked(policy)
+"""
+    command = [sys.executable, "-S", "-c", program]
+    used = subprocess.run(command, cwd=tmp_path, env=plain_set, capture_output=True, text=True)
+    assert used.returncode == 0, used.stderr
+    helped = run(plain_set, tmp_path, "--help")
+    assert helped.returncode == 0, helped.stderr
+    predicted = run(plain_set, tmp_path, "predict", "--json")
     assert predicted.returncode == 0, predicted.stderr
     moves = json.loads(predicted.stdout)["moves"]
     assert len(moves) == 20
     for verb in ("list", "check"):
-        done = run(serving_set, tmp_path, "models", verb)
+        done = run(plain_set, tmp_path, "models", verb)
         assert (done.returncode, done.stderr) == (0, "")
         assert "movemask-6" in done.stdout
     commands = "setoption name Temperature value 0\nposition startpos\ngo\nquit\n"
-    played = run(serving_set, tmp_path, "uci", input=commands)
+    played = run(plain_set, tmp_path, "uci", input=commands)
     assert (played.returncode, played.stderr) == (0, "")
     assert played.stdout.splitlines()[-1] == f"bestmove {moves[0]['uci']}"
+    annotated = run(plain_set, tmp_path, "annotate", "-", input="1. e4 e5 *\n")
+    assert annotated.returncode == 0, annotated.stderr
+
+
+def test_the_audit_of_files_needs_its_extra_alone(tmp_path: Path) -> None:
+    audit = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["audit"]]
+    environment = with_packages(tmp_path / "site", *required(audit))
+    done = run(environment, tmp_path, "audit", "-", "--out", "out", input="1. e4 e5 *\n")
+    assert done.returncode == 0, done.stderr
+    assert {"positions.parquet", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_the_serving_set_serves(serving_set: dict[str, str], tmp_path: Path) -> None:
     models = write_fake(tmp_path / "m").parent
     with served(models, program=("-S", "-m", "movemask"), env=serving_set) as (process, port):
         assert len(call(port, "/v1/policy", {"moves": ["e2e4"]})["moves"]) == 20
@@ -115,6 +182,10 @@ def test_the_serving_set_predicts_lists_checks_plays_and_serves(serving_set: dic
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
+        (("serve",), "serve"),
+        (("migrate",), "serve"),
+        (("positions", "delete", "--all"), "serve"),
+        (("mcp",), "mcp"),
         (("audit", "games.pgn"), "audit"),
         (("models", "import", "games.pgn"), "import"),
         (("models", "add", "games.pgn"), "import"),
@@ -122,15 +193,27 @@ def test_the_serving_set_predicts_lists_checks_plays_and_serves(serving_set: dic
     ],
 )
 def test_a_command_without_its_extra_names_it_in_one_line(
-    serving_set: dict[str, str], tmp_path: Path, arguments: tuple[str, ...], extra: str
+    plain_set: dict[str, str], tmp_path: Path, arguments: tuple[str, ...], extra: str
 ) -> None:
     (tmp_path / "games.pgn").write_text("1. e4 *\n")
-    done = run(serving_set, tmp_path, *arguments)
+    done = run(plain_set, tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"Error: movemask {' '.join(arguments[:-1])} needs {EXTRAS[extra][0]}")
+    told = re.fullmatch(r"Error: movemask ([\w -]+) needs ([\w, ]+): (.+)", line)
+    assert told
+    assert " ".join(arguments).startswith(told[1])
+    assert tuple(told[2].split(", ")) == EXTRAS[extra]
     assert f"pip install 'movemask[{extra}]'" in line
     assert [path.name for path in tmp_path.iterdir()] == ["games.pgn"]
+
+
+def test_a_missing_extra_is_named_by_the_modules_of_its_packages() -> None:
+    extras = {
+        extra: {Requirement(text).name.replace("-", "_") for text in requirements} - {"movemask"}
+        for extra, requirements in PROJECT["optional-dependencies"].items()
+    }
+    extras["serve"] = extras["serve"] - {"opentelemetry_api"} | {"opentelemetry"}
+    assert {extra: set(modules) for extra, modules in EXTRAS.items()} == {extra: extras[extra] for extra in EXTRAS}
 
 
 def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
@@ -140,5 +223,5 @@ def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
     assert tools < pins("dev.txt")
     assert tools < pins("training.txt")
     assert tools < pins("ray.txt")
-    heavy = {module for modules in EXTRAS.values() for module in modules}
+    heavy = {module for extra, modules in EXTRAS.items() if extra != "serve" for module in modules}
     assert not heavy & {name for name, _ in serving}

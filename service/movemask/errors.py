@@ -191,8 +191,12 @@ class SettingsError(MovemaskError):
 
 #: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.
 EXTRAS = {
-    "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm"),
+    "serve": (
+        *("alembic", "fastapi", "fastapi_offline", "httptools", "opentelemetry", "orjson", "prometheus_client"),
+        *("psycopg", "sqlalchemy", "uvicorn"),
+    ),
     "client": ("httpx2",),
+    "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm"),
     "import": ("onnx",),
     "mcp": ("mcp",),
     "ray": ("ray",),

@@ -210,7 +210,7 @@ def test_an_unknown_vocabulary_is_named() -> None:
         movemask.vocabulary("lc0-1859")
 
 
-HEAVY = {"numpy", "onnxruntime", "fastapi", "sqlalchemy", "pydantic", "chess", "httpx2", "click"}
+HEAVY = {"movemask.server", "numpy", "onnxruntime", "fastapi", "sqlalchemy", "pydantic", "chess", "httpx2", "click"}
 
 
 @pytest.mark.parametrize(

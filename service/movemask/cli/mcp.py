@@ -51,6 +51,7 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
 @asynccontextmanager
 async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     """A client of the service without a port, open to this process alone. Its ledger is deleted at the end."""
+    require("serve", "movemask mcp without --url")
     import httpx2
 
     from movemask.client.http import AsyncClient

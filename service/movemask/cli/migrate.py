@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from movemask.cli.options import database_option
-from movemask.errors import LedgerError
-from movemask.server.ledger.database import Database
-from movemask.server.ledger.tables import VERSION
+from movemask.errors import LedgerError, require
 from movemask.server.settings import Settings
 
 
@@ -19,6 +17,10 @@ def migrate(check: bool, database_url: str | None) -> None:
 
     A SQLite file is first copied to FILE.version-N. If several processes start, one migrates and the others wait.
     """
+    require("serve", "movemask migrate")
+    from movemask.server.ledger.database import Database
+    from movemask.server.ledger.tables import VERSION
+
     database = Database(Settings.read(database_url=database_url).database_url)
     try:
         version = database.version()

@@ -7,9 +7,7 @@ import time
 import click
 
 from movemask.cli.options import database_option
-from movemask.errors import InvalidParameter
-from movemask.server.ledger.database import Database
-from movemask.server.ledger.ledger import delete
+from movemask.errors import InvalidParameter, require
 from movemask.server.settings import Settings
 from movemask.times import time_of
 
@@ -33,6 +31,10 @@ def delete_positions(
 
     The service may be running. Figures contain no positions, and stay unless you give --figures.
     """
+    require("serve", "movemask positions delete")
+    from movemask.server.ledger.database import Database
+    from movemask.server.ledger.ledger import delete
+
     if everything == (before is not None or model is not None):
         raise InvalidParameter("name what to delete: --before, --model or both; or --all")
     if figures and (model is None or before is not None):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from movemask.errors import require
 from movemask.server.settings import PREFIX, Settings
 
 
@@ -25,6 +26,7 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 @_settings_flags
 def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""
+    require("serve", "movemask serve")
     settings = Settings.read(**flags)
     from movemask.server.service import run_service
 

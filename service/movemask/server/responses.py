@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import chess.pgn
 
@@ -19,7 +20,9 @@ from movemask.network.value import Value
 from movemask.schemas import answers
 from movemask.schemas.choices import Include
 from movemask.schemas.shapes import as_json
-from movemask.server.requests import MoveIn
+
+if TYPE_CHECKING:
+    from movemask.server.requests import MoveIn
 
 #: Most illegal moves that an answer names.
 _NAMED_ILLEGAL = 20
