@@ -275,7 +275,7 @@ def test_a_backup_that_is_renamed_onto_the_file_is_used_from_then_on(serve: Serv
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("wrong", ["folder", "name", "role", "port"])
+@pytest.mark.parametrize("wrong", ["folder", "name", "role", "schema", "port"])
 def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
     wrong: str, serve: Serve, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -287,6 +287,9 @@ def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
         words = 'database "later" does not exist'
         if wrong == "role":
             url, words = server.database().replace("postgres@", "nobody@"), 'role "nobody" does not exist'
+        if wrong == "schema":  # PostgreSQL 15: only the owner of a database may create tables in it
+            server.execute("CREATE ROLE weak LOGIN")
+            url, words = server.database().replace("postgres@", "weak@"), "permission denied for schema public"
         if wrong == "port":
             url, words = f"postgresql://postgres@127.0.0.1:{free_port()}/later", "Connection refused"
     client = serve(database_url=url)
@@ -300,6 +303,8 @@ def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
         server.execute("CREATE DATABASE later")
     elif wrong == "role":
         server.execute("CREATE ROLE nobody LOGIN SUPERUSER")
+    elif wrong == "schema":
+        server.execute("ALTER ROLE weak SUPERUSER")
     else:
         return
     until(lambda: positions(client) == 1, "the record that waited is written")

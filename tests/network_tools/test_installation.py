@@ -76,18 +76,8 @@ def test_a_network_that_takes_the_legal_mask_gets_it(dtype: str, folder: Path, t
     assert len(leakages) == len(fens) - 1
     assert all(leakage["raw"] < 1e-30 and leakage["trained_with_mask"] for leakage in leakages)
     (tmp_path / "x.fen").write_text("\n".join(fens))
-    audited = run(
-        "audit",
-        tmp_path / "x.fen",
-        "--models-dir",
-        folder,
-        "--model",
-        "masking",
-        "--out",
-        tmp_path / "o",
-        "--jobs",
-        "1",
-    )
+    options = ("--models-dir", folder, "--model", "masking", "--out", tmp_path / "o", "--jobs", "1")
+    audited = run("audit", tmp_path / "x.fen", *options)
     assert audited.exit_code == 0, audited.output
     summary = json.loads((tmp_path / "o" / "summary.json").read_text())["models"]["masking"]
     assert summary["trained_with_mask"]

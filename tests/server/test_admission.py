@@ -209,6 +209,8 @@ FIRST, SECOND = "first-key-of-some-length", "second-key-of-some-length"
         ("X-Forwarded-For", ["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"], [200, 429, 200]),
         ("X-Forwarded-For", ["1.1.1.1, 9.9.9.9", "2.2.2.2, 9.9.9.9"], [200, 429]),
         ("X-Forwarded-For", ["::ffff:1.1.1.1", "::ffff:2.2.2.2", "1.1.1.1"], [200, 200, 429]),
+        ("X-Forwarded-For", ["1.1.1.1:40001", "1.1.1.1:40002", "2.2.2.2:40001"], [200, 429, 200]),
+        ("X-Forwarded-For", ["[2001:db8::1]:40001", "[2001:db8::1]:40002", "2001:db8::1"], [200, 429, 429]),
         ("Authorization", [f"Bearer {FIRST}", f"Bearer {FIRST}", f"Bearer {SECOND}"], [200, 429, 200]),
     ],
 )

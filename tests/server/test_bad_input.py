@@ -73,6 +73,8 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         (b"[" * 64, 400, "malformed-json", "EOF while parsing a list at line 1 column 64"),
         (b'{"temperature": ' + b"9" * 10_000 + b"}", 400, "malformed-json", "body: number out of range"),
         (b'{"fen": "\\ud800"}', 400, "malformed-json", "hex escape"),
+        (b'{"moves": ["e4", "\\ud83d"]}', 400, "malformed-json", "hex escape"),
+        (b'{"moves": [], "model": "\\udc00"}', 400, "malformed-json", "hex escape"),
         ('{"fen": 1, "moves": []}'.encode("utf-16"), 400, "malformed-json", "expected value at line 1 column 1"),
         (b'\xef\xbb\xbf{"fen": "x"}', 422, "invalid-fen", "fen: 'x' is not a FEN"),
     ],

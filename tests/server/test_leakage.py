@@ -247,6 +247,8 @@ def test_figures_of_a_span(client: TestClient) -> None:
         model = client.get("/v1/leakage", params={"since": since}).json()["models"]["fake"]
         assert model["positions"] == 4
         assert model["until"] - model["since"] in (600, 1200)  # the clock may have passed ten minutes
+    plus = "2020-01-01T00:00:00+01:00"
+    assert client.get(f"/v1/leakage?since={plus}").json() == client.get("/v1/leakage", params={"since": plus}).json()
     assert client.get("/v1/leakage", params={"until": "1d"}).json()["models"] == {}
     assert client.get("/v1/leakage/worst", params={"until": "1d"}).json()["positions"] == []
 

@@ -143,6 +143,12 @@ def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body:
     assert peak < 50 * len(body) + 2**20
 
 
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/event-stream"])
+def test_what_clients_accept_is_accepted(serve: Serve, accept: str) -> None:
+    answer = serve(mcp=True).post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
+    assert answer.json()["result"]["serverInfo"]["name"] == "movemask"
+
+
 @pytest.mark.parametrize(
     ("settings", "host", "origin", "status"),
     [

@@ -82,6 +82,21 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     assert "rnbqkbnr" not in client.get("/metrics").text
 
 
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "*/*",
+        "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.4",
+        "application/json",
+    ],
+)
+def test_prometheus_3_takes_the_type_of_the_metrics(client: TestClient, accept: str) -> None:
+    answer = client.get("/metrics", headers={"Accept": accept})
+    assert answer.status_code == 200
+    assert re.match(r"text/plain; version=\d", answer.headers["content-type"])
+
+
 def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp_path: Path) -> None:
     for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
         write_fake(tmp_path / "m", name, elo=True)

@@ -33,6 +33,19 @@ def check(answer: Any, board: chess.Board) -> None:
         assert answer["status"] == "ongoing"
 
 
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq {} 0 1",
+        "8/8/8/8/k2Pp2Q/8/8/3K4 b - {} 0 1",  # the pawn is pinned
+    ],
+)
+def test_an_en_passant_square_that_no_legal_move_uses_changes_nothing(shipped: TestClient, fen: str) -> None:
+    square = "e3" if "KQkq" in fen else "d3"
+    with_it, without = (asked(shipped, fen=fen.format(text)) for text in (square, "-"))
+    assert with_it["moves"] == without["moves"]
+
+
 def test_the_start_position(client: TestClient) -> None:
     answer = asked(client)
     check(answer, chess.Board())

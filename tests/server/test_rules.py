@@ -93,6 +93,8 @@ def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient,
         ({"top_k": 3}, 3),
         ({"top_k": 50}, 20),
         ({"top_p": 0.9}, int((np.cumsum(p) - p < 0.9).sum())),
+        ({"top_p": 1e-9}, 1),
+        ({"top_k": 2, "top_p": p[0] + 1e-6}, 2),  # of the whole policy, not of the two moves that top_k leaves
         ({"min_p": 0.2}, int((p >= 0.2 * p[0]).sum())),
         ({"top_k": 4, "top_p": 0.99, "min_p": 0.3}, min(4, int((p >= 0.3 * p[0]).sum()))),
         ({"top_k": 1, "normalizer": "sparsemax"}, 1),

@@ -247,9 +247,15 @@ def test_uciok_comes_before_anything_of_the_web_or_the_network_is_imported() -> 
 
 def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network: Network, tmp_path: Path) -> None:
     book = tmp_path / "one.bin"  # Polyglot's format: key, move, weight and learn of each entry
-    move = chess.Move.from_uci("b1a3")
-    entry = (chess.polyglot.zobrist_hash(chess.Board()), move.from_square << 6 | move.to_square, 1, 0)
-    book.write_bytes(struct.pack(">QHHI", *entry))
+    castles = chess.Board("4k3/8/8/8/8/8/8/4K2R w K - 0 1")
+    entries = [(chess.Board(), "b1a3", 1)]
+    entries += [(castles, "e1h1", 1), (castles, "e1d1", 0), (castles, "e1e7", 9)]  # castling; weight 0; not legal
+    packed = []
+    for board, text, weight in entries:
+        move = chess.Move.from_uci(text)
+        entry = (chess.polyglot.zobrist_hash(board), move.from_square << 6 | move.to_square, weight, 0)
+        packed.append(struct.pack(">QHHI", *entry))
+    book.write_bytes(b"".join(sorted(packed)))
 
     def told(*commands: str) -> list[str]:
         out = io.StringIO()
@@ -259,6 +265,7 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
         return out.getvalue().splitlines()
 
     assert told("position startpos", "go")[-1] == "bestmove b1a3"
+    assert {told(f"position fen {castles.fen()}", "go")[-1] for _ in range(9)} == {"bestmove e1g1"}
     assert told("position startpos", "go searchmoves e2e4")[-1] == "bestmove e2e4"
     assert told("position startpos moves e2e4", "go")[-1] != "bestmove b1a3"
     (fault,) = told(f"setoption name BookFile value {book}x")

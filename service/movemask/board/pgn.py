@@ -266,8 +266,10 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         super().begin_variation()
 
     def end_variation(self) -> None:
+        """Ends a variation. python-chess also calls it for a bracket behind an illegal move of the main line."""
         self._add_comments()
-        super().end_variation()
+        if len(self.variation_stack) > 1:
+            super().end_variation()
 
     def end_game(self) -> None:
         self._add_comments()
