@@ -7,13 +7,14 @@ import logging
 import re
 import sys
 from pathlib import Path
-from subprocess import PIPE
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from movemask.server import logs
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.logs import JsonFormatter, TextFormatter
 from movemask.server.problems import CONTENT_TYPE
@@ -44,21 +45,40 @@ def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
 
 
 WITHOUT_A_READER = """
-import logging, os
+import logging, os, sys
 from movemask.server import logs
 logs.configure("info", "text")
 with logs.written_by_a_thread():
     for number in range(2 * logs.QUEUE):  # far more than a pipe holds: this would never end
         logging.info("%01000d", number)
     print("all are logged", flush=True)
-    os._exit(0)
+    if not sys.stdin.read():
+        os._exit(0)
+    logging.info("the last")
 """
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
-    with started([sys.executable, "-c", WITHOUT_A_READER], stdout=PIPE, stderr=PIPE) as process:
+    command = [sys.executable, "-c", WITHOUT_A_READER]
+    with started(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"all are logged\n"
+
+
+def test_lines_that_are_lost_are_counted_and_told_once() -> None:
+    command = [sys.executable, "-c", WITHOUT_A_READER]
+    with started(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"all are logged\n"
+        lines = [process.stderr.readline() for _ in range(logs.QUEUE * 3 // 4)]
+        process.stdin.write(b"go on")
+        process.stdin.close()
+        lines += process.stderr.readlines()
+    told = [int(match[1]) for line in lines if (match := re.search(rb"(\d+) log lines were lost", line))]
+    assert len(told) == 1
+    assert len(lines) + told[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

@@ -25,6 +25,7 @@ QUEUE = 10_000
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
+log = logging.getLogger(__name__)
 _access = logging.getLogger("access")
 _ACCESS = "%s %s %d ms=%.3f positions=%d request_id=%s%s"
 
@@ -115,15 +116,39 @@ class DirectHandler(logging.StreamHandler[TextIO]):
     """Writes each line before the program goes on."""
 
 
+class _CountingHandler(QueueHandler):
+    """Counts the lines for which the queue has no room, and logs their number when half of it is free again."""
+
+    def __init__(self, queue: Queue[logging.LogRecord]) -> None:
+        super().__init__(queue)
+        self._lines, self._lost = queue, 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            super().enqueue(record)
+        except Full:
+            self._lost += 1
+        else:
+            if self._lost and self._lines.qsize() < QUEUE // 2:
+                self.tell()
+
+    def tell(self) -> None:
+        """Logs how many lines were lost since the last call, if any."""
+        lost, self._lost = self._lost, 0
+        if lost:
+            log.warning("%d log lines were lost: nothing read standard error in time", lost)
+
+
 @contextmanager
 def written_by_a_thread() -> Iterator[None]:
-    """Within it, a slow reader of standard error delays no request: `QUEUE` lines wait at most, and others are lost.
+    """Within it, a slow reader of standard error delays no request: `QUEUE` lines wait at most, others are lost and
+    counted.
 
     Before and after, a line is written before the program goes on.
     """
     root = logging.getLogger()
     direct = next(handler for handler in root.handlers if isinstance(handler, DirectHandler))
-    queued = QueueHandler(Queue(QUEUE))
+    queued = _CountingHandler(Queue(QUEUE))
     queued.setFormatter(direct.formatter)  # in the thread that logs, where the request is known
     listener = QueueListener(queued.queue, logging.StreamHandler())
     listener.start()
@@ -136,6 +161,7 @@ def written_by_a_thread() -> Iterator[None]:
         root.removeHandler(queued)
         with suppress(Full):  # nothing reads standard error
             listener.stop()
+            queued.tell()
 
 
 def _name(record: logging.LogRecord) -> str:
