@@ -11,8 +11,10 @@ from movemask.server.settings import PREFIX, Settings
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds a flag for each field of Settings, with the field's description as help."""
+    """Adds a flag for each field of Settings that the service uses, with the field's description as help."""
     for name, field in reversed(Settings.model_fields.items()):
+        if name == "trial_seconds":
+            continue
         command = click.option(
             f"--{name.replace('_', '-')}",
             name,

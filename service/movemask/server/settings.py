@@ -48,7 +48,10 @@ ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
 
 class Settings(BaseSettings):
-    """The service's settings. A field `name` is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
+    """The service's settings. A field `name` is the variable MOVEMASK_NAME and the flag --name of `movemask serve`.
+
+    `trial_seconds` is used by `movemask models add` alone, and no flag of `serve`.
+    """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
