@@ -188,7 +188,8 @@ def run_queries(
             rows.append(row)
     evaluated = None
     if rows:
-        batch = batch.rows(np.array(rows, dtype=np.intp))
+        if len(rows) < len(batch):
+            batch = batch.rows(np.array(rows, dtype=np.intp))
         evaluated = evaluate(model, batch, [read[row][2] for row in rows])
         failed = {**evaluated.unusable, **_check(evaluated)}
         for kept, row in enumerate(rows):

@@ -65,9 +65,11 @@ class WorkerApp:
 
     def _begin(self) -> None:
         """When the models are loaded, before the first request."""
-        # Exempt startup objects from garbage collection.
+        # Exempt startup objects from garbage collection, and collect less often: a batch makes ten thousand small objects
+        # without cycles. With the default of 700, a request costs 8 to 18 % more.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000)
         # GIL switch interval 0.5 ms (default 5): the event loop and the network's threads hand requests to each other.
         sys.setswitchinterval(0.0005)
         loop = asyncio.get_running_loop()
