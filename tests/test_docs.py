@@ -179,7 +179,6 @@ def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
     assert keys(Contract) <= first_column(text)
     for name in (*plane_encoder_names(), *vocabulary_names()):
         assert f"`{name}`" in text
-        assert f"`{name}`" in README
     for name in variation_names():
         assert f"`{name}`" in text
 
