@@ -17,8 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from movemask.server.guard import GuardedApp, Guards
-from movemask.server.settings import Settings
+from movemask.server.guard import ConnectionLimits, GuardedApp, Guards
 
 _BODY = (
     b'{"fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1", "elo": {"self": 1500, "opponent": 1500}}'
@@ -87,7 +86,7 @@ async def _cost(protocol: Any) -> float:
 
 def main() -> None:
     """Prints the costs."""
-    guards = Guards(Settings.read(max_connections=10**9, max_connections_per_address=10**9))
+    guards = Guards(ConnectionLimits(10**9, None, 10.0, 10.0, 10.0))
     makers: dict[str, Callable[..., Any]] = {
         "httptools": HttpToolsProtocol,
         "httptools through the guard": guards.protocol,

@@ -95,18 +95,18 @@ def _contract() -> Callable[[bytes], None]:
 def _body() -> Callable[[bytes], None]:
     from movemask.errors import MovemaskError
     from movemask.server.bodies import parsed
+    from movemask.server.limits import RequestLimits
     from movemask.server.problems import ProblemError
     from movemask.server.routes import games, judge, policy
     from movemask.server.routing import BodyRoute
-    from movemask.server.settings import Settings
 
-    settings = Settings.read()
+    limits = RequestLimits(2 << 20, 1024, 1024)
     routes = [route for route in (*policy.routes, *games.routes, *judge.routes) if isinstance(route, BodyRoute)]
 
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]
         try:
-            parsed(data[1:], route.request_model, settings)
+            parsed(data[1:], route.request_model, limits)
         except ProblemError as error:
             _promise(error.problem.status < 500, str(error.problem))
         except MovemaskError:

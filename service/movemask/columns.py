@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -57,7 +56,6 @@ class Columns:
         return replace(parts[0], **whole)  # type: ignore[type-var]
 
 
-@cache
 def _kinds(columns: type[Any]) -> dict[str, str]:
     return {one.name: one.metadata.get(_KIND, "rows") for one in fields(columns)}
 

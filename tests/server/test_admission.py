@@ -84,7 +84,8 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    edge = Edge(export, app.state.services.settings, None, app.state.metrics, Rates(), in_flight, get_tracer("test"))
+    rate, tracer = RateLimit(0, 1, Rates()), get_tracer("test")
+    edge = Edge(export, None, app.state.metrics, rate, in_flight, tracer, proxies=0, hosts=["*"])
     scope = {
         "type": "http",
         "method": "GET",

@@ -25,11 +25,10 @@ from uvicorn.server import ServerState
 
 from movemask.server import guard
 from movemask.server.context import while_connected
-from movemask.server.guard import MAX_PIPELINED, Guard, GuardedApp, Guards
+from movemask.server.guard import MAX_PIPELINED, ConnectionLimits, Guard, GuardedApp, Guards
 from movemask.server.listening import Port
 from movemask.server.rates import client_address
 from movemask.server.request_reader import MAX_HEADERS
-from movemask.server.settings import Settings
 from tests.networks import write_fake
 from tests.processes import served
 
@@ -38,6 +37,8 @@ pytestmark = pytest.mark.anyio
 HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+#: As the settings' defaults.
+LIMITS = ConnectionLimits(connections=2048, of_an_address=256, head_seconds=10, body_seconds=60, read_seconds=30)
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 
@@ -48,7 +49,7 @@ async def listening(
     """Guards of the connections that are made at a port, and the port."""
     config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=keep_alive)
     config.load()
-    guards, made = Guards(Settings.read(**limits), processes, inner=inner), list[Guard]()
+    guards, made = Guards(LIMITS._replace(**limits), processes, inner=inner), list[Guard]()
     watching = asyncio.create_task(guards.watch())
 
     def opened() -> Guard:
@@ -417,8 +418,8 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"max_connections": 4}, b"too many connections\n"),
-        ({"max_connections_per_address": 4}, b"too many connections from this address (limit 4)"),
+        ({"connections": 4}, b"too many connections\n"),
+        ({"of_an_address": 4}, b"too many connections from this address (limit 4)"),
     ],
 )
 async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, int], words: bytes) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
 from movemask.evaluate import Query
+from movemask.network.onnx import provider_named
 from movemask.server.served_models import ServedModels
 from movemask.server.settings import Settings
 from movemask.server.supervisor import Needed
@@ -20,7 +21,10 @@ pytestmark = pytest.mark.anyio
 
 
 def loaded(folder: Path, needed: Needed = Needed.NONE, **settings: Any) -> ServedModels:
-    return ServedModels(Settings.read(models_dir=folder, **settings), pipeline, needed)
+    read = Settings.read(models_dir=folder, **settings)
+    provider = provider_named(read.provider)
+    folders, default = read.model_folders, read.default_model
+    return ServedModels(folders, default, pipeline, needed, threads=read.threads, provider=provider)
 
 
 async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Path) -> None:

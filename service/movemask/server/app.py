@@ -22,7 +22,7 @@ from movemask.server import problems
 from movemask.server.authentication import authorize
 from movemask.server.edge import MOST_BYTES, Edge
 from movemask.server.keys import Keys, KeyScope
-from movemask.server.limits import BytesInFlight
+from movemask.server.limits import BytesInFlight, RateLimit
 from movemask.server.openapi import DESCRIPTION, OPENAPI, install_openapi
 from movemask.server.rates import Rates
 from movemask.server.routes import games, judge, leakage, operations, page, policy
@@ -73,7 +73,7 @@ def create_app(
     """
     settings = Settings.read() if settings is None else settings
     rates = Rates() if rates is None else rates
-    keys = Keys.of(settings)
+    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
     metrics = Metrics()
 
     @asynccontextmanager
@@ -115,12 +115,13 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED, compresslevel=4)
     app.add_middleware(
         Edge,
-        settings=settings,
         keys=keys,
         metrics=metrics,
-        rates=rates,
+        rate=RateLimit(settings.client_rate, settings.client_burst, rates),
         in_flight=in_flight,
         tracer=get_tracer("movemask", __version__, tracer_provider),
+        proxies=settings.proxies,
+        hosts=settings.hosts,
     )
     if settings.cors_origins:
         app.add_middleware(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from opentelemetry import trace
@@ -22,9 +23,7 @@ from movemask.server.forwarded import see_through, without_port
 from movemask.server.keys import Keys
 from movemask.server.limits import BytesInFlight, RateLimit
 from movemask.server.problems import ProblemError, shown
-from movemask.server.rates import Rates
 from movemask.server.security_headers import security_headers
-from movemask.server.settings import Settings
 from movemask.server.telemetry import Metrics, record_spans
 
 log = logging.getLogger(__name__)
@@ -47,22 +46,27 @@ class Edge:
 
     A request costs one position before its body is read, valid or not. Its route charges the others when the body is
     known. Probes are free.
+
+    Parameters
+    ----------
+    proxies : number of proxies in front of the service
+    hosts : names that requests may ask for, in lower case and without brackets; `*` for any
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        settings: Settings,
         keys: Keys | None,
         metrics: Metrics,
-        rates: Rates,
+        rate: RateLimit,
         in_flight: BytesInFlight,
         tracer: trace.Tracer,
+        *,
+        proxies: int,
+        hosts: Sequence[str],
     ) -> None:
         self._app, self._keys, self._metrics, self._tracer = app, keys, metrics, tracer
-        self._proxies = settings.proxies
-        self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
-        self._rate = RateLimit(settings.client_rate, settings.client_burst, rates)
+        self._proxies, self._hosts, self._rate = proxies, hosts, rate
         self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,7 +20,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from movemask.server.context import DISCONNECTION, Disconnection
 from movemask.server.rates import client_address
 from movemask.server.request_reader import INVALID, RequestReader
-from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class Guard(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._wait(self.guards.settings.head_seconds)
+        self._wait(self.guards.limits.head_seconds)
         refusal = self.guards.enter(self)
         if refusal is not None:
             self._refuse("503 Service Unavailable", refusal, "retry-after: 1")
@@ -132,14 +131,14 @@ class Guard(asyncio.BufferedProtocol):
 
     def _advance(self, accepted: int) -> None:
         """Counts newly accepted requests, and sets the deadline of the head or body that has begun."""
-        settings = self.guards.settings
+        limits = self.guards.limits
         if accepted:
             self._unanswered += accepted
             self._started, self._discarded = False, 0
         if self._requests.in_head:
-            self._wait(settings.head_seconds)
+            self._wait(limits.head_seconds)
         elif self._requests.in_body:
-            self._wait(settings.body_seconds)
+            self._wait(limits.body_seconds)
         else:
             self._until = None
 
@@ -321,12 +320,26 @@ class GuardedApp:
                 guard.answer_ends()
 
 
+class ConnectionLimits(NamedTuple):
+    """Limits of the connections of a service.
+
+    connections, of_an_address : most connections, and of one address; None behind a proxy, whose address they all have
+    head_seconds, body_seconds, read_seconds : for a request's head, for its body, and for a client to read its answer
+    """
+
+    connections: int
+    of_an_address: int | None
+    head_seconds: float
+    body_seconds: float
+    read_seconds: float
+
+
 class Guards:
     """The connections of a process, of one event loop: counts them, and looks at each twice a second.
 
     Parameters
     ----------
-    settings : the limits
+    limits : of the service
     processes : workers of the service; each takes its part of the connections
     looked : called twice a second with the number of connections
     stopping : whether the service is stopping
@@ -335,15 +348,15 @@ class Guards:
 
     def __init__(
         self,
-        settings: Settings,
+        limits: ConnectionLimits,
         processes: int = 1,
         looked: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
         inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
     ) -> None:
-        self.settings, self._looked, self._stopping, self._inner = settings, looked, stopping, inner
-        self._most = -(-settings.max_connections // processes)
-        self._most_of_a_client = -(-settings.max_connections_per_address // processes)
+        self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
+        self._most = -(-limits.connections // processes)
+        self._most_of_a_client = None if limits.of_an_address is None else -(-limits.of_an_address // processes)
         self._open: set[Guard] = set()
         self._of_clients: Counter[str] = Counter()
         self.invalid = 0  # invalid requests since the last look
@@ -359,9 +372,9 @@ class Guards:
         client = client_address(peer[0]) if isinstance(peer, tuple) else ""
         if self._of_clients.total() >= self._most:
             return "too many connections"
-        limited = bool(client) and not self.settings.proxies
-        if limited and self._of_clients[client] >= self._most_of_a_client:
-            return f"too many connections from this address (limit {self.settings.max_connections_per_address})"
+        most = self._most_of_a_client
+        if client and most is not None and self._of_clients[client] >= most:
+            return f"too many connections from this address (limit {self.limits.of_an_address})"
         guard.client = client or "-"
         self._of_clients[guard.client] += 1
         return None
@@ -390,7 +403,7 @@ class Guards:
                 try:
                     if self._stopping():
                         guard.stop()
-                    guard.look(now, self.settings.read_seconds)
+                    guard.look(now, self.limits.read_seconds)
                 except Exception:  # a bug; the others still need their deadlines
                     log.exception("a connection cannot be checked")
                     self.leave(guard)

@@ -18,7 +18,6 @@ from pathlib import Path
 from movemask.atomic_writes import atomic_write
 from movemask.errors import KeysError, SettingsError
 from movemask.network.files import read_regular
-from movemask.server.settings import Settings
 
 _MOST_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
@@ -57,15 +56,15 @@ class Keys:
         self._keys = _distinct((*given, *(() if file is None else read_keys(file))))
 
     @classmethod
-    def of(cls, settings: Settings) -> Keys | None:
-        """The keys of the settings; None without keys: everything is open."""
+    def of(cls, listed: str, file: Path | None) -> Keys | None:
+        """The keys of both settings; None without keys: everything is open. Raises SettingsError."""
         name = "MOVEMASK_API_KEYS"
         try:
-            given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
-            if not given and settings.api_keys_file is None:
+            given = _given_keys(listed)
+            if not given and file is None:
                 return None
             name = "MOVEMASK_API_KEYS_FILE"
-            return cls(given, settings.api_keys_file)
+            return cls(given, file)
         except KeysError as error:
             raise SettingsError(f"{name}: {error}") from None
 

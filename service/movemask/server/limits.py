@@ -1,4 +1,5 @@
-"""Limits for each client: `RateLimit` for positions, of all workers together; `BytesInFlight` for bytes, of one."""
+"""`RequestLimits` of one request. And of each client: `RateLimit` for positions, of all workers together, and
+`BytesInFlight` for bytes, of one."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from movemask.errors import Overloaded, RateLimited
 from movemask.server.context import RequestContext
@@ -16,6 +18,14 @@ _UNCOUNTED = 4096
 
 #: Bytes up to which a client may use the reserve.
 _LITTLE = 1 << 20
+
+
+class RequestLimits(NamedTuple):
+    """What a request may hold: bytes of its body, moves of a position, and positions (or ratings, or models)."""
+
+    body_bytes: int
+    moves: int
+    positions: int
 
 
 class RateLimit:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from movemask.errors import SettingsError
-from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -204,15 +203,15 @@ def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-def check_tls(settings: Settings) -> None:
+def check_tls(cert: Path | None, key: Path | None) -> None:
     """Raises SettingsError if the certificate or its key cannot be used."""
-    if settings.tls_cert is None:
-        if settings.tls_key is not None:
+    if cert is None:
+        if key is not None:
             raise SettingsError("MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT")
         return
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
     except OSError as error:  # ssl's errors are OSErrors
-        fault = f"{settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
+        fault = f"{cert} and its key cannot be read: {error.strerror} (no password is taken)"
         raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None

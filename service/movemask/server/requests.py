@@ -40,16 +40,16 @@ from movemask.schemas.choices import (
     VaryName,
 )
 from movemask.server import problems
-from movemask.server.settings import Settings
+from movemask.server.limits import RequestLimits
 
 MAX_PGN = 500_000  # characters
 MAX_SLOTS = 8_192  # no vocabulary is larger
 MAX_POSITIONS = 1_024  # of any setting
 
 
-def counted(field: str, unit: str, most: Callable[[Settings], int]) -> Callable[[Any, ValidationInfo], Any]:
-    """A validator that limits the length of a list; raises LimitExceeded. `most` gives the limit from the settings,
-    which are the validation's context."""
+def counted(field: str, unit: str, most: Callable[[RequestLimits], int]) -> Callable[[Any, ValidationInfo], Any]:
+    """A validator that limits the length of a list; raises LimitExceeded. `most` gives the limit from the
+    limits that are the validation's context."""
 
     def within(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
@@ -73,7 +73,7 @@ Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
     list[Annotated[str, Field(max_length=8)]],
     Field(fail_fast=True),
-    BeforeValidator(counted("moves", "moves", lambda settings: settings.max_moves)),
+    BeforeValidator(counted("moves", "moves", lambda limits: limits.moves)),
 ]
 
 
@@ -243,7 +243,7 @@ class BatchIn(RuleIn):
     positions: Annotated[
         list[Annotated[BatchPositionIn, WrapValidator(_captured)]],
         Field(min_length=1, max_length=MAX_POSITIONS),
-        AfterValidator(counted("positions", "positions", lambda settings: settings.max_positions)),
+        AfterValidator(counted("positions", "positions", lambda limits: limits.positions)),
     ] = Field(description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
     model: str | None = _MODEL
     chess960: bool = Field(False, description=_CHESS960)
@@ -277,12 +277,12 @@ class SplitIn(In):
 SweptRatings = Annotated[
     list[Rating],
     Field(min_length=1, max_length=MAX_POSITIONS, fail_fast=True),
-    AfterValidator(counted("ratings", "ratings", lambda settings: settings.max_positions)),
+    AfterValidator(counted("ratings", "ratings", lambda limits: limits.positions)),
 ]
 Names = Annotated[
     list[Annotated[str, Field(max_length=200)]],
     Field(min_length=1, max_length=MAX_POSITIONS, fail_fast=True),
-    AfterValidator(counted("models", "models", lambda settings: settings.max_positions)),
+    AfterValidator(counted("models", "models", lambda limits: limits.positions)),
 ]
 
 

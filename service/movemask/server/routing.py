@@ -103,8 +103,8 @@ class BodyRoute(ScopedRoute):
         async def handle(http: Request) -> Response:
             authorize(http, self.scopes)
             services: Services = http.app.state.services
-            body = await read_body(http, self._size, services.settings)
-            request = parsed(body, self.request_model, services.settings)
+            body = await read_body(http, self._size, services.limits)
+            request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
             context_of(http.scope).charge(self._positions(request))  # raises RateLimited
             return await self._endpoint(request, http, services)

@@ -1,4 +1,4 @@
-"""`ServedModels`: the models of the settings' folders, loaded and checked once, behind their queues."""
+"""`ServedModels`: the models of the folders, loaded and checked once, behind their queues."""
 
 from __future__ import annotations
 
@@ -6,33 +6,42 @@ import logging
 from collections.abc import Callable
 
 from movemask.errors import ModelUnavailable, SettingsError
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
-from movemask.network.onnx import provider_named
+from movemask.network.onnx import Provider
 from movemask.network.registry import Registry, load_entry
 from movemask.server.pipeline import Pipeline
-from movemask.server.settings import Settings
 from movemask.server.supervisor import Needed
 
 log = logging.getLogger(__name__)
 
 
 class ServedModels:
-    """Every model of the settings' folders. One that fails is not served, and its entry of `registry` says why.
+    """Every model of the folders. One that fails is not served, and its entry of `registry` says why.
 
     Raises SettingsError if there is no model, or a needed one fails.
 
     Parameters
     ----------
+    default : name of the model of requests that name none; None: the shipped one, else the first by name
     start : makes the pipeline of a model that passed its check
     needed : the models that must pass it
+    threads : runs of a network at once
     """
 
-    def __init__(self, settings: Settings, start: Callable[[Model], Pipeline], needed: Needed = Needed.NONE) -> None:
-        folders, threads = settings.model_folders, settings.threads
-        provider = provider_named(settings.provider)
-        files = folders.files(settings.default_model)
+    def __init__(
+        self,
+        folders: ModelFolders,
+        default: str | None,
+        start: Callable[[Model], Pipeline],
+        needed: Needed = Needed.NONE,
+        *,
+        threads: int,
+        provider: Provider,
+    ) -> None:
+        files = folders.files(default)
         loaded = {name: load_entry(file, 1, provider, runs=threads) for name, file in files.items()}
-        self.registry = Registry(loaded, settings.default_model, folders.first)
+        self.registry = Registry(loaded, default, folders.first)
         self.registry.log_failures()
         wanted = [] if needed is Needed.NONE else loaded if needed is Needed.ALL else [self.registry.default]
         if failed := [name for name in wanted if not loaded[name].served]:

@@ -28,8 +28,8 @@ def run_service(settings: Settings) -> None:
     exit_at_once()
     logs.configure(settings.log_level, settings.log_format)
     settings.model_folders.files(settings.default_model)
-    keys = Keys.of(settings)
-    check_tls(settings)
+    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
+    check_tls(settings.tls_cert, settings.tls_key)
     _allow_descriptors()
     workers = settings.worker_processes if hasattr(os, "fork") else 1  # Windows: one
     with ExitStack() as stack:

@@ -144,6 +144,16 @@ class Settings(BaseSettings):
         names = frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ())
         return ModelFolders(folders, names)
 
+    @property
+    def listed_keys(self) -> str:
+        """The text of `api_keys`, which is hidden in logs; empty without keys."""
+        return self.api_keys.get_secret_value() if self.api_keys else ""
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of `trusted_hosts`, in lower case and without brackets."""
+        return [name.strip("[] ").lower() for name in self.trusted_hosts.split(",")]
+
     @classmethod
     def default_shown(cls, name: str) -> str:
         """The default of a setting as text; in words if it depends on the machine."""

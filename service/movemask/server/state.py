@@ -13,9 +13,11 @@ from fastapi import Depends, Request
 from movemask.errors import Overloaded, SettingsError
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
+from movemask.network.onnx import provider_named
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.recorder import Recorder
+from movemask.server.limits import RequestLimits
 from movemask.server.pipeline import Pipeline
 from movemask.server.rates import Rates
 from movemask.server.served_models import ServedModels
@@ -39,7 +41,7 @@ class Services:
     reading : limits the threads that read the audit
     """
 
-    settings: Settings
+    limits: RequestLimits
     models: ServedModels
     ledger: Ledger
     reader: LedgerReader
@@ -112,10 +114,17 @@ def running_services(
         )
 
     try:
-        models = ServedModels(settings, start, needed)
+        models = ServedModels(
+            settings.model_folders,
+            settings.default_model,
+            start,
+            needed,
+            threads=settings.threads,
+            provider=provider_named(settings.provider),
+        )
         metrics.models(models.registry)
         yield Services(
-            settings,
+            RequestLimits(settings.max_body_bytes, settings.max_moves, settings.max_positions),
             models,
             ledger,
             LedgerReader(ledger.database),

@@ -102,7 +102,7 @@ class WorkerConfig(uvicorn.Config):
         if hasattr(signal, "SIGHUP"):  # a terminal that is closed sends it to all; only the supervisor reloads
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            check_tls(self.settings)
+            check_tls(self.settings.tls_cert, self.settings.tls_key)
             self.app = app = WorkerApp(self.settings, self.rates, self.needed, lambda: self.sockets.closed)
         except MovemaskError as error:
             log.error("%s", error)

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from movemask.errors import MovemaskError
 from movemask.server import logs
 from movemask.server.app import create_app
-from movemask.server.guard import GuardedApp, Guards
+from movemask.server.guard import ConnectionLimits, GuardedApp, Guards
 from movemask.server.listening import on_loop_error
 from movemask.server.rates import Rates
 from movemask.server.settings import Settings
@@ -36,7 +36,14 @@ class WorkerApp:
 
     def __init__(self, settings: Settings, rates: Rates, needed: Needed, stopping: Callable[[], bool]) -> None:
         self._app = create_app(settings, rates=rates, needed=needed)
-        self.guards = Guards(settings, rates.processes, self._looked, stopping)
+        limits = ConnectionLimits(
+            connections=settings.max_connections,
+            of_an_address=None if settings.proxies else settings.max_connections_per_address,
+            head_seconds=settings.head_seconds,
+            body_seconds=settings.body_seconds,
+            read_seconds=settings.read_seconds,
+        )
+        self.guards = Guards(limits, rates.processes, self._looked, stopping)
         self._guarded = GuardedApp(self._app)
         self._running = ExitStack()
 
@@ -65,8 +72,8 @@ class WorkerApp:
 
     def _begin(self) -> None:
         """When the models are loaded, before the first request."""
-        # Exempt startup objects from garbage collection, and collect less often: a batch makes ten thousand small objects
-        # without cycles. With the default of 700, a request costs 8 to 18 % more.
+        # Exempt startup objects from garbage collection, and collect less often: a batch makes ten thousand small
+        # objects without cycles. With the default of 700, a request costs 8 to 18 % more.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000)

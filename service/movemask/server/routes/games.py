@@ -59,7 +59,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?` after
     mistakes and `??` after blunders. Add `tree` to `include` for the comments and variations of the original.
     """
-    limit = services.settings.max_positions
+    limit = services.limits.positions
     pipeline = services.models.pipeline(request.model)
     evaluator = pipeline.for_caller(context_of(http.scope))
     if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
@@ -93,7 +93,7 @@ async def _reported(evaluator: Evaluator, request: GamesIn, limit: int) -> list[
 
 async def _annotated(evaluator: Evaluator, request: GamesIn, services: Services) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
-    limit, texts = services.settings.max_positions, []
+    limit, texts = services.limits.positions, []
     async for game in annotated(evaluator, request.pgn, request.temperature, max_positions=limit):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)

@@ -184,7 +184,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     instead of `ratings`. Each point counts as one answered position in the audit.
     """
     query = query_of(request)
-    most = services.settings.max_moves
+    most = services.limits.moves
     series = []
     for name in [request.model] if request.models is None else request.models:
         pipeline = services.models.pipeline(name)
