@@ -3,8 +3,8 @@
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
-# To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
-ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+# To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.14-slim-trixie@sha256:…
+ARG PYTHON_IMAGE=python:3.14-slim-trixie
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/sbom.txt requirements/
@@ -15,7 +15,7 @@ RUN python -m venv /opt/build \
  && python -m venv --without-pip /opt/movemask \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes \
     -r requirements/service.txt \
- && cd /opt/movemask/lib/python3.11/site-packages \
+ && cd /opt/movemask/lib/python3.*/site-packages \
  && find . \( -type d -name tests -o -name '*.pyi' -o -name '*.pxd' -o -name '*.a' \) -prune -exec rm -rf {} + \
  && rm -rf numpy/distutils numpy/f2py numpy/_core/include alembic/testing sqlalchemy/testing \
     onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
