@@ -37,9 +37,9 @@ with an empty line} e5 2. Nf3 Nc6 3. Bc4 Bc5 1/2-1/2
 
 
 def listed(page: Page, **options: Any) -> list[list[str]]:
-    """The cells of the list."""
+    """The cells of the list, without the buttons that remove a game."""
     rows = page.locator("#library-list tbody tr")
-    return [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    return [row.locator("th, td").all_inner_texts()[:-1] for row in rows.all()]
 
 
 def all_read(page: Page, count: int) -> None:
@@ -68,18 +68,39 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.get_by_label("Find").fill("italian ann")
     expect(page.locator("#library-found")).to_have_text("1 game found")
     visit.refusals = True
-    page.get_by_role("button", name="Ann (1900) \N{EN DASH} Bob").press("Enter")
+    page.get_by_role("button", name="Ann (1900) \N{EN DASH} Bob", exact=True).press("Enter")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Bc5")
     expect(page.locator("#white-shown")).to_have_text("1900")
     page.go_back()
     page.get_by_label("Find").fill("eve")
-    page.get_by_role("button", name="Eve \N{EN DASH} ?").click()
+    page.get_by_role("button", name="Eve \N{EN DASH} ?", exact=True).click()
     visit.is_told("White's move 2, Ke3, is not legal.")
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No games yet")).to_be_visible()
+
+
+def test_a_game_is_found_by_its_player_and_removed_alone(visit: Visit) -> None:
+    page = visit.open("#games")
+    games = [f'[White "Player {number}"]\n[Date "2024.05.12"]\n\n1. e4 *\n' for number in (1, 12, 3)]
+    page.get_by_label("or text").fill("\n".join(games))
+    page.get_by_role("button", name="Add").click()
+    all_read(page, 3)
+    page.get_by_label("Find").fill("player 12")
+    assert [row[0] for row in listed(page)] == ["Player 12 \N{EN DASH} ?"]  # not all that have a 12 in their date
+    page.get_by_label("Find").fill("2024 player")
+    assert len(listed(page)) == 3
+    page.get_by_role("button", name="Remove Player 12").click()
+    page.locator("#ask").get_by_role("button", name="Cancel").click()
+    assert len(listed(page)) == 3
+    page.get_by_role("button", name="Remove Player 12").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    expect(page.locator("#library-count")).to_have_text("2 of 2 games read")
+    page.reload()
+    visit.settles()
+    assert [row[0] for row in listed(page)] == ["Player 1 \N{EN DASH} ?", "Player 3 \N{EN DASH} ?"]
 
 
 def test_games_of_other_programs_keep_their_players_and_ratings(visit: Visit) -> None:
@@ -95,7 +116,7 @@ def test_games_of_other_programs_keep_their_players_and_ratings(visit: Visit) ->
     ]
     added = "3 games added. Line 7: \N{LEFT DOUBLE QUOTATION MARK}Round\N{RIGHT DOUBLE QUOTATION MARK} stands"
     expect(page.locator("#library-added")).to_contain_text(added)
-    page.get_by_role("button", name="Bear").click()
+    page.get_by_role("button", name='The "Bear" \N{EN DASH} ?', exact=True).click()
     visit.line("d4", "c5")
     assert '[White "The \\"Bear\\""]' in page.evaluate(
         """async () => {

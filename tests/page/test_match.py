@@ -527,6 +527,21 @@ def test_one_press_ends_no_game(visit: Visit) -> None:
     expect(page.locator("#result")).to_be_hidden()
 
 
+def test_an_aborted_game_is_called_so_and_leaves_nothing(visit: Visit) -> None:
+    page = visit.open()
+    held: list[Route] = []
+    page.route("**/v1/move", lambda route: held.append(route))
+    begin(visit, "Black")
+    visit.answers(held, "e4")
+    visit.sees("Your turn.")
+    page.get_by_role("button", name="Abort").click()
+    visit.sees("The game is aborted. White to move.")
+    expect(page.locator("#below .player")).to_have_text("White")
+    visit.line()
+    visit.click("d2", "d4")
+    visit.sees("1. d4: Black to move.")
+
+
 def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: Visit, browser: Browser) -> None:
     page = visit.open()
     begin(visit, "White")

@@ -336,8 +336,11 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
         assert stopped(process) == 0
         visit.click("e2", "e4")
         visit.is_told("The service does not answer. Trying again in 2 s.")
-        for stale in ("#said", "#bars", "#value"):
+        for stale in ("#bars", "#value"):
             expect(visit.page.locator(stale)).to_be_empty()
+        expect(visit.page.locator("#said")).to_have_text("1. e4: Black to move.")
+        visit.line("e4")
+        expect(visit.square("e4")).to_have_class(re.compile("moved"))
     with served(shipped_alone, "--threads", "1", port=port):
         visit.sees("Black to move")
         expect(visit.page.get_by_role("alert")).to_be_hidden()

@@ -76,7 +76,7 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     assert game.headers["TimeControl"] == "300+3"
     assert re.fullmatch(r"\d\d:\d\d:\d\d", game.headers["UTCTime"])  # so that the same moves on one day are two games
     assert all(node.clock() is not None for node in game.mainline())
-    page.get_by_role("button", name=players).click()
+    page.get_by_role("button", name=players, exact=True).click()
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
     expect(page.locator("#review-moves li")).to_have_count(3)
 
@@ -100,7 +100,7 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     page.locator("#review-moves button").nth(2).click()
     expect(page).to_have_url(re.compile("at=5"))
     verdict = page.locator("#verdict")
-    expect(verdict).to_contain_text("3. Qxh7 · Blunder. It costs ")
+    expect(verdict).to_contain_text("3. Qxh7 · Blunder. By the network's judgement, it costs ")
     expect(verdict).to_contain_text("players rated 1500 would play it.")
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
     page.locator("#white").fill("2000")  # another rating, another share
@@ -109,6 +109,25 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     page.locator("h1").click()
     page.keyboard.press("Home")
     expect(verdict).to_contain_text("Step through the game")
+
+
+def test_each_position_of_a_timed_game_shows_what_the_clocks_showed(visit: Visit) -> None:
+    page = visit.open()
+    moves = "1. e4 {[%clk 0:04:58]} e5 {[%clk 0:04:40]} 2. Nf3 {[%clk 0:04:31]} *"
+    visit.load(f'[White "You"]\n[TimeControl "300+3"]\n\n{moves}')
+
+    def shown(white: str, black: str) -> None:
+        expect(page.get_by_label("White's clock")).to_have_text(white)
+        expect(page.get_by_label("Black's clock")).to_have_text(black)
+
+    shown("5:00", "5:00")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    shown("4:58", "5:00")
+    page.keyboard.press("End")
+    shown("4:31", "4:40")
+    visit.load("1. e4 e5 *")
+    expect(page.locator("#table .clock")).to_have_count(0)
 
 
 def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
@@ -161,9 +180,20 @@ def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other
     expect(page.locator("#review-moves li")).to_have_count(14)
     page.get_by_label("Whose moves").select_option("Black")
     expect(page.locator("#review-moves li")).to_have_count(7)
+    expect(page.get_by_label("Whose moves")).to_be_in_viewport()  # the choice moves nothing
     visit.load(OWN)
     expect(page.get_by_label("Whose moves")).to_have_value("white")
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+
+
+def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: int) -> None:
+    for size, what in (((1280, 800), "#review-counts"), ((390, 844), "#board")):
+        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": size[0], "height": size[1]})
+        page = visit.open()
+        visit.load(OWN)  # from a field below
+        expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+        expect(page.locator(what)).to_be_in_viewport(ratio=1)
+        visit.leave()
 
 
 def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:

@@ -146,6 +146,7 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
     assert box
     assert box["height"] >= 15 * 26  # rows
     expect(page.locator("#bars li").last).to_be_in_viewport()
+    assert page.locator(".graph-legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth")
     page.set_viewport_size({"width": 390, "height": 844})
     visit.turns_to(f"#ratings?{RUY}")
     box = page.locator("#chart svg").bounding_box()

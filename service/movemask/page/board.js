@@ -95,6 +95,7 @@ export class Board {
     this.#squares.get(from).dataset.piece = "";
     this.#pieces = new Map(this.#pieces).set(to, this.#pieces.get(from));
     this.#pieces.delete(from);
+    for (const [name, square] of this.#squares) square.classList.toggle("moved", name === from || name === to);
     if (slides) this.#slide(moved, from, to);
     this.#arrows.replaceChildren();
     this.#legal = this.#player ? premovesOf(this.#pieces, this.#player) : new Map();

@@ -26,6 +26,25 @@ export function face(ms) {
   return ms < TENTHS ? `${text}.${Math.floor((ms % 1000) / 100)}` : text;
 }
 
+const KEPT = /\[%clk (\d+):(\d+):(\d+(?:\.\d+)?)\]/;
+
+/** What a move's comment says that its player had left, in ms; undefined if it says nothing. */
+export function kept({ comment = "" }) {
+  const [, hours, minutes, seconds] = (KEPT.exec(comment) ?? []).map(Number);
+  return hours === undefined ? undefined : 1000 * (3600 * hours + 60 * minutes + seconds);
+}
+
+/**
+ * What White and Black had left after a line of nodes, the first of them after `first` half-moves, in ms by PGN's comments.
+ * Before a side's first move it is what `control`, PGN's TimeControl, says; undefined where nothing does.
+ */
+export function clocksAfter(nodes, first, control = "") {
+  const start = /^\d+(\+\d+)?$/.test(control) ? 1000 * Number.parseInt(control, 10) : undefined;
+  const left = [start, start];
+  nodes.forEach((node, ply) => (left[(first + ply) % 2] = kept(node) ?? left[(first + ply) % 2]));
+  return { white: left[0], black: left[1] };
+}
+
 /** A clock as PGN's comments have it: [%clk 0:02:59]. */
 export function command(ms) {
   const seconds = Math.floor(ms / 1000),

@@ -50,12 +50,13 @@ export function start({ open, notices, model }) {
   byId("library-list").onclick = ({ target }) => {
     const head = target.closest("thead th"),
       row = target.closest("tbody tr");
-    if (head) {
+    if (head?.cellIndex < HEADS.length) {
       sorting = { by: head.cellIndex, down: sorting.by === head.cellIndex && !sorting.down };
       draw();
       byId("library-list").querySelectorAll("thead button")[sorting.by].focus();
     }
     if (!row) return;
+    if (target.closest(".remove")) return remove(found[row.sectionRowIndex]);
     byId("library-list").querySelector("[aria-current]")?.removeAttribute("aria-current");
     row.setAttribute("aria-current", "true");
     open(found[row.sectionRowIndex].game.pgn);
@@ -246,6 +247,14 @@ function refuse(error) {
   refused = `The browser cannot store these games (${why}). They will be lost when you close or reload this page.`;
 }
 
+async function remove(entry) {
+  if (!(await agrees(`Remove this game from the list? ${entry.cells[0]} is then gone.`, "Remove"))) return;
+  entries = entries.filter((one) => one !== entry);
+  await drop([entry.game.id]).catch(refuse);
+  draw();
+  byId("library-list").focus();
+}
+
 async function clear() {
   if (!(await agrees(`Remove ${counted(entries.length)} from the list? They are then gone.`, "Remove"))) return;
   stop();
@@ -261,13 +270,18 @@ async function clear() {
 
 /** The rows that were asked for, and all that is said above them. */
 function draw() {
-  const words = byId("library-find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const asked = byId("library-find").value.trim().toLowerCase(),
+    words = asked.split(/\s+/).filter(Boolean);
   const which = byId("library-which").value,
     played = which === "played";
-  found = entries.filter(({ game, cells }) => {
-    const text = cells.join(" ").toLowerCase();
-    return (!which || Boolean(game.played) === played) && words.every((word) => text.includes(word));
-  });
+  const shown = entries.filter(({ game }) => !which || Boolean(game.played) === played);
+  const holding = (...parts) =>
+    shown.filter(({ cells }) => {
+      const text = cells.join(" ").toLowerCase();
+      return parts.every((part) => text.includes(part));
+    });
+  found = holding(asked);
+  if (!found.length) found = holding(...words); // "Player 12" is one player; "anna sicilian" stands nowhere as such
   if (sorting.by < 0)
     found.sort(({ game: a }, { game: b }) => b.id[0] - a.id[0] || a.id[1] - b.id[1]); // the latest first
   else {
@@ -276,8 +290,17 @@ function draw() {
     const by = HEADS[sorting.by] === "Key move" ? byCost : (a, b) => compare(a.cells[sorting.by], b.cells[sorting.by]);
     found.sort((a, b) => (sorting.down ? -1 : 1) * by(a, b));
   }
-  const heads = HEADS.map((name) => element("button", { type: "button", title: `Sort by ${name}` }, name));
-  const rows = found.slice(0, most).map(({ cells: [players, ...rest] }) => [element("button", { type: "button" }, players), ...rest]);
+  const heads = [
+    ...HEADS.map((name) => element("button", { type: "button", title: `Sort by ${name}` }, name)),
+    element("span", { className: "spoken" }, "Remove"),
+  ];
+  const rows = found
+    .slice(0, most)
+    .map(({ cells: [players, ...rest] }) => [
+      element("button", { type: "button" }, players),
+      ...rest,
+      element("button", { type: "button", className: "remove", title: "Remove this game", "aria-label": `Remove ${players}` }, "×"),
+    ]);
   const list = table("Games", heads, rows);
   if (sorting.by >= 0) list.tHead.rows[0].cells[sorting.by].setAttribute("aria-sort", sorting.down ? "descending" : "ascending");
   byId("library-list").replaceChildren(...(entries.length ? [list] : []));

@@ -34,7 +34,7 @@ import { wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
 const NOTCH = 60; // px that a wheel turns at least
-const FLICK = 150; // ms without a turn that end a trackpad's flick
+const FLICK = 300; // ms without a turn that end a trackpad's flick
 const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
@@ -99,6 +99,7 @@ store.subscribe((state, before, event) => {
   setControls(state, models);
   showGoing(state);
   table.prepare(state);
+  if (event.type === "load") showBoard();
   if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
   document.body.setAttribute("aria-busy", "true");
@@ -138,7 +139,13 @@ function begin(choice) {
 function enter(match) {
   store.dispatch({ type: "begin", match });
   byId("said").focus({ preventScroll: true }); // on a small screen it is below the board
+  showBoard();
+}
+
+/** Scrolls to the beginning of what is shown of a game: where it was loaded may be far below. */
+function showBoard() {
   byId("above").scrollIntoView({ block: "nearest" });
+  document.querySelector(".panels").scrollTop = 0;
 }
 
 /** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */

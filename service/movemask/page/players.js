@@ -1,5 +1,6 @@
 // The two players at the ends of the board: names, ratings, what they have more of, their clocks; and how the game ended.
 
+import { face } from "./clock.js";
 import { byId, element } from "./dom.js";
 import { outcomeOf, whyOf } from "./match.js";
 import { drawing, piecesOf } from "./squares.js";
@@ -7,7 +8,8 @@ import { ratingOf } from "./tree.js";
 
 const WORTH = { p: 1, n: 3, b: 3, r: 5, q: 9 };
 
-/** Shows each player at its end of the board. `headers` are the PGN's; with `clocks`, there is room for the time left. */
+/** Shows each player at its end of the board. `headers` are the PGN's; `clocks` what each had left, in ms, "running" for the clocks of
+ * the game against the network, or null for none. */
 export function showPlayers({ headers, fen, flip, clocks }) {
   byId("above").replaceChildren(strip(flip ? "White" : "Black", headers, fen, clocks));
   byId("below").replaceChildren(strip(flip ? "Black" : "White", headers, fen, clocks));
@@ -22,7 +24,10 @@ function strip(name, headers, fen, clocks) {
     element("span", { className: "quiet" }, rating ?? ""),
     material(fen, side),
   ];
-  if (clocks) parts.push(element("span", { className: "clock", role: "timer", "aria-label": `${name}'s clock`, "data-side": side }));
+  if (clocks === "running")
+    parts.push(element("span", { className: "clock", role: "timer", "aria-label": `${name}'s clock`, "data-side": side }));
+  else if (clocks?.[side] !== undefined)
+    parts.push(element("span", { className: "clock", "aria-label": `${name}'s clock` }, face(clocks[side])));
   return element("div", { className: "player" }, ...parts);
 }
 

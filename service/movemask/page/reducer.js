@@ -67,7 +67,7 @@ const EVENTS = {
   },
 
   /** Gives up a game that has hardly begun. */
-  abort: (state) => ({ ...state, ...game(), match: null }),
+  abort: (state) => ({ ...state, ...game({ aborted: true }), match: null }),
 
   /** Another tab continues the game: its moves stay on the board. */
   released: (state) => ({ ...state, match: null, ...(following(state) ? { game: "", you: "" } : {}) }),

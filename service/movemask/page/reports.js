@@ -93,9 +93,9 @@ export class Reports {
       result = resultOf(answer);
     known.ends.set(key, { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : whiteScore(answer) });
     found.moves.forEach((move, ply) => {
-      const { probability, rank, surprise, lost, mark, fact, better, forecast } = move,
+      const { probability, rank, surprise, lost, source, mark, fact, better, forecast } = move,
         score = whiteScore(move);
-      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, mark, fact, better, forecast, score });
+      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, source, mark, fact, better, forecast, score });
     });
     return found.moves.map(({ san }) => san);
   }

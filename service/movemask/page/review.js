@@ -4,7 +4,7 @@ import { byId, element } from "./dom.js";
 import { numbered } from "./tree.js";
 import { counted } from "./verdicts.js";
 
-const NO_GAME = "Of each move of a game that you play or load, this says what it cost and how human it was.";
+const NO_GAME = "When you have played or loaded a game, this says what each move cost and how human it was.";
 
 /**
  * Shows the review. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are on
@@ -13,7 +13,7 @@ const NO_GAME = "Of each move of a game that you play or load, this says what it
  */
 export function showReview({ shown, side, own, verdicts, sans, first, at, moments, goTo, choose }) {
   byId("review-panel").hidden = !shown;
-  byId("panel-play").classList.toggle("reviewing", shown && Boolean(side)); // somebody else's game moves nothing
+  byId("panel-play").classList.toggle("reviewing", shown && own); // somebody else's game moves nothing
   if (!shown) {
     byId("verdict").className = "verdict-here";
     return byId("verdict").replaceChildren(element("span", { className: "quiet" }, NO_GAME));

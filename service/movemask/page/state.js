@@ -17,6 +17,7 @@ export const game = (given = {}) => {
     game: given.game ?? "", // the id of the match that the board shows, or ""
     you, // whose moves are reviewed: "white", "black", or "" for both
     flip: given.flip ?? you === "black",
+    aborted: given.aborted ?? false, // the start that is left of a game that was aborted
     white: given.white ?? RATING,
     black: given.black ?? RATING,
   };

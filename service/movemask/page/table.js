@@ -3,6 +3,7 @@
 import { endingBy } from "./answer.js";
 import { remembered } from "./api.js";
 import { Board } from "./board.js";
+import { clocksAfter, kept } from "./clock.js";
 import { chosen } from "./controls.js";
 import { byId, element } from "./dom.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
@@ -11,7 +12,7 @@ import { HIDDEN, showBars, showValue } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { question } from "./reports.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { alone, following, live, played, playing } from "./state.js";
+import { alone, following, live, played, playing, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -109,13 +110,15 @@ export class Table {
     this.#analysis.draw(state);
   }
 
-  /** Takes away what was said of another position, when there is no answer for the one that is wanted. */
+  /** Takes away what was said of another position, when there is no answer for the one that is wanted. Its moves are known. */
   forget() {
+    const { state } = this.#store;
     this.#shown = null;
     document.body.classList.add("stale");
     this.#board.freeze();
-    showValue(byId("value"), null, this.#store.state.flip);
-    byId("said").textContent = "";
+    showValue(byId("value"), null, state.flip);
+    this.#say(state, { turn: turn(state), moves: [] });
+    this.#analysis.draw(state);
     for (const id of ["bars", "lenses", "legal"]) byId(id).replaceChildren();
     clearRatings();
   }
@@ -155,7 +158,7 @@ export class Table {
         next: moves[at],
       });
     }
-    showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: following(state) && Boolean(match.control) });
+    showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: clocksOf(state) });
     showClocks(state);
     this.#analysis.draw(state);
   }
@@ -166,7 +169,8 @@ export class Table {
       line = played(state);
     const last = at ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
     const ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
-    const said = playing(state) ? saidInGame(match, moves.length - at) : saidOf(answer, { last, ending });
+    const aborted = state.aborted && !moves.length ? "The game is aborted. " : "";
+    const said = playing(state) ? saidInGame(match, moves.length - at) : aborted + saidOf(answer, { last, ending });
     if (byId("said").textContent !== said) byId("said").textContent = said;
     return last;
   }
@@ -175,6 +179,19 @@ export class Table {
     const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
     if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
   }
+}
+
+/** The clocks beside the board: those of the game that goes on or has just ended, or in a game that is looked at, those of its moves. */
+function clocksOf(state) {
+  const { tree, match, at, moves } = state;
+  if (following(state) && (live(state) || at === moves.length)) return match.control ? "running" : null;
+  const nodes = (line) =>
+    tree
+      .along(line)
+      .slice(1)
+      .map((index) => tree.nodes[index]);
+  const timed = nodes(moves).some((node) => kept(node) !== undefined);
+  return timed ? clocksAfter(nodes(played(state)), firstPly(tree.fen), tree.headers.TimeControl) : null;
 }
 
 function arrows(state, answer) {

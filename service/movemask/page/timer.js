@@ -21,11 +21,11 @@ export function runsClocks(store) {
   store.subscribe(look);
 }
 
-/** Writes the time that is left wherever a clock is shown: elements of class `clock` with their side. */
+/** Writes the time that is left wherever a running clock is shown: elements of class `clock` with their side. */
 export function showClocks({ match }) {
   if (!match?.control) return;
   const now = performance.now();
-  for (const clock of document.querySelectorAll(".clock")) {
+  for (const clock of document.querySelectorAll(".clock[data-side]")) {
     const left = remaining(match, clock.dataset.side, now),
       text = face(left);
     if (clock.textContent !== text) clock.textContent = text;

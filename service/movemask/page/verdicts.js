@@ -16,7 +16,7 @@ const FACTS = {
  * The verdict `{kind, name, cost, human, text}` on a move. `report` is what the service says of it; `rating` is the
  * mover's, undefined for a network that takes none. `kind` is "mistake", "blunder" or "".
  */
-export function verdictOf({ probability, rank, lost, mark = "", fact, better }, rating) {
+export function verdictOf({ probability, rank, lost, source, mark = "", fact, better }, rating) {
   const points = lost === undefined ? undefined : Math.round(100 * lost),
     who = rating ? `players rated ${rating}` : "players";
   return {
@@ -24,7 +24,9 @@ export function verdictOf({ probability, rank, lost, mark = "", fact, better }, 
     name: NAMES[mark] ?? "",
     cost: [NAMES[mark], points === undefined ? "unknown" : `${points}`].filter(Boolean).join(", "),
     human: percent(probability),
-    text: [FACTS[fact], costs(points), better && `${better.san} costs less.`, likely(probability, rank, who)].filter(Boolean).join(" "),
+    text: [FACTS[fact], costs(points, source), likely(probability, rank, who), better && `${better.san} costs less.`]
+      .filter(Boolean)
+      .join(" "),
   };
 }
 
@@ -37,9 +39,13 @@ export function counted(verdicts) {
   return `${count("mistake", "mistake", "mistakes")}, ${count("blunder", "blunder", "blunders")}`;
 }
 
-function costs(points) {
+/** Only the rules and evaluations know a cost; the network judges, and overlooks some. */
+function costs(points, source) {
   if (points === undefined) return "What it cost is unknown: this network forecasts no results.";
-  return points ? `It costs ${points} ${points === 1 ? "point" : "points"} of 100.` : "It costs nothing.";
+  const judged = source === "network",
+    amount = `${points} ${points === 1 ? "point" : "points"} of 100`;
+  if (!points) return judged ? "The network sees no cost." : "It costs nothing.";
+  return judged ? `By the network's judgement, it costs ${amount}.` : `It costs ${amount}.`;
 }
 
 function likely(probability, rank, who) {

@@ -34,7 +34,7 @@ export function saidOf(answer, { last, ending }) {
     .slice(0, 3)
     .map((move) => `${move.san} ${percent(move.probability)}`)
     .join(", ");
-  return `${before}${SIDES[answer.turn]} to move.${draw} Likeliest: ${moves}.`;
+  return `${before}${SIDES[answer.turn]} to move.${draw}${moves && ` Likeliest: ${moves}.`}`;
 }
 
 /** What python-chess calls a position that cannot be, and what a player does. */

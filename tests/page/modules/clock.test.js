@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { command, controlOf, face, inSeconds, remaining } from "./modules.js";
+import { clocksAfter, command, controlOf, face, inSeconds, remaining } from "./modules.js";
 
 test("a control is minutes and seconds a move; without minutes a side begins with one increment", () => {
   assert.deepEqual(controlOf("3+2"), { base: 180_000, increment: 2000 });
@@ -19,4 +19,13 @@ test("a clock shows tenths in the last ten seconds, and PGN has whole seconds", 
   assert.equal(face(61_500), "1:01");
   assert.equal(face(9_940), "0:09.9");
   assert.equal(command(3_723_000), "[%clk 1:02:03]");
+});
+
+test("each side has what its last move left it, and before it what the control gives", () => {
+  const nodes = ["[%clk 0:04:58]", "[%clk 0:05:01] good", undefined, "[%clk 1:00:00.5]"].map((comment) => ({ comment }));
+  assert.deepEqual(clocksAfter([], 0, "300+3"), { white: 300_000, black: 300_000 });
+  assert.deepEqual(clocksAfter(nodes.slice(0, 1), 0, "300+3"), { white: 298_000, black: 300_000 });
+  assert.deepEqual(clocksAfter(nodes.slice(0, 3), 0, "40/7200:3600"), { white: 298_000, black: 301_000 });
+  assert.deepEqual(clocksAfter(nodes, 1), { white: 3_600_500, black: 298_000 });
+  assert.deepEqual(clocksAfter([{}], 0), { white: undefined, black: undefined });
 });
