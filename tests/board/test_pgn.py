@@ -56,7 +56,7 @@ def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers:
         ("1. \u041af3 *", 1, "\u041af3"),  # Cyrillic
         ("1. e4 Nf9 2. Nf6 Nc3 *", 1, "Nf9"),
         ("1. e4\x00 e5 *", 1, "e4\\x00"),
-        ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", 2, "Sf6)"),
+        ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", 2, "Sf6"),
         ("1. d4 d5 2. Dd3 *", 1, "Dd3"),  # German for Qd3
         ('[White "x"]\n\n% 1. Sf3\n1. e4\n\n; Sf6\n1... Sf6 *', 7, "Sf6"),
         ('[White "x"]\nSpielort: Ulm\n[Black "y"]\n\n1. e4 *', 2, "Spielort:"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 
 import chess
 import chess.pgn
@@ -23,8 +24,10 @@ def parts(text: str) -> list[GameText]:
     return list(split(io.StringIO(text)))
 
 
-def texts(part: GameText) -> list[str]:
-    return [text.strip("\n\ufeff\0") for _, text in part.movetext]
+def fault_at(line: int, part: GameText) -> str | None:
+    """The part's fault, were the line that it names counted from another first line."""
+    fault = part.fault or ""
+    return re.sub(r"line (\d+)", lambda match: f"line {int(match[1]) - part.line + line}", fault) or None
 
 
 def in_lf(text: str) -> str:
@@ -79,7 +82,7 @@ def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
     for part in parts(text):
         if part.role == "game":
             (again,) = parts(part.text)
-            assert (again.tags, texts(again)) == (part.tags, texts(part))
+            assert (again.tags, again.movetext, again.fault) == (part.tags, part.movetext, fault_at(1, part))
 
 
 @given(st.text(alphabet='ab"\\[]{}1. ', max_size=20))
@@ -98,9 +101,33 @@ def test_a_rating_that_no_player_can_have_is_not_known(text: str, number: str) -
 def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
     text = '\n\n[White "Ann"]\n\n; x\n1. e4\nSf6 *\n\n\n\nRound 2\n[White\n"Cid"]\n\n\n1. d4 d5\n'
     first, between, second = parts(text)
-    assert (first.line, first.movetext) == (3, [(5, "; x\n1. e4\nSf6 *")])
-    assert (between.role, between.line, between.unread) == ("outside", 11, (11, "Round"))
-    assert (second.line, second.tags, second.movetext) == (12, {"White": "Cid"}, [(16, "1. d4 d5")])
+    assert (first.line, first.fault) == (3, "line 7: 'Sf6' is neither a tag nor a move in SAN")
+    assert first.movetext == ["\n { x }", " e4", " Sf6", " *"]
+    assert (between.role, between.line) == ("outside", 11)
+    assert between.fault == "line 11: 'Round' is neither a tag nor a move in SAN"
+    assert (second.line, second.tags, second.movetext) == (12, {"White": "Cid"}, [" d4", " d5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        # Headers without moves and result: the FEN of the first must not give the other's moves another board.
+        ('[Event "A"]\n[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n[Event "B"]\n\n1. e4 *\n', "a second header"),
+        # Text after moves without a result might hide moves, such as those of another language.
+        ('[White "Ann"]\n\n1. e4 e5\n\nWritten by MyTool\n', "line 5: 'Written' is neither a tag nor a move"),
+        # A remark in brackets among the moves is no tag, and no new game.
+        ("1. e4 [the best]\ne5 2. Nf3 *", "line 1: '[the best]' is neither a tag nor a move"),
+        ("16... Rfb8 17. Rfe1 *", "there is no game in it: line 1: '16...' is neither a tag nor a move"),
+        ("*", "there is no game in it"),
+    ],
+)
+def test_no_wrong_game_is_made_of_a_doubtful_text(text: str, outcome: str) -> None:
+    (found,) = read_games(text)
+    assert outcome in str(found)
+
+
+def test_a_result_alone_is_no_game_beside_another() -> None:
+    assert [part.role for part in parts("*\n\n1. e4 *\n\n*\n")] == ["game"]
 
 
 def test_a_game_that_fills_the_memory_is_refused() -> None:

@@ -81,11 +81,7 @@ class Chunk:
 
 def _counts(item: tuple[int, str | GameText]) -> bool:
     """Whether an item is a game or a line, not text outside games."""
-    return isinstance(item[1], str) or _is_game(item[1])
-
-
-def _is_game(text: GameText) -> bool:
-    return text.role == "game" or text.unclosed is not None
+    return isinstance(item[1], str) or item[1].role == "game"
 
 
 def text_source(name: str) -> TextSource:
@@ -177,8 +173,8 @@ def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
     number = 0
     try:
         for text in split(lines):
-            number += _is_game(text)
-            if _is_game(text) or outside(text) or not number:
+            number += text.role == "game"
+            if text.role == "game" or outside(text) or not number:
                 yield number, text
     except LimitExceeded as error:
         raise SourceError(f"{name}: {error}") from None
@@ -255,7 +251,7 @@ def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     for number, item in chunk.items:
         if isinstance(item, str):
             yield from _line_samples(item, chunk.source, number, choice, skipped)
-        elif _is_game(item):
+        elif item.role == "game":
             yield from _game_samples(item, chunk.source, number, choice, skipped)
         elif (error := outside(item)) is not None:
             skipped.add("text outside games", f"{chunk.source}: {error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -13,7 +12,7 @@ import chess
 import chess.pgn
 
 from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
-from movemask.board.split import SIGNS, GameText, kind_of, split
+from movemask.board.split import GameText, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
@@ -54,12 +53,6 @@ class Game:
 
 #: The PGN standard's last glyph ($255).
 _LAST_GLYPH = 255
-
-_PART = re.compile(
-    r"(?P<comment>\{[^}]*\}?)|(?P<rest_of_line>;[^\n]*)|(?P<escape>^%[^\n]*)|(?P<moves>(?:[^{;\n]|\n(?!%))+)|\n",
-    re.MULTILINE,
-)
-_MOST_QUOTED = 40  # characters of a word
 
 #: Tags that mean nothing if empty: the game then begins at the start position, and ends as its moves say.
 _NOT_EMPTY = {"FEN", "Variant", "Result"}
@@ -110,23 +103,13 @@ def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
 
 
 def outside(text: GameText) -> InvalidPgn | None:
-    """The error for text before or between games: its line and first word.
-
-    None for a game, for text after the last game, and for text without words.
-    """
-    if text.role != "outside" or text.unread is None:
-        return None
-    line, word = text.unread
-    return InvalidPgn(f"pgn: line {line}: text outside a game: {word!r} is neither a tag nor a move")
+    """The error for text before or between games; None for a game, text after the last game, and text without words."""
+    return InvalidPgn(f"pgn: text outside a game: {text.fault}") if text.role == "outside" and text.fault else None
 
 
 def no_game(text: GameText | None) -> InvalidPgn:
     """The error for a file without games. `text` is its text outside games; None for an empty file."""
-    why = "there is no game in it"
-    if text is not None and text.unread is not None:
-        line, word = text.unread
-        why += f": line {line}: {word!r} is neither a tag nor a move"
-    return InvalidPgn(f"pgn: {why}")
+    return InvalidPgn("pgn: there is no game in it" + (f": {text.fault}" if text is not None and text.fault else ""))
 
 
 def odd_tags(tags: dict[str, str]) -> dict[str, str]:
@@ -147,7 +130,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
     stream = io.StringIO(source) if isinstance(source, str) else source
     trailing: GameText | None = None
     for text in split(iter(stream.readline, "")):
-        if text.role == "game" or text.unclosed is not None:
+        if text.role == "game":
             number += 1
             parsed = _parsed(text, number, builder, left)
         else:
@@ -166,16 +149,12 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
     """Parses a game with python-chess. Raises LimitExceeded; other errors are part of the result."""
     name = f"pgn: game {number}"
     try:
-        if text.unclosed is not None:
-            raise InvalidPgn(f"{name}: the comment {text.unclosed!r} is not closed, and takes all that follows")
-        lines, unread = _prepared(text)
-        if unread is not None:
-            line, word = unread
-            raise InvalidPgn(f"{name}: line {line}: {word!r} is neither a tag nor a move in SAN")
-        if not lines:
+        if text.fault is not None:
+            raise InvalidPgn(f"{name}: {text.fault}")
+        if not text.movetext:
             raise InvalidPgn(f"{name}: no moves")
-        tree = chess.pgn.read_game(io.StringIO("".join(lines)), Visitor=lambda: builder(text.tags, left))
-        assert tree is not None  # there are lines
+        tree = chess.pgn.read_game(io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, left))
+        assert tree is not None  # there is movetext
         return Parsed(text, tree, _game(tree, text.tags, name, with_tree=builder is _Tree))
     except InvalidPgn as error:
         return Parsed(text, None, error)
@@ -184,29 +163,6 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
     except Exception as error:  # from python-chess, such as for a $ with more digits than Python reads
         why = f"{type(error).__name__}: {str(error)[:200]}"
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
-
-
-def _prepared(text: GameText) -> tuple[list[str], tuple[int, str] | None]:
-    """The movetext in lines as python-chess reads them; and the first word that is not a move, with its line.
-
-    Each comment has a line of its own, in braces, because python-chess copies the rest of a line for each comment. A
-    blank before a line keeps python-chess from taking it for a tag or an escape.
-    """
-    lines: list[str] = []
-    unread = text.unread
-    for number, movetext in text.movetext:
-        for match in _PART.finditer(movetext):
-            part = match[0].strip()
-            if match["comment"]:
-                lines.append(f" {part}\n")
-            elif match["rest_of_line"]:
-                lines.append(f" {{ {part[1:].strip().replace('}', ')')} }}\n" if part != ";" else "")
-            elif match["moves"] and part:
-                lines.append(f" {' '.join(part.translate(SIGNS).split())}\n")
-                if unread is None and (word := next((word for word in part.split() if kind_of(word) == "text"), None)):
-                    line = number + movetext.count("\n", 0, movetext.index(word, match.start()))
-                    unread = line, word[:_MOST_QUOTED]
-    return lines, unread
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):

@@ -77,8 +77,7 @@ class Annotated:
     @property
     def no_game(self) -> bool:
         """Whether this is the error for a whole text without games."""
-        trailing = self.text is None or (self.text.role == "trailing" and self.text.unclosed is None)
-        return trailing and self.report is not None
+        return self.report is not None and (self.text is None or self.text.role == "trailing")
 
     def __str__(self) -> str:
         if self.tree is not None:
