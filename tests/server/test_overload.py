@@ -155,6 +155,19 @@ async def test_a_client_that_leaves_in_its_body_is_a_499(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
+async def test_a_client_that_leaves_a_stream_before_its_first_line_is_a_499(settings: Settings, gate: Gated) -> None:
+    async with opened(settings, gate) as (app, web), listening(app) as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        sent = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
+        writer.write(sent.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
+        await begun(gate)
+        writer.close()
+        while 'route="/v1/policy/batch",status=' not in (metrics := (await web.get("/metrics")).text):
+            await asyncio.sleep(0.01)
+        gate.open.set()
+    assert 'movemask_requests_total{method="POST",route="/v1/policy/batch",status="499"} 1.0' in metrics
+
+
 async def test_too_much_in_flight_is_refused_unread_and_probes_answer(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate, max_queue=4096, max_body_bytes=8 << 20) as (app, web):
         headers = {"Content-Type": "application/json"}

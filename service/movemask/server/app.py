@@ -20,6 +20,7 @@ from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
 from movemask.server.authentication import authorize
+from movemask.server.context import CLIENT_CLOSED
 from movemask.server.edge import MOST_BYTES, Edge
 from movemask.server.keys import Keys, KeyScope
 from movemask.server.limits import BytesInFlight, RateLimit
@@ -45,9 +46,6 @@ _EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETa
 #: Headers of a tool's caller that are passed on to the API, and the time of an answer, which has limits of its own.
 _FORWARDED = ("authorization", "host", "x-request-id")
 _MCP_SECONDS = 600.0
-
-#: nginx's status for a request whose client closed the connection; only metrics and logs show it.
-_CLIENT_CLOSED = 499
 
 #: Smallest response, in bytes, that is compressed.
 _COMPRESSED = 16_384
@@ -201,4 +199,4 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:
-    return Response(status_code=_CLIENT_CLOSED)
+    return Response(status_code=CLIENT_CLOSED)

@@ -24,6 +24,9 @@ CONTEXT = "movemask"
 #: The key of the connection's `Disconnection` in the scope. Missing under other servers than `movemask serve`.
 DISCONNECTION = "movemask.disconnection"
 
+#: nginx's status for a request whose client closed the connection; only metrics and logs show it.
+CLIENT_CLOSED = 499
+
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:

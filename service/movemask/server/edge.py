@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask.errors import MovemaskError
 from movemask.server import logs, problems
 from movemask.server.authentication import identify
-from movemask.server.context import CONTEXT, POLLED, RequestContext
+from movemask.server.context import CLIENT_CLOSED, CONTEXT, POLLED, RequestContext
 from movemask.server.forwarded import see_through, without_port
 from movemask.server.keys import Keys
 from movemask.server.limits import BytesInFlight, RateLimit
@@ -109,6 +109,7 @@ class Edge:
         try:
             self._admit(scope, context)
             await self._app(scope, read, write)
+            status = status or CLIENT_CLOSED  # the client left a stream before its first line
         except Exception as error:
             if status:
                 raise
