@@ -21,7 +21,7 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
-from movemask.server.ledger.entries import AuditTable
+from movemask.server.ledger.entries import LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader, Span
 
@@ -103,7 +103,7 @@ def _flush(ledger: Ledger) -> float:
     return statistics.median(took)
 
 
-def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, everything: bool) -> AuditTable:
+def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, everything: bool) -> LedgerTable:
     """A batch of made-up positions, their leakage spread over nine powers of ten."""
     kinds = MEASURED if everything else Plan().always
     leaked = 10 ** rng.uniform(-9, 0, (len(kinds), count))
@@ -112,7 +112,7 @@ def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, e
     by_cause[np.arange(count), rng.integers(7, len(CAUSES), count)] = leaked[0] / 2
     castling = np.full(count, CAUSES.index(Cause.CASTLING_PATH))
     fen = "r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4"
-    return AuditTable(
+    return LedgerTable(
         model="net",
         digest="sha256:" + "0" * 64,
         trained_with_mask=False,

@@ -29,7 +29,7 @@ from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.policy.normalisation import Normalisation, Policies, policies
 from movemask.policy.ragged import Float
-from movemask.server.ledger.entries import AuditBatch
+from movemask.server.ledger.entries import LedgerBatch
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.pipeline import Pipeline
@@ -101,7 +101,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "all kinds": _timed(lambda: [_measured(model, *one, KINDS) for one in unmasked]),
         "heavy slots": _timed(lambda: [one.heavy(plan.least) for one in weighed]),
         "table with causes (the recorder's thread)": _timed(lambda: [part.table() for part in audited]),
-        "table of many batches together": _timed(lambda: [part.table() for part in AuditBatch.by_network(audited)]),
+        "table of many batches together": _timed(lambda: [part.table() for part in LedgerBatch.by_network(audited)]),
         "recorded: table, metrics, cells and rows in SQLite (CPU time)": _recorded(audited),
     }
     return before, after
@@ -134,13 +134,13 @@ class _Kept:
     """In the place of the recorder: keeps what it is handed."""
 
     def __init__(self) -> None:
-        self.audited: list[AuditBatch] = []
+        self.audited: list[LedgerBatch] = []
 
-    def audit(self, audited: Sequence[AuditBatch], lost: int = 0) -> None:
+    def record(self, audited: Sequence[LedgerBatch], lost: int = 0) -> None:
         self.audited += audited
 
 
-def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[AuditBatch]]:
+def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[LedgerBatch]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
     kept = _Kept()
     pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
@@ -155,7 +155,7 @@ def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], li
     return answers, kept.audited
 
 
-def _recorded(audited: Sequence[AuditBatch]) -> float:
+def _recorded(audited: Sequence[LedgerBatch]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
         ledger = Ledger(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
@@ -164,7 +164,7 @@ def _recorded(audited: Sequence[AuditBatch]) -> float:
         best = np.inf
         for _ in range(ROUNDS):
             started = time.process_time()
-            recorder.audit(audited)
+            recorder.record(audited)
             while recorder.waiting:
                 time.sleep(0.01)
             best = min(best, time.process_time() - started)

@@ -15,7 +15,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, UnmaskedLogits, measure
 from movemask.network.model import Batch
-from movemask.server.ledger.entries import AuditBatch
+from movemask.server.ledger.entries import LedgerBatch
 from tests.networks import fake_model
 
 
@@ -27,14 +27,14 @@ def audited(
     kinds: Collection[str],
     least: float,
     model: str = "net",
-) -> AuditBatch:
+) -> LedgerBatch:
     """A batch that was answered, from its logits `[B, A]`."""
     boards = boards_of(positions)
     legal = legal_moves(position.board for position in positions)
     codes, slots, refused = words.slots(legal, boards)
     assert not refused.any()
     unmasked = UnmaskedLogits(logits, slots, legal.indptr)
-    return AuditBatch(
+    return LedgerBatch(
         times=np.arange(len(positions), dtype=np.float64),
         model=fake_model(model, words=words.name),
         batch=Batch(

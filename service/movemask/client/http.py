@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from movemask.client import options
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
-from movemask.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
+from movemask.schemas.answers import ErrorOut, GamesOut, JudgementOut, MoveChosenOut, PolicyOut, SweepOut
 from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
@@ -48,7 +48,7 @@ _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 
 #: The shapes of whole answers.
 _POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
-_GAMES, _VERDICT = TypeAdapter(GamesOut), TypeAdapter(VerdictOut)
+_GAMES, _JUDGEMENT = TypeAdapter(GamesOut), TypeAdapter(JudgementOut)
 _FIGURES, _WORST, _POSITIONS = TypeAdapter(LeakageFiguresOut), TypeAdapter(WorstOut), TypeAdapter(PositionsOut)
 _MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 
@@ -141,9 +141,9 @@ class AsyncClient:
         async with self._in_time("/v1/games"), self._response("/v1/games", body=body, accept=_PGN) as response:
             return await text_of(response, _PGN, _most_of(pgn))
 
-    async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> VerdictOut:
+    async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> JudgementOut:
         """The verdict on another program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
-        return await self._answer("/v1/audit", _VERDICT, fields_of(position, given))
+        return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, given))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
         """Leakage by model and kind. Parameters: `model`, `by`, `since`, `until`."""

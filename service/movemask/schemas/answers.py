@@ -363,7 +363,7 @@ class PatternOut(Out):
     detail: str = Field(description="What was found, for people.")
 
 
-class VerdictOut(Out):
+class JudgementOut(Out):
     """What leaks: how much, to which moves, and why they are illegal."""
 
     fen: str = Field(description=FEN)

@@ -21,7 +21,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
 from movemask.server.follow_up import FollowUp
-from movemask.server.ledger.entries import AuditBatch
+from movemask.server.ledger.entries import LedgerBatch
 from movemask.server.queue import Queue, Submission
 
 R = TypeVar("R")
@@ -57,7 +57,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DoneBatch:
-    """Queries that ran together, as metrics and the audit see them.
+    """Queries that ran together, as metrics and the ledger see them.
 
     answers : without the queries that failed
     evaluated : None if no position has a legal move
@@ -69,10 +69,10 @@ class DoneBatch:
     time: float
 
 
-class Audit(Protocol):
+class Recording(Protocol):
     """Records answers. Implemented by `server.ledger.recorder.Recorder`."""
 
-    def audit(self, audited: Sequence[AuditBatch], lost: int = 0) -> None:
+    def record(self, batches: Sequence[LedgerBatch], lost: int = 0) -> None:
         """Takes batches, and the number of answers that no batch could be made of. Returns at once."""
 
 
@@ -81,7 +81,7 @@ class Pipeline:
 
     Parameters
     ----------
-    audit : records the answers; None for no audit
+    recorder : writes the answers to the ledger; None: nothing is kept
     max_batch, max_waiting : as for `Queue`. A query costs 1, and 1/32 more for each of its moves
     workers : processes that share the cores; small requests use no more than this process's part
     max_moves : limit of `Query.moves`
@@ -92,7 +92,7 @@ class Pipeline:
     def __init__(
         self,
         model: Model,
-        audit: Audit | None = None,
+        recorder: Recording | None = None,
         *,
         max_batch: int,
         max_waiting: int,
@@ -102,7 +102,7 @@ class Pipeline:
         on_done: Callable[[str, Sequence[DoneBatch], int], None] = lambda model, batches, waiting: None,
     ) -> None:
         self.model = model
-        self._audit = audit
+        self._recorder = recorder
         self._max_moves = max_moves
         self._plan = plan or Plan()
         self._on_done = on_done
@@ -161,22 +161,22 @@ class Pipeline:
         return results
 
     def _follow_up(self, batches: Sequence[DoneBatch]) -> None:
-        """Feeds metrics and the audit, for many batches at once, after their replies."""
-        audited: list[AuditBatch] = []
+        """Feeds metrics and the ledger, for many batches at once, after their replies."""
+        recorded: list[LedgerBatch] = []
         try:
             self._on_done(self.model.name, batches, self.queue.waiting)
-            if self._audit is None:
+            if self._recorder is None:
                 return
             measured = [batch for batch in batches if batch.evaluated is not None]
             if measured:  # one draw for all: every kind costs most for the first position of a write
-                audited = [self._audit_batch(self._plan.drawn(random.random()), measured)]
+                recorded = [self._ledger_batch(self._plan.drawn(random.random()), measured)]
         finally:
-            if self._audit is not None:
+            if self._recorder is not None:
                 answers = sum(answer.evaluated is not None for batch in batches for answer in batch.answers)
-                self._audit.audit(audited, lost=answers - sum(map(len, audited)))
+                self._recorder.record(recorded, lost=answers - sum(map(len, recorded)))
 
-    def _audit_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> AuditBatch:
-        """Evaluated batches, joined for the audit. The logits are read here; the recorder computes the rest."""
+    def _ledger_batch(self, kinds: Sequence[str], batches: Sequence[DoneBatch]) -> LedgerBatch:
+        """Evaluated batches, joined for the ledger. The logits are read here; the recorder computes the rest."""
         model = self.model
         results = [batch.evaluated for batch in batches if batch.evaluated is not None]
         joined = Batch.joined([evaluated.batch for evaluated in results])
@@ -190,7 +190,7 @@ class Pipeline:
             if answer.evaluated is not None
         }
         elos = [answers[row].query.elo if row in answers else None for row in range(len(joined))]
-        audited = AuditBatch(
+        made = LedgerBatch(
             model=model,
             times=np.repeat([batch.time for batch in batches], sizes),
             elos=[None if elo is None else elo.self for elo in elos],
@@ -198,7 +198,7 @@ class Pipeline:
             measured=measure(kinds, unmasked, model.vocabulary, joined.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )
-        return audited if len(answers) == len(joined) else audited.rows(np.array(sorted(answers), dtype=np.intp))
+        return made if len(answers) == len(joined) else made.rows(np.array(sorted(answers), dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True)

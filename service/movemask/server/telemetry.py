@@ -29,7 +29,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.network.registry import Registry
 from movemask.schemas.answers import Problem
 from movemask.server import problems
-from movemask.server.ledger.entries import AuditTable
+from movemask.server.ledger.entries import LedgerTable
 from movemask.server.pipeline import DoneBatch, Run
 from movemask.server.supervisor import METRICS_FOLDER
 from movemask.version import __version__
@@ -146,7 +146,7 @@ class Metrics:
         for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
             queue_seconds.observe(answer.waited)
 
-    def count_leakage(self, table: AuditTable) -> None:
+    def count_leakage(self, table: LedgerTable) -> None:
         """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a
         counter NaN for good."""
         mask = "true" if table.trained_with_mask else "false"

@@ -20,7 +20,7 @@ from movemask.errors import MovemaskError
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
-from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.state import Services
@@ -42,7 +42,7 @@ def record(
     elo: float | None = None,
     causes: dict[Cause, float] | None = None,
     more: dict[str, Figure] | None = None,
-) -> AuditTable:
+) -> LedgerTable:
     """A table of one position with the given leakage."""
     figures = {
         "raw": Figure(raw, flipped=raw is not None and raw > 0.5, kl=None if raw is None else raw),
@@ -51,7 +51,7 @@ def record(
     }
     masses = [(causes or {}).get(cause, 0.0) for cause in CAUSES]
     named = np.array([0, 1]), ["e2e5"], np.array([0.25]), np.array([CAUSES.index(Cause.WRONG_GEOMETRY)])
-    return AuditTable(
+    return LedgerTable(
         model,
         digest,
         trained_with_mask,
@@ -77,12 +77,12 @@ def _measured(figure: Figure) -> Measured:
     return Measured(np.array([leaked]), np.array([figure.flipped]), np.array([kl]))
 
 
-def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
+def joined(records: Iterable[LedgerTable]) -> list[LedgerTable]:
     """Tables of the same network and kinds as one."""
-    groups: dict[Any, list[AuditTable]] = defaultdict(list)
+    groups: dict[Any, list[LedgerTable]] = defaultdict(list)
     for one in records:
         groups[one.model, one.digest, tuple(one.measured)].append(one)
-    return [AuditTable.joined(group) for group in groups.values()]
+    return [LedgerTable.joined(group) for group in groups.values()]
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def recorded(services: Services) -> None:
     written(services.recorder)
 
 
-def write(ledger: Ledger, records: Iterable[AuditTable]) -> None:
+def write(ledger: Ledger, records: Iterable[LedgerTable]) -> None:
     """Writes records, those of one network and kinds in one transaction."""
     for table in joined(records):
         ledger.write(table)
@@ -131,7 +131,7 @@ def numbered(number: int) -> str:
     return f"{chess.STARTING_FEN[:-1]}{number}"
 
 
-def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> AuditBatch:
+def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> LedgerBatch:
     """An answered batch of the start position at these move numbers, all with the same leakage."""
     boards = [chess.Board() for _ in numbers]
     for board, number in zip(boards, numbers, strict=True):

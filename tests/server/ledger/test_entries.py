@@ -21,7 +21,7 @@ from movemask.evaluate import Answer, Query
 from movemask.leakage.causes import Cause
 from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.pipeline import Pipeline
 from movemask.server.telemetry import Metrics
@@ -45,7 +45,9 @@ BOARDS = boards()
 MODELS = {name: fake_model(name, words=name) for name in WORDS}
 
 
-def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> AuditBatch:
+def batch(
+    places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED
+) -> LedgerBatch:
     words, rng = vocabulary(name), np.random.default_rng(seed)
     logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
     made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
@@ -53,7 +55,7 @@ def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: 
     return replace(made, model=MODELS[name], times=rng.random(len(places)), elos=elos)
 
 
-def positions(table: AuditTable) -> dict[float, Any]:
+def positions(table: LedgerTable) -> dict[float, Any]:
     """Each position of a table by its time, which is drawn, and so tells the positions of a test apart."""
     groups, found = table.groups(), {}
     for row, moment in enumerate(table.times.tolist()):
@@ -63,7 +65,7 @@ def positions(table: AuditTable) -> dict[float, Any]:
     return found
 
 
-def together(tables: Sequence[AuditTable]) -> dict[float, Any]:
+def together(tables: Sequence[LedgerTable]) -> dict[float, Any]:
     return {moment: position for table in tables for moment, position in positions(table).items()}
 
 
@@ -77,7 +79,7 @@ def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], 
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
     ]
-    whole = AuditBatch.by_network(made)
+    whole = LedgerBatch.by_network(made)
     assert len(whole) == len({(name, every) for _, name, every in parts})
     assert sum(map(len, whole)) == sum(map(len, made))
     assert together([part.table() for part in whole]) == together([part.table() for part in made])

@@ -25,7 +25,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.cells import QUANTILES
 from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.measure import Figure
-from movemask.server.ledger.entries import AuditTable
+from movemask.server.ledger.entries import LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader, Span, Summary
 from movemask.server.ledger.tables import WRITER
@@ -263,7 +263,7 @@ def test_a_single_position_is_given_back_whole(ledger: Ledger) -> None:
     assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
 
 
-def until_written(ledger: Ledger, table: AuditTable) -> None:
+def until_written(ledger: Ledger, table: LedgerTable) -> None:
     """Writes it, and again after a failure that may pass, as the recorder does: on a busy machine the others may have
     SQLite's lock for five seconds."""
     while True:

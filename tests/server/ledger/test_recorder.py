@@ -13,7 +13,7 @@ import pytest
 
 from movemask.errors import LedgerError
 from movemask.server.ledger import recorder
-from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
 from tests.processes import until
@@ -39,10 +39,10 @@ def count(ledger: Ledger) -> int:
 
 def test_records_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
     own = recording(ledger, max_waiting=10_000)
-    own.audit([audited(range(1, 4501))])  # more than goes into one transaction
+    own.record([audited(range(1, 4501))])  # more than goes into one transaction
     assert written(own)
     assert count(ledger) == 4500
-    own.audit([audited([1])])
+    own.record([audited([1])])
     own.close()
     assert count(ledger) == 4501
 
@@ -54,12 +54,12 @@ def test_closing_on_a_broken_database_says_what_was_lost(
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("DROP TABLE position")
     other.close()
-    own.audit([audited([1])])
+    own.record([audited([1])])
     own.close(timeout=10)
     assert "1 audit records were not written" in caplog.text
 
 
-def with_bad(made: AuditBatch, bad: Sequence[int], kind: str) -> AuditBatch:
+def with_bad(made: LedgerBatch, bad: Sequence[int], kind: str) -> LedgerBatch:
     """A batch with positions that the database refuses."""
     rows = np.zeros(len(made), dtype=np.bool_)
     rows[list(bad)] = True
@@ -84,8 +84,8 @@ IMPOSSIBLE = ["too long a FEN", "infinity that leaks", "less than nothing", "a d
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
 def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger, kind: str) -> None:
     own = recording(either)
-    own.audit([with_bad(audited(range(1, 81)), [70], kind)])
-    own.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
+    own.record([with_bad(audited(range(1, 81)), [70], kind)])
+    own.record([with_bad(audited(range(101, 123)), [0, 21], kind)])
     own.close(60)
     assert (count(either), own.dropped, own.failure) == (99, 3, None)
     kept = {position["fen"] for position in LedgerReader(either.database).positions(1_000_000)}
@@ -96,7 +96,7 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
     class Untold(Ledger):
         told = True
 
-        def write(self, table: AuditTable) -> None:
+        def write(self, table: LedgerTable) -> None:
             super().write(table)
             self.told = not self.told
             if not self.told:
@@ -104,7 +104,7 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
 
     ledger = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
     own = recording(ledger)
-    own.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
+    own.record([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
     until(lambda: written(own), "all is written")
     own.close()
     assert (count(ledger), own.dropped) == (63, 1)
@@ -116,8 +116,8 @@ def test_a_batch_that_the_database_always_refuses_costs_itself_alone(ledger: Led
     """What no check foresees. Here: a text that is no text."""
     own = recording(ledger)
     bad = replace(audited([1, 2]), model=replace(audited([1]).model, name=object()))  # type: ignore[arg-type]
-    own.audit([bad])
-    own.audit([audited([3])])
+    own.record([bad])
+    own.record([audited([3])])
     own.close(60)
     assert (count(ledger), own.dropped, own.failure) == (1, 2, None)
 

@@ -1,4 +1,4 @@
-"""`AuditBatch`, which the pipeline hands to the audit, and `AuditTable`, which the ledger writes."""
+"""`LedgerBatch`, which the pipeline hands to the audit, and `LedgerTable`, which the ledger writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from movemask.policy.ragged import Float, Index
 
 
 @dataclass(frozen=True, slots=True)
-class AuditTable(Columns):
+class LedgerTable(Columns):
     """B answered positions of one network as the ledger writes them, with the traits that figures are grouped by.
 
     times : float64 `[B]`, seconds since 1970
@@ -62,10 +62,10 @@ class AuditTable(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditBatch(Columns):
+class LedgerBatch(Columns):
     """B answered positions of one network, before their illegal mass is explained: a few hundred bytes each.
 
-    times, elos, measured : as in AuditTable
+    times, elos, measured : as in LedgerTable
     heavy : the illegal slots with the most probability (`UnmaskedLogits.heavy`)
     """
 
@@ -79,10 +79,10 @@ class AuditBatch(Columns):
     def __len__(self) -> int:
         return len(self.batch)
 
-    def table(self) -> AuditTable:
+    def table(self) -> LedgerTable:
         """The table of these positions, which names the heavy slots and their causes."""
         batch = self.batch
-        return AuditTable(
+        return LedgerTable(
             self.model.name,
             self.model.digest,
             self.model.trained_with_mask,
@@ -99,9 +99,9 @@ class AuditBatch(Columns):
         )
 
     @classmethod
-    def by_network(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
+    def by_network(cls, parts: Sequence[LedgerBatch]) -> list[LedgerBatch]:
         """The same positions in one batch for each network and set of kinds: a few large batches are tabled faster."""
-        groups: list[list[AuditBatch]] = []
+        groups: list[list[LedgerBatch]] = []
         for part in parts:
             for group in groups:
                 if group[0].model is part.model and group[0].measured.keys() == part.measured.keys():

@@ -25,7 +25,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.leakage.cells import CellKey, Cells
 from movemask.leakage.kinds import RANKED
 from movemask.server.ledger.database import POSTGRESQL, Database
-from movemask.server.ledger.entries import AuditTable
+from movemask.server.ledger.entries import LedgerTable
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST, WRITER
 
 #: The tiers of figures over time: the length of a span, and how long spans are kept before they are merged into the
@@ -79,7 +79,7 @@ class Ledger:
         self._writer = uuid4().hex
         self.database = Database(url)
 
-    def write(self, table: AuditTable) -> None:
+    def write(self, table: LedgerTable) -> None:
         """Adds positions in one transaction. Writing the same table again adds nothing.
 
         Raises LedgerError for a failure that may pass: write the same table again before any other, because the
@@ -95,7 +95,7 @@ class Ledger:
                 _execute(connection, POSITION, _position_rows(model, table))
                 self._keep_the_worst(connection, model, table)
 
-    def _is_new(self, connection: sa.Connection, table: AuditTable) -> bool:
+    def _is_new(self, connection: sa.Connection, table: LedgerTable) -> bool:
         """Notes a table as this writer's last, in the transaction that writes it. False if it is noted already.
 
         If a lost transaction of this writer has not ended on the server, this waits for it: both change the same row.
@@ -127,7 +127,7 @@ class Ledger:
     def close(self) -> None:
         self.database.close()
 
-    def _keep_the_worst(self, connection: sa.Connection, model: int, table: AuditTable) -> None:
+    def _keep_the_worst(self, connection: sa.Connection, model: int, table: LedgerTable) -> None:
         """Adds a table's positions to the worst of each kind, each FEN once, and deletes the surplus.
 
         Only positions worse than the least bad one of a full list are written.
@@ -155,7 +155,7 @@ class Ledger:
             connection.execute(sa.delete(WORST).where(ranking, WORST.c.fen.not_in(keep)))
 
 
-def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
+def _locked_model(connection: sa.Connection, table: LedgerTable) -> int:
     """The id of a network's row in MODEL. The row is added or updated, and locked until the transaction ends."""
     last_time = float(table.times.max())
     newest = {"trained_with_mask": table.trained_with_mask, "last_time": last_time}
@@ -166,7 +166,7 @@ def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
     return int(connection.execute(sa.select(MODEL.c.id).filter_by(**key)).scalar_one())
 
 
-def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
+def _position_rows(model: int, table: LedgerTable) -> list[tuple[Any, ...]]:
     """A table's rows for POSITION, without `id`."""
     figures = [
         zip(of_kind.leaked.tolist(), of_kind.flipped.tolist(), of_kind.kl.tolist(), strict=True)
@@ -206,7 +206,7 @@ def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
     )
 
 
-def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None:
+def _add_cells(connection: sa.Connection, model: int, table: LedgerTable) -> None:
     """Adds a table's positions to the figures of all time, and to those of the ten minutes of each position."""
     length = TIERS[0][0]
     starts = table.times.astype(np.int64) // length * length

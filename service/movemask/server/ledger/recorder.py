@@ -12,7 +12,7 @@ import numpy as np
 
 from movemask.board.boards import Flags
 from movemask.errors import LedgerError
-from movemask.server.ledger.entries import AuditBatch, AuditTable
+from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Recorder:
         ledger: Ledger,
         *,
         on_waiting: Callable[[int, int], None],
-        on_table: Callable[[AuditTable], None],
+        on_table: Callable[[LedgerTable], None],
         max_waiting: int = _MAX_WAITING,
     ) -> None:
         self._ledger = ledger
@@ -59,8 +59,8 @@ class Recorder:
         self._on_waiting = on_waiting
         self._on_table = on_table
         self._wake = threading.Condition()
-        self._gathered: list[AuditBatch] = []  # accepted since the last tables were made
-        self._tables: deque[AuditTable] = deque()  # not written yet, oldest first
+        self._gathered: list[LedgerBatch] = []  # accepted since the last tables were made
+        self._tables: deque[LedgerTable] = deque()  # not written yet, oldest first
         self._closing = False
         self._prune_at = 0.0  # time.monotonic
         self.waiting = 0
@@ -69,17 +69,17 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
-    def audit(self, audited: Sequence[AuditBatch], lost: int = 0) -> None:
+    def record(self, batches: Sequence[LedgerBatch], lost: int = 0) -> None:
         """Accepts answered batches to write, and counts `lost` answers as dropped. Returns at once.
 
         If too many positions wait, the batches are dropped.
         """
-        positions = sum(map(len, audited))
+        positions = sum(map(len, batches))
         with self._wake:
             if self.waiting >= self.max_waiting:
                 lost += positions
             elif positions:
-                self._gathered += [batch for batch in audited if len(batch)]
+                self._gathered += [batch for batch in batches if len(batch)]
                 self.waiting += positions
                 self._wake.notify_all()
             self.dropped += lost
@@ -130,7 +130,7 @@ class Recorder:
         """Turns the gathered batches into tables of positions that can be written."""
         with self._wake:
             gathered, self._gathered = self._gathered, []
-        for joined in AuditBatch.by_network(gathered):
+        for joined in LedgerBatch.by_network(gathered):
             for start in range(0, len(joined), _PER_WRITE):
                 batch = joined.rows(np.arange(start, min(start + _PER_WRITE, len(joined))))
                 try:
@@ -191,7 +191,7 @@ class Recorder:
             log.warning("the ledger can be written again")
 
 
-def _sound(table: AuditTable) -> Flags:
+def _sound(table: LedgerTable) -> Flags:
     """Which positions can be written, bool `[B]`: their leakages are finite and not negative, or unmeasured."""
     sound = np.isfinite(table.explained.by_cause).all(axis=1)
     sound &= np.array([len(fen) <= _LONGEST_FEN for fen in table.fens], dtype=np.bool_)

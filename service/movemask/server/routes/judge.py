@@ -16,7 +16,7 @@ from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit
 from movemask.leakage.judge_policy import judge_policy
 from movemask.leakage.judge_slots import judge_slots
-from movemask.schemas.answers import IllegalMoveOut, PatternName, PatternOut, TopOut, VerdictOut
+from movemask.schemas.answers import IllegalMoveOut, JudgementOut, PatternName, PatternOut, TopOut
 from movemask.schemas.shapes import as_json
 from movemask.server.keys import KeyScope
 from movemask.server.pipeline import PLIES
@@ -25,7 +25,7 @@ from movemask.server.responses import causes_out, fen_out, figures_out
 from movemask.server.routing import Routes
 from movemask.server.state import AppServices
 
-_Verdict, _Top, _Pattern = as_json(VerdictOut), as_json(TopOut), as_json(PatternOut)
+_Judgement, _Top, _Pattern = as_json(JudgementOut), as_json(TopOut), as_json(PatternOut)
 _IllegalMove = as_json(IllegalMoveOut)
 
 #: Bytes of a number for each slot of the largest vocabulary, in full, indented and with its move.
@@ -38,7 +38,7 @@ routes = Routes("leakage")
     "/v1/audit",
     scopes=frozenset({KeyScope.POLICY}),
     summary="Audit another program's logits or probabilities",
-    response_model=VerdictOut,
+    response_model=JudgementOut,
     size=_BYTES,
     positions=lambda request: 1 + len(request.moves) // PLIES,
 )
@@ -52,7 +52,7 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     return Response(orjson.dumps(await run_in_threadpool(_judged, request)), media_type="application/json")
 
 
-def _judged(request: AuditIn) -> VerdictOut:
+def _judged(request: AuditIn) -> JudgementOut:
     """The judgement of the numbers of a request."""
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
@@ -66,7 +66,7 @@ def _judged(request: AuditIn) -> VerdictOut:
         name: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)
         judgement = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
-    return _Verdict(
+    return _Judgement(
         fen=fen_out(position),
         turn=position.turn,
         notation=None if position.notation is None else position.notation.value,
