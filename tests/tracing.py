@@ -41,7 +41,8 @@ def main() -> None:
     """Asks twice and traces the second request: what is made once is made then."""
     trace = _Trace()
     threading.setprofile(trace)
-    body = {"moves": ["e4"], "elo": {"self": 1500, "opponent": 1500}}
+    fen = "rnb1kbnr/pppp1ppp/8/4p3/4P2q/5P2/PPPP2PP/RNBQKBNR w KQkq - 1 3"
+    body = {"fen": fen, "elo": {"self": 1500, "opponent": 1500}}
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Settings.read(database_url=f"sqlite:///{folder}/ledger.db"))
         with TestClient(app) as client:

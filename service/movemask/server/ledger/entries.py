@@ -1,4 +1,4 @@
-"""`LedgerBatch`, which the pipeline hands to the audit, and `LedgerTable`, which the ledger writes."""
+"""`LedgerBatch`, which the pipeline hands to the recorder, and `LedgerTable`, which the ledger writes."""
 
 from __future__ import annotations
 
