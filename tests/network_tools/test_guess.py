@@ -9,7 +9,7 @@ import pytest
 
 from movemask.errors import ContractError
 from movemask.network.onnx import OnnxSession
-from movemask.network_tools.fitting import fitted
+from movemask.network_tools.family_match import fitted
 from movemask.network_tools.guess import Guess, guess
 from tests.networks import Tensor, write_named
 

@@ -15,8 +15,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from movemask.audit.assessment import assessment_of, one_sided, sides
 from movemask.audit.read import Skipped
-from movemask.audit.reading import one_sided, reading_of, sides
 from movemask.audit.run import Job
 from movemask.audit.summary import REPORT_KINDS, ModelSummary, Threshold
 from movemask.board.position import board_of
@@ -58,7 +58,7 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
-        readings=[(judged.level, _with_code(judged.words)) for judged in map(reading_of, models)],
+        readings=[(judged.level, _with_code(judged.words)) for judged in map(assessment_of, models)],
         sides={model.name: sides(model) for model in models},
         one_sided=one_sided(models[0]),
         known=IN_GAMES,

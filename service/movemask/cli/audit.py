@@ -121,9 +121,9 @@ def audit(
         require("ray", "--ray")
     # Imported here because pyarrow and matplotlib are slow to import.
     from movemask.audit import run as running
+    from movemask.audit.assessment import assessment_of, one_sided
     from movemask.audit.files import Folder, is_uri
     from movemask.audit.read import Choice, check, total_bytes
-    from movemask.audit.reading import one_sided, reading_of
     from movemask.audit.report import page
     from movemask.audit.summary import Threshold, summarised
     from movemask.board.position import Elo
@@ -174,7 +174,7 @@ def audit(
     for model in models:
         click.echo(_figures(model))
     for model in models:
-        click.echo(reading_of(model).words)
+        click.echo(assessment_of(model).words)
     for model in models[:1]:
         if warning := one_sided(model):
             click.echo(f"warning: {warning}", err=True)
@@ -281,7 +281,7 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
 
 def _figures(model: ModelSummary) -> str:
     """The main figures of a network, in one line."""
-    from movemask.audit.reading import sides
+    from movemask.audit.assessment import sides
 
     white, black = sides(model).values()
     parts = [f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"]

@@ -142,7 +142,7 @@ class AsyncClient:
             return await text_of(response, _PGN, _most_of(pgn))
 
     async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> JudgementOut:
-        """The judgement of another program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
+        """The judgement of a program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
         return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, given))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:

@@ -22,7 +22,7 @@ from movemask.network.check import CHECK_FENS, check_value
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.network_tools.families import Family
-from movemask.network_tools.fitting import Change, Fit
+from movemask.network_tools.family_match import Change, Fit
 
 Table = dict[str, Any]
 

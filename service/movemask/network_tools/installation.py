@@ -37,8 +37,8 @@ from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
 from movemask.network.trial import confine, finish, tried
+from movemask.network_tools.family_match import Change, fitted
 from movemask.network_tools.file_formats import described, unpacked
-from movemask.network_tools.fitting import Change, fitted
 from movemask.network_tools.guess import guess, settled
 from movemask.network_tools.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.network_tools.rewriting import rewrite

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.network_tools.fitting import Change
+from movemask.network_tools.family_match import Change
 
 _TYPES = {
     "float16": TensorProto.FLOAT16,

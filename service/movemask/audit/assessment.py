@@ -23,14 +23,14 @@ Level = Literal["usual", "high", "wrong", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Assessment:
     """A network's level, and the sentences that explain it."""
 
     level: Level
     words: str
 
 
-def reading_of(model: ModelSummary) -> Reading:
+def assessment_of(model: ModelSummary) -> Assessment:
     """How a network is read: its mean raw leakage beside that of the known networks.
 
     The known figures are of positions of games. If there are enough of those, only they are judged. Single positions
@@ -44,9 +44,11 @@ def reading_of(model: ModelSummary) -> Reading:
     figures = model.of(RAW)
     if model.trained_with_mask:
         words = f"trained with the mask, so leakage does not say how it is read: {diagnose} judges it by its moves"
-        return Reading("unknown", f"{model.name}: {words}.")
+        return Assessment("unknown", f"{model.name}: {words}.")
     if figures.mean is None:
-        return Reading("unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.")
+        return Assessment(
+            "unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read."
+        )
     times, where = max([(figures.mean / max(IN_GAMES.values()), ""), *_by_phase(model)])
     few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
     if model is not everything:
@@ -55,19 +57,19 @@ def reading_of(model: ModelSummary) -> Reading:
     if times < _MORE:
         words = f"{amount},{where} {times:.1f} times the amount of networks that are read rightly, which is usual"
         rare = f"Mistakes in few moves, such as castling and promotions, need {diagnose}"
-        return Reading("usual", f"{model.name}: {words}. {rare}.{few}")
+        return Assessment("usual", f"{model.name}: {words}. {rare}.{few}")
     more = f"{amount},{where} {times:.0f} times the amount of networks that are read rightly{_main_cause(model)}"
     best = f"; an illegal move comes first in {figures.flips:,} of {figures.count:,} positions"
     if figures.mean >= _CHANCE:
         words = f"READ WRONGLY, or untrained: {more}{best}. {diagnose} names mistakes"
-        return Reading("wrong", f"{model.name}: {words}.{few}")
+        return Assessment("wrong", f"{model.name}: {words}.{few}")
     if singles and model is everything:
         words = f"{more}{best}. {_of_singles(model)}: audit games with {_FEW} positions or more"
-        return Reading("unknown", f"{model.name}: {words}, or run {diagnose}.")
+        return Assessment("unknown", f"{model.name}: {words}, or run {diagnose}.")
     if times >= _FAR:
-        return Reading("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
+        return Assessment("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
     words = f"more than expected: {more}. If the positions are of ordinary games, run {diagnose}"
-    return Reading("high", f"{model.name}: {words}.{few}")
+    return Assessment("high", f"{model.name}: {words}.{few}")
 
 
 def sides(model: ModelSummary) -> dict[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from movemask.audit import reading
-from movemask.audit.reading import reading_of
+from movemask.audit import assessment
+from movemask.audit.assessment import assessment_of
 from movemask.audit.summary import ModelSummary
 from movemask.leakage.cells import ALL, CAUSE, Cell, CellKey
 
@@ -74,8 +74,8 @@ def singles(model: ModelSummary) -> ModelSummary:
 def test_how_a_network_is_read_is_in_words(
     model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "IN_GAMES", {"right": 0.006})
-    found = reading_of(model)
+    monkeypatch.setattr(assessment, "IN_GAMES", {"right": 0.006})
+    found = assessment_of(model)
     assert found.level == level
     assert words in found.words
     if model.of("raw").mean:

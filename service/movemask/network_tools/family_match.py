@@ -2,8 +2,8 @@
 
 Shapes come first, types second. An export may differ from its family only in a type (float16 planes, int32 ratings) or
 in a layout: `[B, 8, 8, 112]` for `[B, 112, 8, 8]`, a policy of `[B, 73, 8, 8]` for `[B, 4672]`, ratings of `[B, 1]`.
-Each such difference is a `Change`, which `network_tools.rewriting` writes into the graph. Sizes that the file leaves open are
-taken from a run.
+Each such difference is a `Change`, which `network_tools.rewriting` writes into the graph. Sizes that the file leaves
+open are taken from a run.
 """
 
 from __future__ import annotations
