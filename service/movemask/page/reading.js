@@ -43,7 +43,10 @@ const PLAYED = ["standard", "fromposition", "chess960"]; // variants by their na
 
 /** The FEN in a line, such as an address or a FEN in quotation marks; undefined without one. Throws for an address of a variant. */
 export function fenIn(text) {
-  const line = text.trim().replace(/%2F/gi, "/").replace(/%20|\+/g, " ");
+  const line = text
+    .trim()
+    .replace(/%2F/gi, "/")
+    .replace(/%20|\+/g, " ");
   const found = /[\n[]/.test(line) ? null : FEN.exec(line);
   if (!found) return undefined;
   const variant = variantOf(line);
