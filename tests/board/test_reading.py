@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from movemask.board.fen import FEN_FIELDS, read_fen
 from movemask.board.moves import Notation, read_move
+from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position, is_as_written, status_names
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, MovemaskError
 from tests.ground_truth import perft, played, tricky
@@ -174,6 +175,21 @@ def test_squares_may_be_in_capitals() -> None:
         read_move(board, "E1E3")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Nf3", "g1f3", "Nf3!", "Nf3?!", "Ng1f3", "N\u2013f3", "g1-f3", "Nf3+", "Z0", "--", "0000", "Nf4", "Nf9", "O-O"],
+)
+def test_a_move_means_the_same_in_a_list_and_in_a_pgn(text: str) -> None:
+    (game,) = read_games(f"1. {text} *")
+    try:
+        move, _ = read_move(chess.Board(), text)
+    except ValueError:
+        assert not isinstance(game, Game)
+    else:
+        assert isinstance(game, Game)
+        assert [ply.played for ply in game.plies] == [move]
+
+
 def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
     mixed, uci = Position.read(moves=["e4", "e7e5", "Nf3"]), Position.read(moves=["e2e4", "e7e5", "g1f3"])
     assert (mixed.notation, uci.notation, Position.read().notation) == (Notation.MIXED, Notation.UCI, None)
@@ -185,10 +201,10 @@ def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
     [
         ("4k3/8/8/8/8/8/8/R3K2R w - - 0 1", "O-O", "is not legal"),
         (chess.STARTING_FEN, "e2e5", "is not legal"),
-        (chess.STARTING_FEN, "0000", "is not legal"),
-        (chess.STARTING_FEN, "--", "is not legal"),
+        (chess.STARTING_FEN, "0000", "is a null move, which is not legal"),
+        (chess.STARTING_FEN, "--", "is a null move, which is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Rd1", "is ambiguous"),
-        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is not legal"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is a null move, which is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "R@d1", "is not"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "knight", "is not a move in UCI or SAN"),
     ],

@@ -81,7 +81,7 @@ def moves_of(node: chess.pgn.GameNode) -> list[object]:
 def test_the_games_are_what_they_were_with_comments(file: Path, network: Network) -> None:
     result = run("annotate", file)
     assert result.exit_code == 0, result.output
-    assert f"left as it is: {file}: game 2: illegal san: 'Ke3'" in result.stderr
+    assert f"left as it is: {file}: game 2: 'Ke3' is not legal in" in result.stderr
     before, after = games_of(GAMES), games_of(result.stdout)
     assert len(after) == 3
     for one, other in zip(before, after, strict=True):

@@ -76,12 +76,12 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
     null = '[Event "null"]\n\n1. e4 -- *\n\n'
     answer = judged(client, pgn=bad + PGN + "\n" + atomic + empty + null + PGN)
     errors = [game.get("error", {}).get("detail", "") for game in answer["games"]]
-    assert errors[0].startswith("pgn: game 1: illegal san: 'Ke3'")
+    assert errors[0].startswith("pgn: game 1: 'Ke3' is not legal in '")
     assert errors[0].endswith(", at White's move 2")
     assert errors[1] == ""
     assert "game 3: the variant 'Atomic' is not standard chess or Chess960" in errors[2]
     assert errors[3] == "pgn: game 4: no moves"
-    assert errors[4].startswith("pgn: game 5: ply 2: 0000 is not legal")
+    assert errors[4].startswith("pgn: game 5: ply 2: a null move (--) is not legal")
     assert len(answer["games"][5]["moves"]) == 6
     assert answer["games"][1]["ignored"] == ["elo", "history"]
 

@@ -101,19 +101,29 @@ class Notation(Enum):
 _CAPITALS = re.compile(r"[A-H][1-8][A-H][1-8][NBRQ]?", re.ASCII)
 
 
+#: Signs of typesetting in moves and results, and what python-chess reads in their place.
+SIGNS = {0xD7: "x", 0xBD: "1/2", 0x2212: "-", **dict.fromkeys(range(0x2010, 0x2014), "-")}
+
+#: The spellings of a null move: python-chess accepts it, but no side may pass.
+NULL_MOVES = frozenset(("0000", "--", "Z0", "@@@@"))
+
+
 def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
-    """The legal move that a text names, and whether the text is UCI or SAN.
+    """The legal move that a text names, and whether the text is UCI or SAN: over HTTP, in UCI and in a PGN.
 
     `e2e4` is valid in both and names the same move. Raises ValueError, which names the fault.
     """
+    if text in NULL_MOVES:
+        raise ValueError("is a null move, which is not legal")
+    written = text.translate(SIGNS).rstrip("!?")
     notation = Notation.UCI
     try:
         try:
-            move = board.parse_uci(text.lower() if _CAPITALS.fullmatch(text) else text)
+            move = board.parse_uci(written.lower() if _CAPITALS.fullmatch(written) else written)
         except chess.InvalidMoveError:
             notation = Notation.SAN
-            move = board.parse_san(text)
-        if not move:  # python-chess accepts the null moves 0000 and --
+            move = board.parse_san(written)
+        if not move:  # a null move with a mark
             raise chess.IllegalMoveError
     except chess.InvalidMoveError:
         raise ValueError("is not a move in UCI or SAN") from None

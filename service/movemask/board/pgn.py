@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import chess
 import chess.pgn
 
+from movemask.board.moves import NULL_MOVES, read_move
 from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
 from movemask.board.split import GameText, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
@@ -203,12 +204,15 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             self._comments = []
 
     def parse_san(self, board: chess.Board, san: str) -> chess.Move:
-        """The move; the error of a move that cannot be played says where in the game it is."""
+        """The move, or a null move; the error of a move that cannot be played says where in the game it is."""
+        if san in NULL_MOVES:
+            return chess.Move.null()
         try:
-            return super().parse_san(board, san)
+            return read_move(board, san)[0]
         except ValueError as error:
             side = "White" if board.turn else "Black"
-            raise ValueError(f"{error}, at {side}'s move {board.fullmove_number}") from None
+            place = f"in {board.fen()!r}, at {side}'s move {board.fullmove_number}"
+            raise ValueError(f"{san!r} {error} {place}") from None
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
@@ -289,7 +293,8 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
     game = PlayedGame(board)
     for index, move in enumerate(moves):
         if not move or not game.last.is_legal(move):
-            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {game.last.fen()!r}")
+            what = move.uci() if move else "a null move (--)"
+            raise InvalidPgn(f"{name}: ply {index + 1}: {what} is not legal in {game.last.fen()!r}")
         game.play(move)
     game.ended()
     chances = _chances(parsed, game)

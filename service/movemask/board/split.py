@@ -22,6 +22,7 @@ from typing import Literal
 
 import chess.pgn
 
+from movemask.board.moves import SIGNS
 from movemask.errors import LimitExceeded
 
 #: Most characters of a game; no real game reaches it. A whole game is in memory at once.
@@ -50,9 +51,6 @@ _TOKEN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _ESCAPED = re.compile(r'\\(["\\])')
-
-#: Signs of typesetting, and what python-chess reads in their place.
-_SIGNS = {0xD7: "x", 0xBD: "1/2", 0x2212: "-", **dict.fromkeys(range(0x2010, 0x2014), "-")}
 
 #: Text that python-chess skips without an error: letters of another language, figurines, control characters. It takes
 #: the squares of such a move for a pawn's move. The marks of a new move, of en passant and of a diagram are allowed.
@@ -167,7 +165,7 @@ class GameText:
         self.over = kind == "result" and not self.depth
         self.depth = max(0, self.depth + text.count("(") - text.count(")"))
         if kind not in ("first", "number"):
-            self.movetext.append(f" {text.translate(_SIGNS)}")
+            self.movetext.append(f" {text.translate(SIGNS)}")
 
     def _fail(self, why: str) -> None:
         self.fault = self.fault or why
@@ -221,7 +219,7 @@ def escaped(value: str) -> str:
 @lru_cache(1 << 14)
 def kind_of(word: str) -> Literal["move", "mark", "text"]:
     """What a word of movetext is. A `mark` means nothing alone, such as `+-`; `text` is neither move nor mark."""
-    word = word.translate(_SIGNS)
+    word = word.translate(SIGNS)
     rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
     if not word.strip(_PADDING) or word == "D":
         return "mark"

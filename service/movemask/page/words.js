@@ -61,10 +61,8 @@ const IMPOSSIBLE = {
 /** What the service finds wrong in a PGN's first game, without the FEN and its parser's terms where a move cannot be played. */
 export function pgnFault(detail) {
   const text = detail.replace(/^pgn: (game 1: )?/, "");
-  const found = /^(?:(illegal|ambiguous) san: '(.+?)'|no matching legal move for (\S+) .*?) in .+, at (\w+'s move \d+)$/.exec(text);
-  if (!found) return text;
-  const [, kind, san, uci, place] = found;
-  return `${place}, ${san ?? uci}, is ${kind === "ambiguous" ? "ambiguous" : "not legal"}`;
+  const [, move, fault, place] = /^'(.+?)' (is .+?) in '.+', at (\w+'s move \d+)$/.exec(text) ?? [];
+  return place ? `${place}, ${move}, ${fault}` : text;
 }
 
 /** What went wrong, for whoever sees it. */
