@@ -26,7 +26,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forked_processes_get_their_own_answers(service: str, kind: str) -> None:
-    command = [sys.executable, "-m", "tests.client.forking", kind, service]
+    # Python 3.12 and later warn of a fork beside a thread, which `Client` has for its event loop.
+    warned = "ignore:This process (pid=:DeprecationWarning:__main__"
+    command = [sys.executable, "-W", warned, "-m", "tests.client.forking", kind, service]
     path = os.pathsep.join([str(ROOT / "service"), str(ROOT)])
     done = subprocess.run(
         command, env=environment(PYTHONPATH=path), cwd=ROOT, capture_output=True, text=True, timeout=300

@@ -151,8 +151,9 @@ def test_a_reload_under_load_loses_no_request_and_brings_what_has_changed(
         for _ in range(16):  # by each worker
             answer = call(port, "/v1/policy", {"moves": [], "model": "second"}, Authorization=f"Bearer {kept}")
             assert answer["model"]["name"] == "second"
-            with pytest.raises(urllib.error.HTTPError, match="401"):
+            with pytest.raises(urllib.error.HTTPError, match="401") as refused:
                 call(port, "/v1/policy", {"moves": []}, Authorization=f"Bearer {revoked}")
+            refused.value.close()
         assert stopped(process) == 0
 
 

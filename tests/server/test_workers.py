@@ -123,7 +123,8 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
             try:
                 call(port, "/v1/policy", {"moves": []})
             except urllib.error.HTTPError as error:
-                return error.code
+                with error:
+                    return error.code
             return 200
 
         assert until(status, "a worker answers") == 429
