@@ -272,18 +272,18 @@ class _MainLine(_Tree):
 
 def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree: bool) -> Game:
     headers = {**parsed.headers, **odd_tags(tags)}
-    if parsed.errors:
-        raise InvalidPgn(f"{name}: {parsed.errors[0]}")
     try:
         board = parsed.board()
         check_counters(board)
     except ValueError as error:
-        raise InvalidPgn(f"{name}: {error}") from None
+        raise InvalidPgn(f"{name}: {parsed.errors[0] if parsed.errors else error}") from None
     if type(board) is not chess.Board:
         raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')[:40]!r} is not standard chess or Chess960")
     if not board.is_valid():
         fen, names = headers.get("FEN", board.fen()), ", ".join(status_names(board.status()))
         raise InvalidPgn(f"{name}: {fen!r} is not a valid position: {names}")
+    if parsed.errors:
+        raise InvalidPgn(f"{name}: {parsed.errors[0]}")
     moves = list(parsed.mainline_moves())
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
