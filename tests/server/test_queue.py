@@ -187,15 +187,25 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
 
 
 @pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
-async def test_a_large_submission_may_use_all_threads_and_small_ones_their_part(gate: Gate, queue: Queue) -> None:
+async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate: Gate, queue: Queue) -> None:
+    large = asyncio.create_task(ask(queue, range(20)))
+    await begun(gate)
+    await begun(gate)  # on both threads
+    small = asyncio.create_task(ask(queue, [1]))
+    await waiting(queue, 5)
+    gate.open.set()
+    await asyncio.gather(small, large)
+    assert gate.sizes[:2] == [8, 8]
+    assert gate.sizes[2] <= 2, "the small one, with at most one beside it"
+
+
+@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_they(gate: Gate, queue: Queue) -> None:
     small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
     await begun(gate)
-    assert gate.sizes == [2]
-    small.append(asyncio.create_task(ask(queue, [2])))
-    await waiting(queue, 1)
     large = asyncio.create_task(ask(queue, range(20)))
-    await begun(gate)  # beside the first
-    assert gate.sizes[1] > 1
+    await waiting(queue, 20)
+    assert gate.sizes == [2], "the second thread is free, and leaves the cores to the first"
     gate.open.set()
     await asyncio.gather(*small, large)
 

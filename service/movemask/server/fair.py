@@ -1,8 +1,8 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
 Items have a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions get
-a quarter of a batch, at most `SLICE`, and more only if no small submission came in the last second: nobody waits for a
-whole batch of somebody else's items. Among small and among large submissions, clients take turns of equal cost.
+`SLICE` of a batch that has room, and more only if no small submission came in the last second: nobody waits for a whole
+batch of somebody else's items. Among small and among large submissions, clients take turns of equal cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Generic, NamedTuple, TypeVar
 SHARE = 8
 
 #: Largest cost of all large submissions in a batch while small ones wait or are expected, and at most 1/4 of a batch.
-SLICE, _LARGE_PART = 4, 4
+#: A single request beside eight clients with 1,024 positions each takes 40 ms with 1, and 85 with 4.
+SLICE, _LARGE_PART = 1, 4
 
 #: Seconds after a small submission during which another is expected.
 _SMALL_EXPECTED = 1.0
@@ -93,6 +94,10 @@ class FairOrder(Generic[S]):
     def cost(self) -> float:
         return self.small.cost + self.large.cost
 
+    def expects_small(self, now: float) -> bool:
+        """Whether a small submission waits, or came in the last second."""
+        return bool(self.small.items) or now - self._small_came < _SMALL_EXPECTED
+
     def line(self, cost: float) -> Turns[S]:
         """Where a submission of this total cost waits."""
         return self.small if cost <= SHARE else self.large
@@ -109,7 +114,7 @@ class FairOrder(Generic[S]):
         kept = min(SLICE, room // _LARGE_PART) if self.large.items else 0
         taken = self.small.take(room - kept)
         room -= sum(item.cost for item in taken)
-        if taken or now - self._small_came < _SMALL_EXPECTED:
+        if taken or self.expects_small(now):
             room = min(room, SLICE)
         elif len(self.large) > 1:
             room = min(room, SHARE)

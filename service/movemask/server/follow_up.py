@@ -32,7 +32,8 @@ class FollowUp(Generic[T]):
         self._name, self._follow_up = name, follow_up
         self._changed = threading.Condition()
         self._batches: list[T] = []
-        self._running = self._closing = False
+        self._running: Sequence[T] = ()
+        self._closing = False
         self._joined = 0  # calls of `join` that wait
         self._thread = threading.Thread(target=self._main, name=f"after-{name}", daemon=True)
         self._thread.start()
@@ -53,6 +54,12 @@ class FollowUp(Generic[T]):
             self._changed.wait_for(lambda: not (self._batches or self._running))
             self._joined -= 1
 
+    @property
+    def pending(self) -> Sequence[T]:
+        """The batches that have not been followed up."""
+        with self._changed:
+            return [*self._running, *self._batches]
+
     def close(self) -> None:
         """Follows up what was put, and ends the thread."""
         with self._changed:
@@ -68,7 +75,7 @@ class FollowUp(Generic[T]):
                 log.exception("work after the answers of model %s failed", self._name)
             del batches  # or they would be kept until the next ones come
             with self._changed:
-                self._running = False
+                self._running = ()
                 self._changed.notify_all()
 
     def _gathered(self) -> Sequence[T]:
@@ -78,6 +85,6 @@ class FollowUp(Generic[T]):
             enough = lambda: len(self._batches) >= _MANY or self._joined or self._closing  # noqa: E731
             self._changed.wait_for(enough, _TOGETHER)
             batches, self._batches = self._batches, []
-            self._running = bool(batches)
+            self._running = batches
             self._changed.notify_all()
             return batches

@@ -65,7 +65,7 @@ class Queue:
     ----------
     run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
         each item, or raises an error that concerns all items
-    threads, small_threads : batches that run at once, while a large submission waits and otherwise
+    threads, small_threads : batches that run at once, while large submissions wait alone and otherwise
     max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
     max_waiting : most items waiting, of small submissions and of large ones, each. Beyond it: Overloaded, unless none
         wait
@@ -187,11 +187,14 @@ class Queue:
                     return []
                 self._changed.wait()
             share = ceil(self._order.cost / self._free_threads())
-            return self._take(min(self._max_batch, share))
+            batch = self._take(min(self._max_batch, share))
+            self._wake_threads()
+            return batch
 
     def _free_threads(self) -> int:
-        """Number of threads that may begin a run."""
-        return (len(self._threads) if self._order.large.items else self._small_threads) - len(self._runs)
+        """Number of threads that may begin a run: all for large submissions, unless a small one comes or may come."""
+        large_alone = self._order.large.items and not self._order.expects_small(time.perf_counter())
+        return (len(self._threads) if large_alone else self._small_threads) - len(self._runs)
 
     def _wake_threads(self) -> None:
         self._changed.notify(max(0, min(self._order.items, self._free_threads())))
