@@ -85,14 +85,16 @@ class Database:
         with self._ledger_errors("written"), self._prepared().begin() as connection:
             if without_limits:
                 self._lift_limits(connection)
-            yield connection
+            with _replaced_after_errors(connection):
+                yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads. Raises LedgerError; LedgerUnreachable if the connection failed."""
         with self._ledger_errors("read"):
             engine = self._prepared(reading=True)
-            with engine.connect().execution_options(**{sqlite.READING: True}) as connection:
+            connected = engine.connect().execution_options(**{sqlite.READING: True})
+            with connected as connection, _replaced_after_errors(connection):
                 yield connection
 
     def open(self) -> None:
@@ -179,12 +181,11 @@ class Database:
 
     @contextmanager
     def _ledger_errors(self, done: str) -> Iterator[None]:
-        """Turns the driver's errors into LedgerError. The next use has a new connection, and checks the tables."""
+        """Turns the driver's errors into LedgerError. The next use checks the tables."""
         try:
             yield
         except SQLAlchemyError as error:
             self._ready = False
-            self._engine.dispose()  # the next try has a new connection, after a switchover to another server
             if _is_permanent(error):
                 raise
             reason = self._reason(error)
@@ -217,6 +218,16 @@ _DATA_ERRORS = ("22", "23", "54")
 def _state(error: SQLAlchemyError) -> str | None:
     """PostgreSQL's code of an error; None if the server did not report it."""
     return getattr(getattr(error, "orig", None), "sqlstate", None)
+
+
+@contextmanager
+def _replaced_after_errors(connection: sa.Connection) -> Iterator[None]:
+    """Closes the connection if a statement fails: after a switchover, the next is to the server that can be written."""
+    try:
+        yield
+    except SQLAlchemyError:
+        connection.invalidate()
+        raise
 
 
 def _is_permanent(error: SQLAlchemyError) -> bool:
