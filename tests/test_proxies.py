@@ -69,8 +69,11 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
     port, plain = free_port(), free_port()
     settings = (ROOT / "docs" / "settings.md").read_text()
     (prefix,) = re.findall(rf"```{request.param}\n(.*?)```", settings, re.DOTALL)
-    limits = ("--proxies", "1", "--client-rate", "0.01", "--client-burst", "50", "--keep-alive-seconds", "75")
-    with served(models, *limits, "--max-body-bytes", str(LIMIT)) as (_, behind):
+    limits = ("--client-rate", "0.01", "--client-burst", "50", "--keep-alive-seconds", "75")
+    with served(models, "--root-path", "/chess", "--proxies", "1", *limits, "--max-body-bytes", str(LIMIT)) as (
+        _,
+        behind,
+    ):
         if request.param == "caddy":
             site = f"https://127.0.0.1:{port} {{\n\ttls {cert} {key}"
             changes = {"chess.example.org {": f"{site}\n{prefix}", "127.0.0.1:8000": f"127.0.0.1:{behind}"}
