@@ -69,11 +69,9 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
     port, plain = free_port(), free_port()
     settings = (ROOT / "docs" / "settings.md").read_text()
     (prefix,) = re.findall(rf"```{request.param}\n(.*?)```", settings, re.DOTALL)
-    limits = ("--client-rate", "0.01", "--client-burst", "50", "--keep-alive-seconds", "75")
-    with served(models, "--root-path", "/chess", "--proxies", "1", *limits, "--max-body-bytes", str(LIMIT)) as (
-        _,
-        behind,
-    ):
+    limits = ("--client-rate", "0.01", "--client-burst", "50", "--max-body-bytes", str(LIMIT))
+    behind_a_proxy = ("--proxies", "1", "--root-path", "/chess", "--keep-alive-seconds", "75")
+    with served(models, *behind_a_proxy, *limits) as (_, behind):
         if request.param == "caddy":
             site = f"https://127.0.0.1:{port} {{\n\ttls {cert} {key}"
             changes = {"chess.example.org {": f"{site}\n{prefix}", "127.0.0.1:8000": f"127.0.0.1:{behind}"}
