@@ -29,6 +29,7 @@ from training.batches import Batch, Ready, gathered, stream
 from training.config import Run, load_run
 from training.losses import outcome_loss, played_loss, rules_loss, states_loss, taught_loss, value_loss
 from training.maia3 import Teacher
+from training.muon import Muon
 from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
 from training.targets import ready
@@ -217,7 +218,7 @@ def optimizers_of(network: Network, settings: config.Training) -> list[torch.opt
     others = [parameter for parameter in network.parameters() if id(parameter) not in chosen]
     decay = settings.weight_decay
     return [
-        torch.optim.Muon(matrices, lr=settings.learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, lr=settings.learning_rate, weight_decay=decay),
         torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=decay, betas=(0.9, 0.98)),
     ]
 
