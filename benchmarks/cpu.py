@@ -3,6 +3,7 @@
 CPU time moves less than a rate on a machine that others share, so changes are judged by it. Every load in turn, in
 rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on. A machine that
 others share changes its pace by a third within minutes, so two versions are compared in turns: `--against CHECKOUT`.
+What a load costs beyond the network is also told in units of python-chess's own work on the same positions.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+
+import chess
 
 from benchmarks.servers import ROOT, movemask
 from benchmarks.serving import A_CALL, Measured
@@ -27,7 +30,7 @@ _WRITTEN = 1.0
 
 def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
     """CPU time in microseconds by load, and the times of one connection as ratios; of each checkout in turn."""
-    found = {"network": 1e6 * of.bare.cpu_seconds(of.seconds)}
+    found = {"network": 1e6 * of.bare.cpu_seconds(of.seconds), "python-chess": 1e6 * chess_seconds(of.fens)}
     loads = {f"{A_CALL} a call": (A_CALL, lambda server: of.in_batches(server, A_CALL))}
     for count in CONNECTIONS:
         loads[f"{count} connections"] = (1, lambda server, count=count: of.one_by_one(server, count))
@@ -53,7 +56,18 @@ def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
                     ratio = measured.percentile(99) / measured.percentile(50)
                     found[f"one connection: p99 over p50{suffix}"] = ratio
     found["network"] = (found["network"] + 1e6 * of.bare.cpu_seconds(of.seconds)) / 2
+    found["python-chess"] = (found["python-chess"] + 1e6 * chess_seconds(of.fens)) / 2
     return found
+
+
+def chess_seconds(fens: Sequence[str]) -> float:
+    """CPU time of python-chess for a position: read it, its status, its legal moves."""
+    started = time.process_time()
+    for fen in fens:
+        board = chess.Board(fen)
+        board.status()
+        list(board.legal_moves)
+    return (time.process_time() - started) / len(fens)
 
 
 def main() -> None:
@@ -70,13 +84,19 @@ def main() -> None:
     if arguments.against is not None:
         checkouts[f", {arguments.against.name}"] = arguments.against.resolve()
     rounds = [one_round(of, checkouts) for _ in range(arguments.rounds)]
-    print(f"| {arguments.model} | median | least | most | network's share |\n|---|--:|--:|--:|--:|")
+    print(f"| {arguments.model} | median | least | most | network's share | the rest, python-chess = 1 |")
+    print("|---|--:|--:|--:|--:|--:|")
     for name in rounds[0]:
         values = [one[name] for one in rounds]
         unit, digits = ("", 2) if "over" in name else (" µs", 0)
-        share = "" if unit == "" else f"{statistics.median(one['network'] / one[name] for one in rounds):.2f}"
+        share = rest = ""
+        if unit:
+            share = f"{statistics.median(one['network'] / one[name] for one in rounds):.2f}"
+            rest = f"{statistics.median((one[name] - one['network']) / one['python-chess'] for one in rounds):.1f}"
+        if name in ("network", "python-chess"):
+            share = rest = ""
         told = [f"{value:,.{digits}f}{unit}" for value in (statistics.median(values), min(values), max(values))]
-        print(f"| {name} | {' | '.join(told)} | {share} |")
+        print(f"| {name} | {' | '.join(told)} | {share} | {rest} |")
 
 
 if __name__ == "__main__":

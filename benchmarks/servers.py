@@ -22,6 +22,9 @@ ROOT = Path(__file__).parent.parent
 #: Seconds that a server gets to start.
 _PATIENCE = 60
 
+#: Seconds of CPU time in a second that a server at rest takes at most.
+_AT_REST = 0.1
+
 
 class CannotStart(Exception):
     """A server that ended, or did not answer in time."""
@@ -42,6 +45,13 @@ class Server:
     def cpu_seconds(self) -> float:
         """Time of processors that the process and its children have had."""
         return sum(_cpu(pid) for pid in family(self.process.pid))
+
+    def settle(self) -> None:
+        """Waits until it rests for a second: a server may answer while others of its workers still start."""
+        before, now = -1.0, self.cpu_seconds()
+        while now - before > _AT_REST:
+            time.sleep(1)
+            before, now = now, self.cpu_seconds()
 
 
 @contextmanager
@@ -111,7 +121,9 @@ def _running(command: list[str], port: int, environment: Mapping[str, str], fold
                     last = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
                     raise CannotStart(f"{command[1:3]} did not start: {' '.join(last)}")
                 time.sleep(0.01)
-            yield Server(port, process, time.perf_counter() - started)
+            server = Server(port, process, time.perf_counter() - started)
+            server.settle()
+            yield server
         finally:
             process.terminate()
             try:
