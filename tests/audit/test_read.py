@@ -200,7 +200,7 @@ def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path) -> None:
     file.write_bytes(made.compress(b"1. e4 *\n" * 1000) + made.flush())
     with pytest.raises(SourceError, match="too much memory"):
         read(file)
-    file.write_bytes(zstandard.compress(b"\n" * (1 << 25)))
+    file.write_bytes(zstandard.compress((b" " * 1023 + b"\n") * (1 << 15)))
     with pytest.raises(SourceError, match="a game of more than 16 MiB"):
         read(file)
 
@@ -210,7 +210,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"1. e4 e5 " * 2_000_000)
     with TextSource(str(file)) as source, pytest.raises(SourceError, match="a line of more than 16 MiB"):
         source.readline()
-    file.write_bytes(b"2. e4 e5\n" * 2_000_000)
+    file.write_bytes((b"2. e4 {" + b"x" * 1_000 + b"} e5\n") * 18_000)
     with pytest.raises(SourceError, match="a game of more than 16 MiB"):
         read(file)
 
