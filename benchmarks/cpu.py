@@ -1,9 +1,9 @@
 """CPU time of the service's process per position and per request, and of its network alone: `python -m benchmarks.cpu`.
 
-CPU time moves less than a rate on a machine that others share, so changes are judged by it. Every load in turn, in
-rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on. A machine that
-others share changes its pace by a third within minutes, so two versions are compared in turns: `--against CHECKOUT`.
-What a load costs beyond the network is also told in units of python-chess's own work on the same positions.
+CPU time moves less than a rate on a machine that others share, so changes are judged by it; rates are told too. Every
+load in turn, in rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on. A
+machine that others share changes its pace by a third within minutes, so two versions are compared in turns: `--against
+CHECKOUT`. What a load costs beyond the network is also told in units of python-chess's own work on the same positions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from movemask.network.files import shipped_models
 #: Connections of single requests.
 CONNECTIONS = (64, 16, 1)
 
+#: Positions in a bare run.
+_BARE = 64
+
 #: Seconds that the recorder gets to write what was answered: that belongs to the cost.
 _WRITTEN = 1.0
 
@@ -31,6 +34,7 @@ _WRITTEN = 1.0
 def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
     """CPU time in microseconds by load, and the times of one connection as ratios; of each checkout in turn."""
     found = {"network": 1e6 * of.bare.cpu_seconds(of.seconds), "python-chess": 1e6 * chess_seconds(of.fens)}
+    bare = of.bare.rate_beside(_BARE, of.seconds)
     loads = {f"{A_CALL} a call": (A_CALL, lambda server: of.in_batches(server, A_CALL))}
     for count in CONNECTIONS:
         loads[f"{count} connections"] = (1, lambda server, count=count: of.one_by_one(server, count))
@@ -48,7 +52,9 @@ def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
                 measured = load(server)
                 time.sleep(_WRITTEN)
                 found[name + suffix] = 1e6 * (server.cpu_seconds() - before) / (measured.answered * size)
-                if name == "1 connections":
+                if name != "1 connections":
+                    found[f"{name}: rate over bare onnxruntime's{suffix}"] = measured.rate * size / bare
+                else:
                     for cores, one in (("all cores", False), ("one core", True)):
                         lone = of.bare.lone_seconds(of.seconds / 2, one_core=one)
                         ratio = measured.percentile(50) / lone
