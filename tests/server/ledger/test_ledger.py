@@ -360,6 +360,7 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
 def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres: Server) -> None:
     url = postgres.database()
     postgres.execute("CREATE SCHEMA audits", database=url.rsplit("/", 1)[1])
+    url = url.replace("postgresql:", "postgres:", 1)  # as Heroku writes it
     with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as ledger:
         with ledger.database.reading() as connection:
             shown = [
