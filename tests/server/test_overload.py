@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +121,20 @@ async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(s
         for answer in await asyncio.gather(first, *rest):
             assert answer.status_code == 200
         assert 'movemask_rejected_total{reason="overloaded"} 1.0' in (await web.get("/metrics")).text
+
+
+async def test_a_probe_does_not_wait_until_many_large_bodies_are_validated(settings: Settings, gate: Gated) -> None:
+    large = {"model": "nobody", "positions": [{"fen": "startpos"}] * 800}
+    answered: list[int] = []
+
+    async def asked(answer: Awaitable[httpx2.Response]) -> None:
+        answered.append((await answer).status_code)
+
+    async with opened(settings, gate) as (_, web):
+        bodies = [asked(web.post("/v1/policy/batch", json=large)) for _ in range(20)]
+        await asyncio.gather(*bodies, asked(web.get("/livez")))
+    assert sorted(answered) == [200] + [404] * 20
+    assert answered.index(200) < 5
 
 
 async def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:

@@ -122,8 +122,9 @@ class Queue:
         submission = Submission(client, items, sum(costs), results, len(items), future, now)
         if not items:
             return submission
+        lone = self._add(submission, costs)
         try:
-            if self._add(submission, costs):
+            if lone:
                 await asyncio.sleep(0)  # if more submissions are ready to come, a thread takes all together
                 self._run_lone(submission)
             if submission.unfinished and submission.error is None:

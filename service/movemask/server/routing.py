@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, get_type_hints
@@ -25,6 +26,9 @@ E = TypeVar("E", bound=Callable[..., Any])
 #: The endpoint of a POST route: body, HTTP request and services → response.
 Endpoint = Callable[[Any, Request, Services], Awaitable[Response]]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+#: Bytes of a body that is validated alone in its turn of the event loop: it takes milliseconds, and may be one of many.
+_LARGE = 8192
 
 #: The scopes of a route that needs no key.
 OPEN: frozenset[KeyScope] = frozenset()
@@ -104,7 +108,12 @@ class BodyRoute(ScopedRoute):
             authorize(http, self.scopes)
             services: Services = http.app.state.services
             body = await read_body(http, self._size, services.limits)
-            request = parsed(body, self.request_model, services.limits)
+            if len(body) > _LARGE:
+                async with services.large_bodies:
+                    await asyncio.sleep(0)  # others take their turn
+                    request = parsed(body, self.request_model, services.limits)
+            else:
+                request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
             context_of(http.scope).charge(self._positions(request))  # raises RateLimited
             return await self._endpoint(request, http, services)

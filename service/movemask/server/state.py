@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -39,6 +40,7 @@ class Services:
     """The long-lived objects of one app.
 
     reading : limits the threads that read the audit
+    large_bodies : held while a large body is validated
     """
 
     limits: RequestLimits
@@ -49,6 +51,7 @@ class Services:
     metrics: Metrics
     reading: CapacityLimiter
     workers: int
+    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def unready(self) -> list[str]:
         """Reasons why requests cannot be answered now; empty if they can."""
