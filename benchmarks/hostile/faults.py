@@ -58,7 +58,7 @@ def _corrupt(file: Path) -> None:
 def _inner(file: Path) -> None:
     with open(file, "r+b") as stream:
         stream.seek(4096)
-        stream.write(b"\xde\xad" * 4096)
+        stream.write(b"\xde\xad" * ((file.stat().st_size - 4096) // 2))
 
 
 def _locked(file: Path) -> None:

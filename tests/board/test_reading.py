@@ -101,6 +101,13 @@ def test_by_name(fen: str) -> None:
     same(fen, chess960=True)
 
 
+@pytest.mark.parametrize("clocks", ["P7 23", "N24", "K2 16", " a4 21"])
+def test_a_damaged_clock_is_no_operation_of_an_epd(clocks: str) -> None:
+    with pytest.raises(InvalidFen, match="invalid half-move clock"):
+        Position.read(f"4k3/8/8/8/8/8/8/4K3 w - - {clocks}")
+    assert Position.read('4k3/8/8/8/8/8/8/4K3 w - - c0 "P7"; hmvc 3;').board.halfmove_clock == 3
+
+
 PIECES = st.dictionaries(st.sampled_from(chess.SQUARES), st.sampled_from("PNBRQKpnbrqk"), max_size=12)
 
 

@@ -28,8 +28,9 @@ _IN_TEXT = re.compile(
 #: The variant that an address of lichess names. No variant's name could be a rank.
 _VARIANT = re.compile(r"(?:/(?:analysis|editor)/|[?&#]variant=)(?![pnbrqk1-8]+\b)(\w+)", re.IGNORECASE)
 
-#: The beginning of an EPD operation such as `bm`, which stands where a FEN has its half-move clock.
-_OPCODE = re.compile(r"[A-Za-z]\w")
+#: The beginning of an EPD operation such as `bm`, which stands where a FEN has its half-move clock. One such as `c0`
+#: needs the semicolon of an EPD: a FEN's damaged clock may look like it.
+_OPCODE, _LETTERS = re.compile(r"[A-Za-z]\w"), re.compile(r"[A-Za-z]{2}")
 
 #: An operation that is a counter; or a quoted operand, in which its words mean nothing.
 _COUNTER_OPERATION = re.compile(r'"[^"]*"?|\b(hmvc|fmvn)\s+([^\s;]+)')
@@ -67,7 +68,7 @@ def read_fen(text: str) -> str:
     if required[1] in ("w", "b") and required[3].isdecimal():
         missing = "no en-passant square" if required[2] != "-" else "no castling rights or no en-passant square"
         raise InvalidFen(f"fen: {text!r} lacks a field: {missing} before the half-move clock {required[3]}")
-    if counters and _OPCODE.match(counters[0]):
+    if counters and (_OPCODE if ";" in text else _LETTERS).match(counters[0]):
         given = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
         counters = [given.get("hmvc", "0"), given.get("fmvn", "1")]
     return " ".join([*required, *counters])
