@@ -30,7 +30,7 @@ _VARIANT = re.compile(r"(?:/(?:analysis|editor)/|[?&#]variant=)(?![pnbrqk1-8]+\b
 
 #: The beginning of an EPD operation such as `bm`, which stands where a FEN has its half-move clock. One such as `c0`
 #: needs the semicolon of an EPD: a FEN's damaged clock may look like it.
-_OPCODE, _LETTERS = re.compile(r"[A-Za-z]\w"), re.compile(r"[A-Za-z]{2}")
+_OPCODE = re.compile(r"[A-Za-z]\w")
 
 #: An operation that is a counter; or a quoted operand, in which its words mean nothing.
 _COUNTER_OPERATION = re.compile(r'"[^"]*"?|\b(hmvc|fmvn)\s+([^\s;]+)')
@@ -68,7 +68,7 @@ def read_fen(text: str) -> str:
     if required[1] in ("w", "b") and required[3].isdecimal():
         missing = "no en-passant square" if required[2] != "-" else "no castling rights or no en-passant square"
         raise InvalidFen(f"fen: {text!r} lacks a field: {missing} before the half-move clock {required[3]}")
-    if counters and (_OPCODE if ";" in text else _LETTERS).match(counters[0]):
+    if counters and _OPCODE.match(counters[0]) and (";" in text or counters[0][1].isalpha()):
         given = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
         counters = [given.get("hmvc", "0"), given.get("fmvn", "1")]
     return " ".join([*required, *counters])
