@@ -96,11 +96,9 @@ def main() -> None:
         values = [one[name] for one in rounds]
         unit, digits = ("", 2) if "over" in name else (" µs", 0)
         share = rest = ""
-        if unit:
+        if unit and name not in ("network", "python-chess"):
             share = f"{statistics.median(one['network'] / one[name] for one in rounds):.2f}"
             rest = f"{statistics.median((one[name] - one['network']) / one['python-chess'] for one in rounds):.1f}"
-        if name in ("network", "python-chess"):
-            share = rest = ""
         told = [f"{value:,.{digits}f}{unit}" for value in (statistics.median(values), min(values), max(values))]
         print(f"| {name} | {' | '.join(told)} | {share} | {rest} |")
 

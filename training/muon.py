@@ -33,7 +33,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """One step; `closure` is not used."""
+        """A step of all matrices that have a gradient. `closure` is not used."""
         for group in self.param_groups:
             rate, momentum = group["lr"], group["momentum"]
             for matrix in group["params"]:
@@ -49,7 +49,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """`[M, N]`: the matrix with all its singular values near 1 (0.7 to 1.2), by Newton and Schulz's iteration."""
+    """`[M, N]`: the matrix with all its singular values near 1, by Newton and Schulz's iteration."""
     a, b, c = _COEFFICIENTS
     found = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
     found = found / found.norm().clamp(min=_TINY)

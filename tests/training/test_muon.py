@@ -15,16 +15,11 @@ def test_its_steps_are_those_of_pytorch(shape: tuple[int, int]) -> None:
     began = torch.randn(shape)
     ours, theirs = torch.nn.Parameter(began.clone()), torch.nn.Parameter(began.clone())
     options = {"lr": 1e-2, "weight_decay": 0.1}
-    pairs = (
-        (ours, Muon([ours], **options)),
-        (
-            theirs,
-            torch.optim.Muon([theirs], adjust_lr_fn="match_rms_adamw", **options),
-        ),
-    )
+    own = Muon([ours], **options)
+    pytorchs = torch.optim.Muon([theirs], adjust_lr_fn="match_rms_adamw", **options)
     for _ in range(4):
         gradient = torch.randn(shape)
-        for matrix, optimizer in pairs:
+        for matrix, optimizer in ((ours, own), (theirs, pytorchs)):
             matrix.grad = gradient.clone()
             optimizer.step()
     moved = (theirs - began).norm()

@@ -109,11 +109,9 @@ class BodyRoute(ScopedRoute):
             services: Services = http.app.state.services
             body = await read_body(http, self._size, services.limits)
             if len(body) > _LARGE:
-                async with services.large_bodies:
-                    await asyncio.sleep(0)  # others take their turn
-                    request = parsed(body, self.request_model, services.limits)
-            else:
-                request = parsed(body, self.request_model, services.limits)
+                async with services.large_bodies:  # the next one goes on in a later turn of the loop
+                    await asyncio.sleep(0)
+            request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
             context_of(http.scope).charge(self._positions(request))  # raises RateLimited
             return await self._endpoint(request, http, services)

@@ -40,7 +40,7 @@ class Services:
     """The long-lived objects of one app.
 
     reading : limits the threads that read the audit
-    large_bodies : held while a large body is validated
+    large_bodies : held by the large body that is validated next
     """
 
     limits: RequestLimits
