@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from movemask.server.guard import ConnectionLimits, GuardedApp, Guards
+from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
 
 _BODY = (
     b'{"fen": "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1", "elo": {"self": 1500, "opponent": 1500}}'

@@ -29,7 +29,7 @@ from movemask.board.position import Elo, Position
 from movemask.games.costs import BLUNDER, MISTAKE, Cost, Fact, costs_of
 from movemask.network.files import shipped_models
 from movemask.network.registry import open_model
-from movemask.server.pipeline import Pipeline
+from movemask.server.queue.pipeline import Pipeline
 from training.strength import Policy, play, policies
 
 HERE = Path(__file__).parent

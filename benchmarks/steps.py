@@ -29,12 +29,12 @@ from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.policy.normalisation import Normalisation, Policies, policies
 from movemask.policy.ragged import Float
+from movemask.server.api.responses import policy_out
 from movemask.server.ledger.entries import LedgerBatch
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.pipeline import Pipeline
-from movemask.server.responses import policy_out
-from movemask.server.telemetry import Metrics
+from movemask.server.metrics import Metrics
+from movemask.server.queue.pipeline import Pipeline
 
 POSITIONS = 1024
 SIZES = (256, 1)

@@ -19,7 +19,7 @@ from movemask.encoding import vocabularies
 from movemask.encoding.encoders import plane_encoder
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
-from movemask.server.pipeline import Pipeline
+from movemask.server.queue.pipeline import Pipeline
 
 ONNX_TOML = """
 [contract]

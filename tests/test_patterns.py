@@ -22,8 +22,9 @@ from movemask.board import fen, moves, position
 from movemask.board.split import split
 from movemask.errors import InvalidParameter, UnsupportedVariant
 from movemask.games import annotation
-from movemask.server import edge, keys, logs, problems
-from movemask.server.requests import MAX_PGN
+from movemask.server import logs, problems
+from movemask.server.api.requests import MAX_PGN
+from movemask.server.edge import keys, middleware
 from movemask.times import time_of
 
 SECONDS = 5.0
@@ -83,7 +84,7 @@ def most(text: str) -> str:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "server/routing.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
+    "server/api/routing.py names of operations": (lambda text: re.sub("ies$", "y", text), [full("ies")]),
     "client/responses.py Retry-After": (lambda text: re.fullmatch(r"[0-9]{1,9}", text), [full("9")]),
     "client/connection.py keys": (lambda text: re.fullmatch(r"[!-~]*", text), [full("k"), full("k ")]),
     "client/connection.py passwords": (
@@ -162,10 +163,10 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     ),
     "board/split.py _ESCAPED": (split_up, ['[A "' + most("\\\\") + '"]']),
     "board/split.py _UNREAD": (split_up, [most("1"), most("_."), most("é"), most("-[")]),
-    "server/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
-    "server/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
-    "server/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
-    "server/edge.py _CONTROL": (edge._CONTROL.search, [full("/"), full("/a")]),
+    "server/edge/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
+    "server/edge/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
+    "server/edge/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
+    "server/edge/middleware.py _CONTROL": (middleware._CONTROL.search, [full("/"), full("/a")]),
     "server/problems.py _NUMBER": (
         problems._NUMBER.fullmatch,
         [full(" "), full("1"), "1." + full("1"), " 1" + full(" ") + "x"],

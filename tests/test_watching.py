@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from movemask.server.keys import KeyScope, new_key
-from movemask.server.telemetry import Metrics
+from movemask.server.edge.keys import KeyScope, new_key
+from movemask.server.metrics import Metrics
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import call, free_port, served, started, until

@@ -23,7 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
-    *("movemask.network.contract", "movemask.server.bodies", "movemask.server.requests"),
+    *("movemask.network.contract", "movemask.server.api.bodies", "movemask.server.api.requests"),
 )
 
 
@@ -94,11 +94,11 @@ def _contract() -> Callable[[bytes], None]:
 
 def _body() -> Callable[[bytes], None]:
     from movemask.errors import MovemaskError
-    from movemask.server.bodies import parsed
-    from movemask.server.limits import RequestLimits
+    from movemask.server.api.bodies import parsed
+    from movemask.server.api.routes import games, judge, policy
+    from movemask.server.api.routing import BodyRoute
+    from movemask.server.edge.limits import RequestLimits
     from movemask.server.problems import ProblemError
-    from movemask.server.routes import games, judge, policy
-    from movemask.server.routing import BodyRoute
 
     limits = RequestLimits(2 << 20, 1024, 1024)
     routes = [route for route in (*policy.routes, *games.routes, *judge.routes) if isinstance(route, BodyRoute)]

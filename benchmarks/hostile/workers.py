@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
-from movemask.server.supervisor import ANSWER_SECONDS
+from movemask.server.process.supervisor import ANSWER_SECONDS
 from tests import processes
 
 _CLIENTS = 16

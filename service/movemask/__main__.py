@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Runs the command. A stop while its modules are still being imported ends it as quietly as any later stop."""
     if sys.argv[1:2] == ["serve"]:
-        from movemask.server.signals import exit_at_once
+        from movemask.server.process.signals import exit_at_once
 
         exit_at_once()
     try:

@@ -24,7 +24,7 @@ from movemask.local.network import Network
 from movemask.network.files import shipped_models
 from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
-from movemask.server.responses import game_out, point_out, policy_out, sweep_out
+from movemask.server.api.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
 from tests.networks import fake_model, pipeline
 from tests.processes import run

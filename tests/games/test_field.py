@@ -15,7 +15,7 @@ from movemask.board.split import escaped
 from movemask.errors import MovemaskError
 from movemask.games.annotation import Annotated, annotated
 from movemask.games.reports import GameReport
-from movemask.server.pipeline import Pipeline
+from movemask.server.queue.pipeline import Pipeline
 from tests.field import CASES, NAMES, Case, outline
 from tests.networks import fake_model, pipeline
 

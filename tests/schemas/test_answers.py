@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from movemask.network.model import Model
 from movemask.schemas import answers, figures, operations
 from movemask.schemas.answers import BatchOut, FailureOut, GamesOut, MoveChosenOut, PolicyOut, ResultOut
+from movemask.server.api.openapi import EXAMPLES
 from movemask.server.app import create_app
-from movemask.server.openapi import EXAMPLES
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, FixedSession, write_fake, write_net
 

@@ -12,7 +12,7 @@ from movemask.client import options
 from movemask.encoding.vocabulary import Castling
 from movemask.games.sweep import Vary
 from movemask.schemas import answers, choices
-from movemask.server import requests
+from movemask.server.api import requests
 
 #: Each request, the options of its method in the Python clients, and fields that are no options.
 SENT: list[tuple[type[requests.In], Any, set[str]]] = [

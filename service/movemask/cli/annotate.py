@@ -19,7 +19,7 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import InvalidPgn, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.policy.normalisation import Temperature
-from movemask.server.pipeline import Pipeline
+from movemask.server.queue.pipeline import Pipeline
 from movemask.server.settings import Settings
 
 _OWN_ROWS = 10  # players with a row of their own

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from movemask.errors import KeysError, SettingsError
-from movemask.server.keys import Key, KeyScope, new_key, read_keys, write_keys
+from movemask.server.edge.keys import Key, KeyScope, new_key, read_keys, write_keys
 from movemask.server.settings import Settings
 
 _SCOPES = tuple(scope.value for scope in KeyScope)

@@ -19,8 +19,8 @@ from movemask.network.model import Model
 from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import PolicyOut, SweepOut
 from movemask.schemas.choices import Include
-from movemask.server.pipeline import Pipeline
-from movemask.server.responses import point_out, policy_out, sweep_out
+from movemask.server.api.responses import point_out, policy_out, sweep_out
+from movemask.server.queue.pipeline import Pipeline
 from movemask.server.settings import Settings
 
 _BAR = 30  # characters for a probability of 1

@@ -30,6 +30,6 @@ def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""
     require("serve", "movemask serve")
     settings = Settings.read(**flags)
-    from movemask.server.service import run_service
+    from movemask.server.process.service import run_service
 
     run_service(settings)

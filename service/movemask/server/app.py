@@ -19,18 +19,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
-from movemask.server.authentication import authorize
-from movemask.server.context import CLIENT_CLOSED
-from movemask.server.edge import MOST_BYTES, Edge
-from movemask.server.keys import Keys, KeyScope
-from movemask.server.limits import BytesInFlight, RateLimit
-from movemask.server.openapi import DESCRIPTION, OPENAPI, install_openapi
-from movemask.server.rates import Rates
-from movemask.server.routes import games, judge, leakage, operations, page, policy
+from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
+from movemask.server.api.routes import games, judge, leakage, operations, page, policy
+from movemask.server.edge.authentication import authorize
+from movemask.server.edge.context import CLIENT_CLOSED
+from movemask.server.edge.keys import Keys, KeyScope
+from movemask.server.edge.limits import BytesInFlight, RateLimit
+from movemask.server.edge.middleware import MOST_BYTES, Edge
+from movemask.server.edge.rates import Rates
+from movemask.server.metrics import Metrics
+from movemask.server.queue.served_models import Needed
+from movemask.server.services import running_services
 from movemask.server.settings import Settings
-from movemask.server.state import running_services
-from movemask.server.supervisor import Needed
-from movemask.server.telemetry import Metrics
 from movemask.version import __version__
 
 #: Headers that pages of other origins may send: a page's own, and those that tracing libraries and MCP clients add.

@@ -23,7 +23,7 @@ from movemask.leakage.measure import Figure, Measured
 from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.state import Services
+from movemask.server.services import Services
 from tests.leakage import batches
 
 

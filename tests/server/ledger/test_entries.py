@@ -23,8 +23,8 @@ from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.server.ledger.entries import LedgerBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
-from movemask.server.pipeline import Pipeline
-from movemask.server.telemetry import Metrics
+from movemask.server.metrics import Metrics
+from movemask.server.queue.pipeline import Pipeline
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 from tests.networks import fake_model, pipeline

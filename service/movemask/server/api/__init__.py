@@ -1,0 +1,1 @@
+"""What is asked and answered: routes, bodies, requests, responses, and their description."""

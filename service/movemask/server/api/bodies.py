@@ -1,0 +1,92 @@
+"""`read_body` and `parsed`: a request's body, bounded in bytes as it arrives, and validated by pydantic."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import zlib
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from movemask.server import problems
+from movemask.server.edge.context import context_of
+from movemask.server.edge.limits import RequestLimits
+from movemask.server.problems import ProblemError, shown
+
+M = TypeVar("M", bound=BaseModel)
+
+_GZIP = 31  # zlib's name for gzip with the largest window
+_UNPACKED = 65_536  # bytes of a gzipped body that are unpacked at once
+
+
+async def read_body(http: Request, size: int | None, limits: RequestLimits) -> bytes:
+    """The body. Raises ProblemError: 415 if it is not sent as JSON, 413 as soon as it exceeds `size`, if that is not
+    None, or the limit of all bodies."""
+    limit = limits.body_bytes if size is None else min(size, limits.body_bytes)
+    media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    coding = http.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        fault = f"Content-Encoding is {shown(coding)!r}; send the body with gzip, or as it is"
+        raise ProblemError("unsupported-media-type", fault, {"Accept-Encoding": "gzip"})
+    length = http.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(f"{length} bytes", limit, limits)
+    main, _, subtype = media_type.partition("/")
+    if main != "application" or not (subtype == "json" or subtype.endswith("+json")):
+        fault = f"is {media_type!r}" if media_type else "is missing"
+        fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
+        raise ProblemError("unsupported-media-type", fault)
+    parts = [part async for part in _within(http.stream(), limit, limits)]
+    if coding == "gzip":
+        parts = [part async for part in _within(_unpacked(http, parts), limit, limits)]
+    return b"".join(parts)
+
+
+async def _within(stream: AsyncIterator[bytes], limit: int, limits: RequestLimits) -> AsyncIterator[bytes]:
+    """The parts of a body; raises ProblemError as soon as they exceed the limit."""
+    size = 0
+    async for part in stream:
+        size += len(part)
+        if size > limit:
+            raise _too_large(f"over {limit} bytes", limit, limits)
+        yield part
+
+
+async def _unpacked(http: Request, packed: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a gzipped body, unpacked. They count as bytes in flight. They are small, so that a body that is too
+    large is refused early. Raises ProblemError if the data are not gzip, and Overloaded."""
+    unpacking = zlib.decompressobj(wbits=_GZIP)
+    try:
+        for rest in packed:
+            while True:
+                part = unpacking.decompress(rest, _UNPACKED)
+                context_of(http.scope).hold(len(part))
+                yield part
+                await asyncio.sleep(0)  # others take their turn
+                rest = unpacking.unconsumed_tail
+                if not rest and len(part) < _UNPACKED:
+                    break
+    except zlib.error:
+        raise ProblemError("malformed-json", "body: is not gzip, as Content-Encoding says") from None
+    if not unpacking.eof or unpacking.unused_data:
+        fault = "is followed by other data" if unpacking.eof else "is cut off"
+        raise ProblemError("malformed-json", f"body: the gzip data {fault}")
+
+
+def _too_large(size: str, limit: int, limits: RequestLimits) -> ProblemError:
+    why = "MOVEMASK_MAX_BODY_BYTES" if limit == limits.body_bytes else "what a request of this route can need"
+    return ProblemError("body-too-large", f"body: {size}; at most {limit} are allowed ({why})")
+
+
+def parsed(body: bytes, model: type[M], limits: RequestLimits) -> M:
+    """The validated body. Raises ProblemError if it is not JSON or does not fit the model, LimitExceeded if it has too
+    many items. Only the first error of each list is reported."""
+    if not body:
+        raise problems.invalid_field("body", "is missing; send a JSON object")
+    try:
+        return model.model_validate_json(body.removeprefix(codecs.BOM_UTF8), context=limits)
+    except ValidationError as error:
+        raise problems.invalid_request(error, model) from None

@@ -1,0 +1,313 @@
+"""Writes answers and reports on games as JSON, in the shapes of `schemas.answers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import chess.pgn
+
+from movemask.board.moves import moves_of, uci_of
+from movemask.board.openings import opening_of
+from movemask.board.position import Elo, Position, draw_of
+from movemask.evaluate import Answer
+from movemask.games.reports import GameReport, MoveReport, SideReport, moments_of
+from movemask.games.think_time import Clock, think_time
+from movemask.leakage.causes import Cause
+from movemask.leakage.measure import Figure
+from movemask.network.model import Model
+from movemask.network.value import Value
+from movemask.schemas import answers
+from movemask.schemas.choices import Include
+from movemask.schemas.shapes import as_json
+
+if TYPE_CHECKING:
+    from movemask.server.api.requests import MoveIn
+
+#: Most illegal moves that an answer names.
+_NAMED_ILLEGAL = 20
+
+_Policy, _Point, _Swept = as_json(answers.PolicyOut), as_json(answers.PointOut), as_json(answers.SweptOut)
+_MoveChosen, _Sweep, _Games = as_json(answers.MoveChosenOut), as_json(answers.SweepOut), as_json(answers.GamesOut)
+_Move, _Value, _Leakage = as_json(answers.MoveOut), as_json(answers.ValueOut), as_json(answers.LeakageOut)
+_Model, _Elo, _Timing = as_json(answers.ModelOut), as_json(answers.EloOut), as_json(answers.TimingOut)
+_Illegal, _IllegalMove = as_json(answers.IllegalOut), as_json(answers.IllegalMoveOut)
+_Statistics, _Draw, _Figure = as_json(answers.StatisticsOut), as_json(answers.DrawOut), as_json(answers.FigureOut)
+_Game, _Played, _Side = as_json(answers.GameOut), as_json(answers.PlayedOut), as_json(answers.SideOut)
+_Moment, _Node, _Made = as_json(answers.MomentOut), as_json(answers.NodeOut), as_json(answers.MadeOut)
+
+
+def policy_out(answer: Answer, include: Sequence[Include], *, timing: bool = True) -> answers.PolicyOut:
+    """The move distribution of a position. Without `timing`, equal answers are equal bytes."""
+    position = answer.position
+    out = _Policy(
+        model=model_out(answer.model),
+        fen=fen_out(position),
+        turn=position.turn,
+        status=answer.status,
+        moves=_moves(answer, include),
+        ignored=list(answer.ignored),
+    )
+    _add_where(out, position, legal=answer.evaluated is not None)
+    _add_figures(out, answer, include, timing=timing)
+    return out
+
+
+def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveChosenOut:
+    """The most probable move; with a `seed`, the move that it draws."""
+    position, evaluated = answer.position, answer.evaluated
+    out = _MoveChosen(
+        model=model_out(answer.model),
+        fen=fen_out(position),
+        turn=position.turn,
+        status=answer.status,
+        move=None,
+        method=request.method,
+        ignored=list(answer.ignored),
+    )
+    if seed is not None:
+        out.seed = seed
+    if evaluated is not None:
+        chosen = 0 if seed is None else evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
+        out.move = _moves(answer, request.include, chosen)[0]
+        if request.clock is not None:
+            move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
+            clock = Clock(request.clock.remaining, request.clock.increment)
+            out.seconds = round(think_time(position, move, evaluated.policies.unshaped(answer.row), clock), 2)
+    _add_where(out, position, legal=evaluated is not None)
+    _add_figures(out, answer, request.include)
+    return out
+
+
+def point_out(answer: Answer, include: Sequence[Include]) -> tuple[answers.PointOut, dict[str, float]]:
+    """One point of a sweep, and the probabilities of its moves by UCI."""
+    out = _Point(model=model_out(answer.model), ignored=list(answer.ignored))
+    _add_figures(out, answer, include)
+    codes, probabilities = answer.policy
+    return out, dict(zip(uci_of(codes), probabilities, strict=True))
+
+
+def sweep_out(
+    points: Sequence[tuple[answers.PointOut, Mapping[str, float]]], position: Position, *, san: bool
+) -> answers.SweepOut:
+    """A sweep, from the `point_out` of each rating or model."""
+    lines: dict[str, list[float]] = {}
+    for number, (_, probabilities) in enumerate(points):
+        for uci, probability in probabilities.items():
+            lines.setdefault(uci, [0.0] * len(points))[number] = probability
+    ranked = sorted(lines, key=lambda uci: -sum(lines[uci]))
+    moves = [_Swept(uci=uci, probabilities=lines[uci]) for uci in ranked]
+    if san:
+        for move, name in zip(moves, position.sans(map(chess.Move.from_uci, ranked)), strict=True):
+            move.san = name
+    out = _Sweep(
+        fen=fen_out(position),
+        turn=position.turn,
+        status=position.status(has_legal_moves=bool(lines)),
+        points=[point for point, _ in points],
+        moves=moves,
+    )
+    _add_where(out, position, legal=bool(lines))
+    return out
+
+
+def games_out(
+    games: list[answers.GameOut | answers.ErrorOut], model: Model, temperature: float | None
+) -> answers.GamesOut:
+    """The reports on the games of a PGN."""
+    return _Games(model=model_out(model), temperature=temperature, games=games)
+
+
+def game_out(report: GameReport, model: Model) -> answers.GameOut:
+    """The report on a game."""
+    first, game = report.moves[0], report.game
+    out = _Game(
+        headers=dict(game.headers),
+        chess960=game.chess960,
+        ignored=sorted({name for move in report.moves for name in move.ignored}),
+        white=_side(report.white),
+        black=_side(report.black),
+        opening=opening_of(game.played),
+        moments=[
+            _Moment(ply=moment.ply, kind=moment.mark, lost=moment.lost, text=moment.text)
+            for moment in moments_of(report)
+        ],
+        moves=[_played(move, model) for move in report.moves],
+    )
+    if first.elo is not None:
+        mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
+        out.elo = {mover: first.elo.self, opponent: first.elo.opponent}
+        if game.plies[0].elo not in (None, first.elo):
+            out.clamped = True
+    if game.tree is not None:
+        out.tree = _tree(game.tree)
+    return out
+
+
+def fen_out(position: Position) -> str:
+    """The FEN as python-chess writes it by default: an en-passant square only if a capture there is legal.
+
+    `Position.fen` keeps the square after every double push, because some networks read it (Maia-2).
+    """
+    board = position.board
+    return position.fen if board.ep_square is None or board.has_legal_en_passant() else board.fen()
+
+
+def model_out(model: Model) -> answers.ModelOut:
+    """The network that answered."""
+    return _Model(name=model.name, digest=model.digest)
+
+
+def value_out(value: Value) -> answers.ValueOut:
+    """A forecast of the result."""
+    return _Value(win=value.win, draw=value.draw, loss=value.loss, score=value.score)
+
+
+def figures_out(figures: Mapping[str, Figure]) -> dict[str, answers.FigureOut]:
+    """The figures of one position, by kind."""
+    return {
+        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl) for kind, figure in figures.items()
+    }
+
+
+def causes_out(causes: Mapping[Cause, float]) -> dict[str, float]:
+    """Masses by cause, the largest first."""
+    return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
+
+
+def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
+    """Adds the notation of the request's moves, and the draw. `legal` : whether the position has a legal move."""
+    if position.notation is not None:
+        out.notation = position.notation.value
+    draw = draw_of(position) if legal else None
+    if draw is not None:
+        out.draw = _Draw(reason=draw.value, claimable=draw.claimable)
+
+
+def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Include], *, timing: bool = True) -> None:
+    """Adds the fields that exist only with a legal move, on request, or for some networks."""
+    evaluated = answer.evaluated
+    if answer.value is not None:
+        out.value = value_out(answer.value)
+    if evaluated is not None:
+        out.leakage = _leakage(answer.raw, answer.multiplied, answer.model)
+        if answer.rule.normalizer == "softmax_one":
+            out.abstention = float(evaluated.policies.abstention[answer.row])
+        if "statistics" in include:
+            out.statistics = _Statistics(**evaluated.policies.statistics(answer.row, answer.rule.divisor))
+        if "illegal" in include:
+            out.illegal = _illegal(answer)
+        out.temperature = answer.rule.divisor
+    if answer.elo is not None:
+        out.elo = _elo(answer.elo, answer.query.elo)
+    if evaluated is not None and timing:
+        out.timing = _Timing(queue_ms=1e3 * answer.waited, inference_ms=1e3 * evaluated.seconds)
+
+
+def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[answers.MoveOut]:
+    """The moves of a policy, or only the move at an index."""
+    codes, probabilities = answer.policy
+    span = slice(None) if only is None else slice(only, only + 1)
+    codes, probabilities = codes[span], probabilities[span]
+    if "san" in include:
+        named = moves_of(codes)
+        moves = [
+            _Move(uci=move.uci(), san=san, probability=probability)
+            for move, san, probability in zip(named, answer.position.sans(named), probabilities, strict=True)
+        ]
+    else:
+        moves = [_Move(uci=uci, probability=p) for uci, p in zip(uci_of(codes), probabilities, strict=True)]
+    if "logit" in include:
+        for move_out, logit in zip(moves, answer.logits[span], strict=True):
+            move_out.logit = logit
+    return moves
+
+
+def _leakage(raw: float | None, multiplied: float, model: Model) -> answers.LeakageOut:
+    """The leakage of an answer. `served` is 0, because the pipeline withholds any other answer."""
+    return _Leakage(raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask)
+
+
+def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
+    """The ratings that the network used."""
+    out = _Elo(self=elo.self, opponent=elo.opponent)
+    if requested not in (None, elo):
+        out.clamped = True
+    return out
+
+
+def _illegal(answer: Answer) -> answers.IllegalOut:
+    """The illegal moves that plain softmax gives probability."""
+    slots, moves, causes = answer.illegal(_NAMED_ILLEGAL)
+    named = [_IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in moves]
+    return _Illegal(slots=slots, moves=named, causes=causes_out(causes))
+
+
+def _side(side: SideReport | None) -> answers.SideOut | None:
+    """One side's moves. orjson writes an infinite number as null."""
+    if side is None:
+        return None
+    return _Side(
+        moves=side.moves,
+        cross_entropy=side.cross_entropy,
+        perplexity=side.perplexity,
+        top1=side.top1,
+        raw_leakage=side.raw_leakage,
+        multiplied_leakage=side.multiplied_leakage,
+    )
+
+
+def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
+    """A move that was played. orjson writes an infinite number as null."""
+    position = report.position
+    out = _Played(
+        ply=report.ply,
+        turn=position.turn,
+        uci=report.move.uci(),
+        san=position.sans([report.move])[0],
+        probability=report.probability,
+        rank=report.rank,
+        surprise=report.surprise,
+        leakage=_leakage(report.raw, report.multiplied, model),
+    )
+    if report.value is not None:
+        out.value = value_out(report.value)
+    if report.forecast is not None:
+        out.forecast = value_out(report.forecast)
+    cost = report.cost
+    if cost.lost is not None and cost.source is not None:
+        out.lost, out.source = cost.lost, cost.source
+    if cost.mark is not None:
+        out.mark = cost.mark
+    if cost.fact is not None:
+        out.fact = cost.fact.value
+    if cost.better is not None:
+        move, probability = cost.better
+        out.better = _Move(uci=move.uci(), san=position.sans([move])[0], probability=probability)
+    if report.by_rating:
+        out.by_rating = [_Made(rating=rating, probability=p) for rating, p in report.by_rating.items()]
+    return out
+
+
+def _tree(game: chess.pgn.Game) -> list[answers.NodeOut]:
+    """The moves of a game with its variations, parents first. A null move ends its line."""
+    nodes = [_Node(comment=game.comment)]
+    waiting = [(node, 0, game.board()) for node in reversed(game.variations)]
+    while waiting:
+        node, parent, board = waiting.pop()
+        if not node.move:
+            continue
+        nodes.append(
+            _Node(
+                parent=parent,
+                uci=node.move.uci(),
+                san=board.san(node.move),
+                nags=sorted(node.nags),
+                before=node.starting_comment,
+                comment=node.comment,
+            )
+        )
+        board = board.copy(stack=False)
+        board.push(node.move)
+        waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]
+    return nodes

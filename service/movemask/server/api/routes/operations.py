@@ -1,0 +1,167 @@
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version` and `/v1/models`: for operators, and the list of models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import described
+from movemask.errors import ModelUnavailable
+from movemask.network.registry import Entry
+from movemask.schemas.operations import (
+    AliveOut,
+    AuditStateOut,
+    CheckStepOut,
+    ModelEntryOut,
+    ModelsOut,
+    ReadyOut,
+    VersionOut,
+    VocabularyOut,
+)
+from movemask.schemas.shapes import Out, as_json
+from movemask.server import problems
+from movemask.server.api.caching import cacheable
+from movemask.server.api.routes.leakage import model_figures_out
+from movemask.server.api.routing import OPEN, Routes
+from movemask.server.edge.context import context_of
+from movemask.server.edge.keys import KeyScope
+from movemask.server.services import AppServices, Services
+from movemask.version import __version__
+
+_Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
+_Vocabulary = as_json(VocabularyOut)
+
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The ETag in If-None-Match is current."}}
+
+_EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.AUDIT})
+
+routes = Routes("operations")
+model_routes = Routes("models")
+keyed_routes = Routes("operations")  # first, also in the documents
+
+
+@routes.get("/livez", scopes=OPEN, summary="Liveness")
+async def livez() -> AliveOut:
+    """Returns 200 as long as the process can answer requests."""
+    return AliveOut(status="alive")
+
+
+@routes.get(
+    "/readyz",
+    scopes=OPEN,
+    summary="Readiness",
+    response_model=ReadyOut,
+    response_model_exclude_unset=True,
+    responses=problems.documented(503),
+)
+async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
+    """Returns 200 if positions can be answered now, otherwise 503, with the state of the audit. A failing audit does
+    not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
+    reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
+    if reasons:
+        detail = "; ".join(reasons) if detailed else "the default model cannot answer"
+        return problems.response(problems.problem("not-ready", detail))
+    if not detailed:
+        return ReadyOut(status="ready")
+    recorder = services.recorder
+    failure = None if recorder.failure is None else problems.audit_unwritable(recorder.failure)
+    waiting = recorder.waiting + services.models.unrecorded
+    return ReadyOut(
+        status="ready",
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
+        audit=AuditStateOut(waiting=waiting, dropped=recorder.dropped, failure=failure),
+        waiting=services.models.waiting,
+    )
+
+
+@keyed_routes.get("/v1/version", scopes=_EVERY, summary="Service and API version")
+async def version(services: AppServices) -> VersionOut:
+    """The versions of the service and of its API, and the name of the default model."""
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
+
+
+@keyed_routes.get(
+    "/metrics",
+    scopes=frozenset({KeyScope.METRICS}),
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
+)
+async def metrics(services: AppServices) -> Response:
+    """Metrics in Prometheus format, for all worker processes together."""
+    return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+
+
+@model_routes.get(
+    "/v1/models", scopes=_LISTED, summary="List the models", response_model=ModelsOut, responses=_NOT_MODIFIED
+)
+async def models(http: Request, services: AppServices) -> Response:
+    """Every model in the models folder. If a model is not served, `failure` says why. The response has an `ETag`."""
+    out = _Models(models=[_entry_out(entry, services) for entry in services.models.registry])
+    return cacheable(http, orjson.dumps(out))
+
+
+@model_routes.get(
+    "/v1/models/{name}",
+    scopes=_LISTED,
+    summary="One model",
+    response_model=ModelEntryOut,
+    responses=problems.documented(404, 503),
+)
+async def model(
+    name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
+) -> Response:
+    """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
+    leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
+    entry = services.models.registry.entry(name)
+    out = _entry_out(entry, services)
+    if KeyScope.AUDIT in context_of(http.scope).scopes:
+        for figures in await services.read(lambda: services.reader.summaries(entry.name)):
+            out.leakage = model_figures_out(figures)
+    return _response(out)
+
+
+@model_routes.get(
+    "/v1/vocabularies/{name}",
+    scopes=frozenset({KeyScope.POLICY}),
+    summary="The move of each slot",
+    response_model=VocabularyOut,
+    responses=problems.documented(404, 503),
+)
+async def vocabulary_of(
+    name: Annotated[str, Path(description="Name of a vocabulary or of a model.")], services: AppServices
+) -> Response:
+    """Which move each logit stands for, in the order of the slots. A model's slots are those of its vocabulary with
+    the variations of its contract."""
+    if name in vocabulary_names():
+        return _response(_Vocabulary(**described(vocabulary(name), name)))
+    contract = services.models.registry.entry(name).contract
+    if contract is None:
+        raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
+    words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
+    return _response(_Vocabulary(**described(words, name)))
+
+
+def _response(out: Out) -> Response:
+    return Response(orjson.dumps(out), media_type="application/json")
+
+
+def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
+    """A model, without its leakage."""
+    out = _ModelEntry(name=entry.name, default=entry.name == services.models.registry.default, served=entry.served)
+    if entry.failure is not None:
+        out.failure = entry.failure
+    if entry.digest is not None:
+        out.digest = entry.digest
+    if entry.steps:
+        out.check = [_CheckStep(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
+    if entry.contract is not None:
+        out.contract = entry.contract.model_dump(mode="json", exclude={"card"})
+        out.card = entry.contract.card
+    return out

@@ -1,0 +1,72 @@
+"""`GET /`: the page and its files, which are read once from `page/`."""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
+
+from movemask.server.api.routing import OPEN, Routes
+
+FOLDER = Path(__file__).parents[3] / "page"
+
+#: Path of the files. The digest of all files follows, so that a browser may keep a file forever.
+PREFIX = "/page"
+
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_INDEX = "index.html"
+_VERSION = "{version}"  # in index.html: the digest
+_MODULES = "{modules}"  # in index.html: the preloads of all modules
+
+routes = Routes("page")
+
+
+@cache
+def page_files() -> tuple[str, dict[str, bytes]]:
+    """The digest of all files of the page, and the files by name, compressed."""
+    contents = {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in TYPES}
+    named = b"".join(name.encode() + content for name, content in contents.items())
+    version = blake2b(named, digest_size=8).hexdigest()
+    preloads = [f'<link rel="modulepreload" href="page/{version}/{name}">' for name in contents if name.endswith(".js")]
+    index = contents[_INDEX].decode().replace(_MODULES, "\n".join(preloads)).replace(_VERSION, version)
+    contents[_INDEX] = index.encode()
+    return version, {name: gzip.compress(content, 9, mtime=0) for name, content in contents.items()}
+
+
+@routes.get("/", scopes=OPEN, summary="The page", response_class=HTMLResponse)
+async def index(http: Request) -> Response:
+    """The web page: play, moves by rating, the leakage lens and the dashboard. MOVEMASK_PAGE turns it off."""
+    return _sent(http, _INDEX, "no-cache")
+
+
+@routes.get(PREFIX + "/{version}/{name}", scopes=OPEN, include_in_schema=False)
+async def file(version: str, name: str, http: Request) -> Response:
+    """A file of the page."""
+    current, files = page_files()
+    if name not in files or name == _INDEX:
+        raise HTTPException(404)
+    return _sent(http, name, "public, max-age=31536000, immutable" if version == current else "no-cache")
+
+
+def _sent(http: Request, name: str, caching: str) -> Response:
+    version, files = page_files()
+    headers = {"ETag": f'"{version}"', "Cache-Control": caching}
+    if version in http.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    content = files[name]
+    if "gzip" in http.headers.get("accept-encoding", ""):
+        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    else:
+        content = gzip.decompress(content)
+    return Response(content, headers=headers, media_type=TYPES[Path(name).suffix])

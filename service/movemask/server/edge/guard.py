@@ -1,0 +1,415 @@
+"""`Guard`: a protocol between a connection's transport and uvicorn's protocol, with limits for the client.
+
+`RequestReader` says what uvicorn gets of the client's bytes, and `GuardedApp` tells the guard when an answer begins and
+ends. Of uvicorn the guard needs only asyncio's documented interface of protocols and transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, NamedTuple, cast
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from movemask.server.edge.context import DISCONNECTION, Disconnection
+from movemask.server.edge.rates import client_address
+from movemask.server.edge.request_reader import INVALID, RequestReader
+
+log = logging.getLogger(__name__)
+
+#: Most unanswered requests of a connection. One more ends the connection.
+MAX_PIPELINED = 8
+
+#: Bytes of one read.
+_READ = 65_536
+
+#: Bytes of a refused body that are discarded: many clients read the answer only after they have sent all.
+_DISCARDED = 64 << 20
+
+_SWEEP_SECONDS = 0.5
+
+#: Seconds that an idle connection stays open when the service stops: a request may be on its way.
+_ON_ITS_WAY = 0.2
+
+#: Seconds that a connection is read after its last answer. If a deadline for a body is running, that deadline counts.
+_LISTENING = 5.0
+
+#: Bytes per second that a client must read of its answers.
+_READING = 1024
+
+#: The guard of a request's connection. uvicorn starts the request's task while the guard passes the request on, or at
+#: the end of the connection's previous request, so the task inherits the guard.
+_GUARD: ContextVar[Guard] = ContextVar("guard")
+
+
+class Guard(asyncio.BufferedProtocol):
+    """Limits one connection: sizes of heads and trailers, pipelined requests, and times for heads, bodies and reading.
+
+    Parameters
+    ----------
+    make_inner : makes uvicorn's protocol
+    guards : the process's connections
+    """
+
+    def __init__(self, make_inner: Callable[[], asyncio.Protocol], guards: Guards) -> None:
+        self._make_inner, self.guards = make_inner, guards
+        self._inner: asyncio.Protocol | None = None  # uvicorn's protocol; None when the guard answers itself
+        self._requests = RequestReader()
+        self._buffer = memoryview(b"")
+        self.client = ""  # under which the connection is counted; empty: not counted
+        self.disconnection = Disconnection()
+        self._until: float | None = None  # deadline of the head or body, by time.monotonic
+        self._unanswered = 0  # requests passed on whose answer is not complete
+        self._started = False  # whether the answer to the latest of them has begun
+        self._last = False  # whether the connection ends when all are answered
+        self._ended = False  # whether the last answer is complete
+        self._deaf = False  # whether everything from the client is discarded
+        self._discarded = 0
+        self._hold_next = False  # whether the next write is the head of an answer
+        self._held = b""  # the head of an answer, until its body or the end of the turn
+        self._unread, self._unread_since = 0, 0.0  # unsent bytes at the last look
+        self._was_closing = False  # at the last look
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._wait(self.guards.limits.head_seconds)
+        refusal = self.guards.enter(self)
+        if refusal is not None:
+            self._refuse("503 Service Unavailable", refusal, "retry-after: 1")
+            return
+        self._inner = self._make_inner()
+        self._inner.connection_made(cast(asyncio.Transport, _Transport(self)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.guards.leave(self)
+        # Cancelled timers may keep this object for a while, so it keeps nothing large.
+        inner, self._inner, self._buffer = self._inner, None, memoryview(b"")
+        if inner is not None:
+            inner.connection_lost(None)  # with an error, uvicorn would not cancel its timer of an idle connection
+        self.disconnection.happen()
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._buffer = memoryview(bytearray(_READ))  # until it is parsed: idle connections hold none
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data, self._buffer = self._buffer[:nbytes], memoryview(b"")
+        requests = self._requests
+        if self._deaf or (requests.in_body and not self._unanswered):  # already answered: nobody reads the body
+            self._discard(nbytes)
+        if self._deaf:
+            return
+        before = requests.begun, requests.accepted, requests.in_body
+        accepted = requests.feed(data, MAX_PIPELINED - self._unanswered)
+        if requests.too_many:
+            self._deaf, self._until = True, None
+            self.transport.close()
+            return
+        if before != (requests.begun, requests.accepted, requests.in_body):
+            self._advance(requests.accepted - before[1])
+        if accepted and self._inner is not None:
+            _GUARD.set(self)
+            self._inner.data_received(accepted)
+        if requests.fault is not None:
+            self.guards.invalid += requests.fault is INVALID
+            self._refuse(*requests.fault)
+
+    def _advance(self, accepted: int) -> None:
+        """Counts newly accepted requests, and sets the deadline of the head or body that has begun."""
+        limits = self.guards.limits
+        if accepted:
+            self._unanswered += accepted
+            self._started, self._discarded = False, 0
+        if self._requests.in_head:
+            self._wait(limits.head_seconds)
+        elif self._requests.in_body:
+            self._wait(limits.body_seconds)
+        else:
+            self._until = None
+
+    # Called by GuardedApp and by uvicorn's protocol
+
+    def answer_begins(self) -> bool:
+        """Notes that an answer begins; whether it is the connection's last."""
+        self._hold_next, self._started = True, self._unanswered == 1
+        return self._last and self._unanswered == 1 and not self._requests.in_head
+
+    def answer_ends(self) -> None:
+        """Notes that an answer is complete, or that there will be none."""
+        self._unanswered -= 1
+        if self._last and not self._unanswered and not self._requests.in_head:
+            self.end()
+
+    def write(self, data: bytes) -> None:
+        """Writes a part of an answer. A head waits until the end of the turn for its body: one packet for both."""
+        if self._hold_next:
+            self._hold_next, self._held = False, data
+            asyncio.get_running_loop().call_soon(self._flush)
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
+        self.transport.write(data)
+
+    def _flush(self) -> None:
+        if self._held:
+            self.transport.write(self._held)
+            self._held = b""
+
+    def close(self) -> None:
+        """uvicorn's `transport.close()`: during an answer, ends the connection; between answers, when it was idle or
+        the service stops, first waits for a request that is on its way."""
+        if self._inner is None:
+            return
+        if self._unanswered:
+            self.end()
+        else:
+            self.stop()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether uvicorn can write no more."""
+        return self._ended or self.transport.is_closing()
+
+    def end(self) -> None:
+        """Ends the connection. If the client may still be sending, the connection is read for a while first: a reset
+        would destroy the answer."""
+        self._flush()
+        self._ended = True
+        if self.transport.is_closing():
+            return
+        if not (self._requests.in_body or self._deaf):
+            self.transport.close()
+            return
+        if self._until is None:
+            self._wait(_LISTENING)
+        self._deaf = True
+        self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def stop(self) -> None:
+        """Ends the connection when all requests that have begun are answered."""
+        if not self._last:
+            self._last = True
+            asyncio.get_running_loop().call_later(_ON_ITS_WAY, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        if not (self._unanswered or self._requests.in_head):
+            self.end()
+
+    # Called twice a second
+
+    def look(self, now: float, read_seconds: float) -> None:
+        """Ends the connection if the client sends too slowly, or if the unsent bytes of its answers hardly shrink for
+        `read_seconds`."""
+        if self._until is not None and now > self._until:
+            self._too_slow()
+            return
+        unread = self.transport.get_write_buffer_size()
+        if self._was_closing and not unread:  # TLS would wait half a minute for the client to close too
+            self.transport.abort()
+            return
+        self._was_closing = self.transport.is_closing()
+        if not unread or not self._unread or unread <= self._unread - _READING * _SWEEP_SECONDS:
+            self._unread_since = now
+        elif now - self._unread_since > read_seconds:
+            self.transport.abort()
+        self._unread = unread
+
+    def _too_slow(self) -> None:
+        """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
+        requests, self._until = self._requests, None
+        if not self._deaf and (requests.in_head or (requests.in_body and self._unanswered and not self._started)):
+            self._refuse("408 Request Timeout", "The request did not arrive in time.")
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > _DISCARDED and not self.transport.is_closing():
+            self.transport.close()
+
+    def _wait(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def _refuse(self, status: str, reason: str, *headers: str) -> None:
+        """Answers without the app, and closes. If an earlier request is being answered, that answer is the last. If the
+        answer to this request has begun, it is cut off."""
+        self._deaf, self._requests.in_head, self._until = True, False, None
+        if self._unanswered and not self._requests.in_body:
+            self._last = True
+            return
+        if not self._requests.in_body or (self._unanswered == 1 and not self._started):
+            if self._inner is not None:  # the app waits for the body: it is told that the client has gone
+                inner, self._inner = self._inner, None
+                inner.connection_lost(None)
+                self.disconnection.happen()
+            text = f"{reason}\n"
+            lines = (
+                f"HTTP/1.1 {status}",
+                "content-type: text/plain; charset=utf-8",
+                f"content-length: {len(text)}",
+                "x-content-type-options: nosniff",
+                "connection: close",
+                *headers,
+            )
+            self.transport.write("\r\n".join([*lines, "", text]).encode())
+        self._flush()
+        self.transport.close()
+
+
+class _Transport:
+    """The transport for uvicorn's protocol: writing and closing go through the guard."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.write, self.close = guard.write, guard.close
+        self._guard = guard
+
+    def is_closing(self) -> bool:
+        return self._guard.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guard.transport, name)
+
+
+class GuardedApp:
+    """ASGI app that tells a connection's guard when answers begin and end. Without a guard it does nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        guard = _GUARD.get(None)
+        if guard is None or scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        ended = False
+
+        async def send_observed(message: Message) -> None:
+            nonlocal ended
+            if message["type"] == "http.response.start":
+                if guard.answer_begins():
+                    message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+                await send(message)
+                return
+            await send(message)
+            if not message.get("more_body", False) and not ended:
+                ended = True
+                guard.answer_ends()
+
+        scope[DISCONNECTION] = guard.disconnection
+        try:
+            await self._app(scope, receive, send_observed)
+        finally:
+            if not ended:
+                guard.answer_ends()
+
+
+class ConnectionLimits(NamedTuple):
+    """Limits of the connections of a service.
+
+    connections, of_an_address : most connections, and of one address; None behind a proxy, whose address they all have
+    head_seconds, body_seconds, read_seconds : for a request's head, for its body, and for a client to read its answer
+    """
+
+    connections: int
+    of_an_address: int | None
+    head_seconds: float
+    body_seconds: float
+    read_seconds: float
+
+
+class Guards:
+    """The connections of a process, of one event loop: counts them, and looks at each twice a second.
+
+    Parameters
+    ----------
+    limits : of the service
+    processes : workers of the service; each takes its part of the connections
+    looked : called twice a second with the number of connections
+    stopping : whether the service is stopping
+    inner : makes uvicorn's protocol
+    """
+
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        processes: int = 1,
+        looked: Callable[[int], None] = lambda connections: None,
+        stopping: Callable[[], bool] = lambda: False,
+        inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
+    ) -> None:
+        self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
+        self._most = -(-limits.connections // processes)
+        self._most_of_a_client = None if limits.of_an_address is None else -(-limits.of_an_address // processes)
+        self._open: set[Guard] = set()
+        self._of_clients: Counter[str] = Counter()
+        self.invalid = 0  # invalid requests since the last look
+
+    def protocol(self, **options: Any) -> Guard:
+        """The protocol of a new connection, with uvicorn's options for its own protocol."""
+        return Guard(lambda: self._inner(**options), self)
+
+    def enter(self, guard: Guard) -> str | None:
+        """Counts a connection; returns the reason if there are too many."""
+        self._open.add(guard)
+        peer = guard.transport.get_extra_info("peername")
+        client = client_address(peer[0]) if isinstance(peer, tuple) else ""
+        if self._of_clients.total() >= self._most:
+            return "too many connections"
+        most = self._most_of_a_client
+        if client and most is not None and self._of_clients[client] >= most:
+            return f"too many connections from this address (limit {self.limits.of_an_address})"
+        guard.client = client or "-"
+        self._of_clients[guard.client] += 1
+        return None
+
+    def leave(self, guard: Guard) -> None:
+        """Takes a connection out of the count."""
+        self._open.discard(guard)
+        if guard.client:
+            self._of_clients[guard.client] -= 1
+            if not self._of_clients[guard.client]:
+                del self._of_clients[guard.client]
+            guard.client = ""
+
+    async def watch(self) -> None:
+        """Ends connections whose time is over, until cancelled."""
+        while True:
+            now = time.monotonic()
+            try:
+                self._looked(len(self._open))
+            except Exception:  # a bug, or no descriptors are left; connections still need their deadlines
+                log.exception("the process cannot be looked at")
+            if self.invalid:
+                log.warning("invalid HTTP requests refused: %d", self.invalid)
+                self.invalid = 0
+            for guard in list(self._open):
+                try:
+                    if self._stopping():
+                        guard.stop()
+                    guard.look(now, self.limits.read_seconds)
+                except Exception:  # a bug; the others still need their deadlines
+                    log.exception("a connection cannot be checked")
+                    self.leave(guard)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    def close(self) -> None:
+        """Cuts off all connections."""
+        for guard in list(self._open):
+            guard.transport.abort()

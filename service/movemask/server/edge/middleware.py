@@ -1,0 +1,175 @@
+"""`Edge`: the middleware of the service, which every request goes through.
+
+It makes the request's context, finds the client and its key, checks the rate, calls the app, sets the headers of the
+answer, and counts and logs the request. What belongs to a route is declared at the route (`routing.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from opentelemetry import trace
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from movemask.errors import MovemaskError
+from movemask.server import logs, problems
+from movemask.server.edge.authentication import identify
+from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, POLLED, RequestContext
+from movemask.server.edge.forwarded import see_through, without_port
+from movemask.server.edge.keys import Keys
+from movemask.server.edge.limits import BytesInFlight, RateLimit
+from movemask.server.edge.security_headers import security_headers
+from movemask.server.metrics import Metrics, record_spans
+from movemask.server.problems import ProblemError, shown
+
+log = logging.getLogger(__name__)
+
+#: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
+_PIECE = 65_536
+
+#: Bytes of bodies and large answers in flight, in all processes together.
+MOST_BYTES = 64 << 20
+
+#: Starlette's routes match a path with a line feed at its end, which a proxy's rules for the path do not.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+class Edge:
+    """ASGI middleware: 400 for a path with a control character or a host that is not trusted, 429 above the client's
+    rate, 503 when too many bytes are in flight, and 500 if the app fails.
+
+    A request costs one position before its body is read, valid or not. Its route charges the others when the body is
+    known. Probes are free.
+
+    Parameters
+    ----------
+    proxies : number of proxies in front of the service
+    hosts : names that requests may ask for, in lower case and without brackets; `*` for any
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys | None,
+        metrics: Metrics,
+        rate: RateLimit,
+        in_flight: BytesInFlight,
+        tracer: trace.Tracer,
+        *,
+        proxies: int,
+        hosts: Sequence[str],
+    ) -> None:
+        self._app, self._keys, self._metrics, self._tracer = app, keys, metrics, tracer
+        self._proxies, self._hosts, self._rate = proxies, hosts, rate
+        self._in_flight = in_flight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        span = trace.get_current_span()
+        head = scope["method"] == "HEAD"  # passed on as GET; the server leaves out the body
+        context = RequestContext(id=logs.id_of(scope["headers"]), head=head, runs=[] if span.is_recording() else None)
+        context.hold = partial(self._in_flight.take, context)
+        logs.request_id.set(context.id)  # for log lines of other modules
+        span.set_attribute("movemask.request_id", context.id)
+        scope = {**scope, "method": "GET" if head else scope["method"], CONTEXT: context}
+        status = 0
+
+        async def read() -> Message:
+            message = await receive()
+            if body := message.get("body"):
+                context.hold(len(body))
+            return message
+
+        async def write(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._headers(scope, context, message)
+            elif context.runs and not message.get("more_body"):
+                record_spans(self._tracer, context.runs)
+            body = message.get("body", b"")
+            if len(body) <= _PIECE:
+                await send(message)
+                return
+            self._in_flight.hold(context, len(body))
+            for start in range(0, len(body), _PIECE):
+                more = message.get("more_body", False) or start + _PIECE < len(body)
+                await send({**message, "body": body[start : start + _PIECE], "more_body": more})
+                self._in_flight.hold(context, -len(body[start : start + _PIECE]))  # the connection has it
+
+        try:
+            self._admit(scope, context)
+            await self._app(scope, read, write)
+            status = status or CLIENT_CLOSED  # the client left a stream before its first line
+        except Exception as error:
+            if status:
+                raise
+            if not isinstance(error, MovemaskError):
+                log.exception("%s %s failed", scope["method"], shown(scope["path"]))
+            await problems.response_to(error, self._metrics.problem)(scope, read, write)
+        finally:
+            self._in_flight.release(context)
+            method = "HEAD" if head else scope["method"] if scope["method"] in _METHODS else "other"
+            route, seconds = _route(scope), time.perf_counter() - began
+            status = status or 500
+            self._metrics.count_request(route, method, status, seconds)
+            probe = route in POLLED and status < 400
+            logs.access(method, route, status, seconds, context.answers, context.id, context.key, debug=probe)
+
+    def _admit(self, scope: Scope, context: RequestContext) -> None:
+        """Raises MovemaskError if the request is refused before its route is known."""
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._proxies:
+            see_through(scope, self._proxies)
+        identify(scope, context, self._keys)
+        if _CONTROL.search(path):
+            raise ProblemError("malformed-path", f"{shown(path)!r}: a path has no control characters")
+        if path not in ("/livez", "/readyz"):  # probes are asked by address
+            self._check_host(scope)
+        if self._rate:
+            context.charge = partial(self._rate.charge, context)
+            if not (path in POLLED or path == "/" or path.startswith("/page/")):
+                context.charge(1)
+        if path not in POLLED:
+            self._in_flight.make_room(context)
+
+    def _check_host(self, scope: Scope) -> None:
+        """Raises ProblemError for a host that is not trusted.
+
+        Starlette's TrustedHostMiddleware has neither the exception for probes nor a problem as its answer.
+        """
+        if "*" in self._hosts:
+            return
+        named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        host = without_port(named).lower()
+        domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
+        if not host or not (host in self._hosts or host.endswith(domains)):
+            fault = f"Host: {shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
+            raise ProblemError("untrusted-host", fault)
+
+    def _headers(self, scope: Scope, context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:
+        """All headers of an answer: the app's own, X-Request-ID, the rate's, and the security headers."""
+        headers = [*message.get("headers", ()), (b"x-request-id", context.id.encode())]
+        # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
+        if message["status"] >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
+            headers.append((b"connection", b"close"))
+        if self._rate:
+            headers += self._rate.headers(context.client)
+        names = {name for name, _ in headers}
+        headers += (pair for pair in security_headers(_route(scope), scope["scheme"]) if pair[0] not in names)
+        return headers
+
+
+def _route(scope: Scope) -> str:
+    """The template of the path, such as `/v1/models/{name}`; `other` if no route has it."""
+    path: str = getattr(scope.get("route"), "path", "other")
+    return path

@@ -1,0 +1,205 @@
+"""Telemetry of requests: Prometheus metrics and OpenTelemetry spans.
+
+docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
+(`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter as Counts
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+
+import numpy as np
+from opentelemetry import trace
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+    multiprocess,
+)
+
+from movemask.leakage.causes import CAUSES
+from movemask.network.registry import Registry
+from movemask.schemas.answers import Problem
+from movemask.server import problems
+from movemask.server.ledger.entries import LedgerTable
+from movemask.server.queue.pipeline import DoneBatch, Run
+from movemask.version import __version__
+
+#: The variable by which prometheus_client knows the folder through which workers share their metrics.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+#: Upper bounds of times in seconds.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
+
+#: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
+_TIMED = ("/v1", "/mcp")
+
+
+class Metrics:
+    """The metrics of one app, in their own registry."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        seconds = partial(histogram, buckets=_SECONDS)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
+        by_kind = ["model", "kind", "trained_with_mask"]
+        self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
+        self.request_seconds = seconds("movemask_request_seconds", "Time to answer, of /v1 and /mcp.", ["route"])
+        self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
+        self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
+        self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
+        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited.", ["model"])
+        self.inference_seconds = seconds("movemask_inference_seconds", "Time of one run.", ["model"])
+        self.leakage = histogram(
+            "movemask_leakage",
+            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
+            by_kind,
+            buckets=_LEAKAGE,
+        )
+        self.top_move_changed = counter(
+            "movemask_top_move_changed", "Answered positions whose best move this mistake would have changed.", by_kind
+        )
+        self.illegal_mass = counter(
+            "movemask_illegal_mass",
+            "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
+            ["model", "cause", "trained_with_mask"],
+        )
+        self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
+        self.rejected = counter(
+            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
+        )
+        self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
+        self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
+        self.connections = gauge("movemask_connections", "Open connections.")
+        self.waiting = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
+        self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
+        self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
+        self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
+        self.build_info.labels(__version__).set(1)
+        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of the workers, in seconds.")
+        self.process_resident_memory_bytes = gauge("process_resident_memory_bytes", "Resident memory of the workers.")
+        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of the workers.")
+        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of the workers.")
+        self.process_max_fds = least("process_max_fds", "Most file descriptors that a worker may open.")
+        self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
+        self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
+
+    def looked(self, connections: int) -> None:
+        """Keeps the number of open connections, and what this process uses; called now and then."""
+        self.connections.set(connections)
+        for family in self._process.collect():  # nothing where the system is not Linux
+            for name, _, value, *_ in family.samples:
+                if name == "process_cpu_seconds_total":
+                    self.process_cpu_seconds.inc(value - self._cpu_seconds)
+                    self._cpu_seconds = value
+                else:
+                    getattr(self, name).set(value)
+
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request by its route's template, and observes the duration if the route is timed."""
+        metrics = self._of_requests.get((route, method, status))
+        if metrics is None:  # kept, because looking up the labels costs more than observing
+            timed = route.startswith(_TIMED)
+            metrics = (
+                self.requests.labels(route, method, str(status)),
+                self.request_seconds.labels(route) if timed else None,
+            )
+            self._of_requests[route, method, status] = metrics
+        requests, request_seconds = metrics
+        requests.inc()
+        if request_seconds is not None:
+            request_seconds.observe(seconds)
+
+    def models(self, registry: Registry) -> None:
+        """Sets which models are served."""
+        for entry in registry:
+            self.model_served.labels(entry.name).set(float(entry.served))
+
+    def count_batches(self, model: str, batches: Sequence[DoneBatch], waiting: int) -> None:
+        """Counts positions by the status of their answer, and the runs of the network. Sets how many positions wait."""
+        self.waiting.labels(model).set(waiting)
+        for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
+            self.positions.labels(model, status).inc(count)
+        runs = [batch for batch in batches if batch.evaluated is not None]
+        if not runs:
+            return
+        evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
+        self.batches.labels(model).inc(len(runs))
+        batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
+        for run in evaluated:
+            batch_size.observe(len(run.batch))
+            inference_seconds.observe(run.seconds)
+        queue_seconds = self.queue_seconds.labels(model)
+        for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
+            queue_seconds.observe(answer.waited)
+
+    def count_leakage(self, table: LedgerTable) -> None:
+        """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a
+        counter NaN for good."""
+        mask = "true" if table.trained_with_mask else "false"
+        for kind, measured in table.measured.items():
+            known = (measured.leaked >= 0) & (measured.leaked < np.inf)
+            leakage = self.leakage.labels(table.model, kind, mask)
+            for leaked in measured.leaked[known].tolist():
+                leakage.observe(leaked)
+            if changed := int((measured.flipped & known).sum()):
+                self.top_move_changed.labels(table.model, kind, mask).inc(changed)
+        by_cause = table.explained.by_cause
+        masses = np.where(np.isfinite(by_cause), by_cause, 0.0).sum(axis=0)
+        for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
+            if mass > 0:
+                self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """Sets the number of waiting audit records, and counts dropped records."""
+        self.audit_waiting.set(waiting)
+        if dropped:
+            self.audit_dropped.inc(dropped)
+
+    def problem(self, problem: Problem) -> None:
+        """Counts a problem sent to a client, as a response or in a batch."""
+        if problem.name == problems.SERVED_LEAKAGE:
+            self.served_leakage.inc()
+        elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+            self.rejected.labels(problem.name).inc()
+        elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.invalid.labels(problem.name).inc()
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus's text format, of all worker processes."""
+        registry = self._registry
+        if METRICS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+def record_spans(tracer: trace.Tracer, runs: Sequence[Run]) -> None:
+    """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
+    epoch = time.time_ns() - time.perf_counter_ns()
+
+    def nanoseconds(seconds: float) -> int:
+        return epoch + int(seconds * 1e9)
+
+    for run in runs:
+        attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
+        submission = run.submission
+        submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
+        tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
+        tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
+    tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()

@@ -1,0 +1,1 @@
+"""Who runs: the service, its supervisor, its workers, where they listen, and signals."""

@@ -1,0 +1,75 @@
+"""`run_service`: `movemask serve`. Checks the settings, opens the port and supervises the workers.
+
+This process stays small: the workers import the app.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import tempfile
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+
+from movemask.server import logs
+from movemask.server.edge.keys import Keys
+from movemask.server.edge.rates import Rates
+from movemask.server.metrics import METRICS_FOLDER
+from movemask.server.process.listening import Port, check_tls
+from movemask.server.process.signals import exit_at_once
+from movemask.server.process.supervisor import Supervisor, WorkerConfig
+from movemask.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def run_service(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start."""
+    exit_at_once()
+    logs.configure(settings.log_level, settings.log_format)
+    settings.model_folders.files(settings.default_model)
+    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
+    check_tls(settings.tls_cert, settings.tls_key)
+    _allow_descriptors()
+    workers = settings.worker_processes if hasattr(os, "fork") else 1  # Windows: one
+    with ExitStack() as stack:
+        port = stack.enter_context(closing(Port(settings.host, settings.port, workers)))
+        address = _address(settings, port)
+        log.info("starting on %s", address)
+        _warn_without_keys(port, keyed=keys is not None)
+        if workers > 1:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-"))
+            os.environ[METRICS_FOLDER] = folder
+            stack.callback(os.environ.pop, METRICS_FOLDER)
+        config = WorkerConfig(settings, Rates(workers), port.sockets)
+        Supervisor(config, port, ready=partial(log.info, "listening on %s", address)).run()
+
+
+def _address(settings: Settings, port: Port) -> str:
+    """Where the service listens, such as `http://127.0.0.1:8000`."""
+    if port.file is not None:
+        return settings.host
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.tls_cert else 'http'}://{shown}:{port.addresses[0][1]}"
+
+
+def _warn_without_keys(port: Port, *, keyed: bool) -> None:
+    addresses = [ipaddress.ip_address(address.partition("%")[0]) for address, _ in port.addresses]
+    if not keyed and not all(address.is_loopback for address in addresses):
+        log.warning(
+            "NO API KEYS ARE SET: anyone who can reach this address may use the service, read the positions that "
+            "others ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
+        )
+
+
+def _allow_descriptors() -> None:
+    """Raises this process's limit of open files as far as allowed: each connection needs one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65_536, hard))

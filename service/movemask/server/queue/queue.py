@@ -1,0 +1,252 @@
+"""`Queue`: the queue in front of a network, and the threads that turn waiting items into batches.
+
+    submit ─► FairOrder ─► a thread: next_batch ─► run_batch ─► back to whoever submitted
+
+A thread does everything from the query to the caller's result, so one thread's Python overlaps with another's network
+run. Small submissions use few threads, because threads of a process contend for Python's lock; a large submission may
+use all, so that one client has the whole machine. A small submission that finds nothing waiting runs on the event loop,
+without a change of threads. Nothing is polled, and no batch waits to fill up. One condition guards the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any
+
+from movemask.errors import Overloaded, ShuttingDown
+from movemask.server.queue.fair import SHARE, FairOrder, Item
+
+log = logging.getLogger(__name__)
+
+#: Seconds until the threads must have ended after the queue is closed.
+_CLOSES = 2.0
+
+#: Longest time in seconds that a submission may probably hold the event loop.
+_LOOP_SECONDS = 0.004
+
+#: A run that takes longer than this many seconds is stuck.
+_STUCK_SECONDS = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """Items submitted together, and their results in the same order. An `error` concerns all items.
+
+    unfinished : items without a result
+    submitted, started, ended : when it came, its first batch began and its last batch ended, by `perf_counter`
+    """
+
+    client: str
+    items: Sequence[Any]
+    cost: float
+    results: list[Any]
+    unfinished: int
+    future: asyncio.Future[None]
+    submitted: float
+    started: float = 0.0
+    ended: float = 0.0
+    error: Exception | None = None
+
+
+Batch = Sequence[Item[Submission]]
+
+
+class Queue:
+    """A bounded queue, and the threads that run its items. After `close`, `closed` is True.
+
+    Parameters
+    ----------
+    run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
+        each item, or raises an error that concerns all items
+    threads, small_threads : batches that run at once, while large submissions wait alone and otherwise
+    max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
+    max_waiting : most items waiting, of small submissions and of large ones, each. Beyond it: Overloaded, unless none
+        wait
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run_batch: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]],
+        *,
+        threads: int,
+        small_threads: int | None = None,
+        max_batch: int,
+        max_waiting: int,
+    ) -> None:
+        self.name, self._run_batch = name, run_batch
+        self._small_threads = small_threads or threads
+        self._max_batch, self._max_waiting = max_batch, max_waiting
+        self._changed = threading.Condition()
+        self._order = FairOrder[Submission]()
+        self._runs: dict[int, float] = {}  # by thread, when its run began
+        self._lone_seconds = inf  # per cost, of the last batch with one small submission
+        self.closed = False
+        self._threads = [
+            threading.Thread(target=self._thread_main, name=f"network-{name}-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Items waiting for a batch."""
+        return self._order.items
+
+    @property
+    def fault(self) -> str | None:
+        """That a run is stuck, and for how long; None if none is."""
+        with self._changed:
+            seconds = time.perf_counter() - min(self._runs.values(), default=inf)
+        if seconds < _STUCK_SECONDS:
+            return None
+        return f"the network of model {self.name!r} has been running for {seconds:.0f} s"
+
+    async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
+        """The submission, with a result for each item. `costs` has each item's cost, 1 or more; by default 1.
+
+        Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
+        client disconnected), items not yet in a batch are dropped.
+        """
+        costs = [1.0] * len(items) if costs is None else costs
+        future = asyncio.get_running_loop().create_future()
+        results, now = [None] * len(items), time.perf_counter()
+        submission = Submission(client, items, sum(costs), results, len(items), future, now)
+        if not items:
+            return submission
+        lone = self._add(submission, costs)
+        try:
+            if lone:
+                await asyncio.sleep(0)  # if more submissions are ready to come, a thread takes all together
+                self._run_lone(submission)
+            if submission.unfinished and submission.error is None:
+                await future
+        finally:
+            if submission.unfinished:
+                with self._changed:
+                    self._order.remove(client, submission)
+        if submission.error is not None:
+            raise submission.error
+        return submission
+
+    def close(self) -> None:
+        """Runs the waiting items and ends the threads, except those that are stuck. Accepts no more items."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+        until = time.monotonic() + _CLOSES
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            log.error("a run of model %s does not return; the service stops without it", self.name)
+
+    def _add(self, submission: Submission, costs: Sequence[float]) -> bool:
+        """Adds a submission. True if the event loop should run it; otherwise threads have been woken for it."""
+        with self._changed:
+            if self.closed:
+                raise ShuttingDown("the service is stopping", retry_after=5)
+            waiting = self._order.line(submission.cost).items
+            if waiting and waiting + len(costs) > self._max_waiting:
+                already = f"{waiting} positions are already waiting for model {self.name}"
+                raise Overloaded(f"{already}; the queue has room for {self._max_waiting}", retry_after=1)
+            idle = not self._order.items and not self._runs
+            items = [Item(submission, place, cost) for place, cost in enumerate(costs)]
+            self._order.add(submission.client, items, submission.submitted)
+            if idle and submission.cost <= SHARE and submission.cost * self._lone_seconds < _LOOP_SECONDS:
+                return True
+            self._wake_threads()
+            return False
+
+    def _run_lone(self, submission: Submission) -> None:
+        """Runs a submission on the event loop, if nothing else has come."""
+        with self._changed:
+            if self._runs or submission.started or self._order.items > len(submission.items):
+                self._wake_threads()
+                return
+            batch = self._take(submission.cost)
+        self._run(batch)
+        with self._changed:
+            self._wake_threads()  # for what came from other event loops
+
+    def _thread_main(self) -> None:
+        while batch := self._next_batch():
+            _wake_callers(self._run(batch))
+
+    def _next_batch(self) -> Batch:
+        """Waits for items and takes a share of them. Empty if the queue is closed and has no items."""
+        with self._changed:
+            while not self._order.items or self._free_threads() < 1:
+                if self.closed and not self._order.items:
+                    return []
+                self._changed.wait()
+            share = ceil(self._order.cost / self._free_threads())
+            batch = self._take(min(self._max_batch, share))
+            self._wake_threads()
+            return batch
+
+    def _free_threads(self) -> int:
+        """Number of threads that may begin a run: all for large submissions, unless a small one comes or may come."""
+        large_alone = self._order.large.items and not self._order.expects_small(time.perf_counter())
+        return (len(self._threads) if large_alone else self._small_threads) - len(self._runs)
+
+    def _wake_threads(self) -> None:
+        self._changed.notify(max(0, min(self._order.items, self._free_threads())))
+
+    def _take(self, room: float) -> Batch:
+        """Takes a batch of cost up to `room`, which this thread runs from now on."""
+        now = time.perf_counter()
+        batch = self._order.take(room, now)
+        for item in batch:
+            item.submission.started = item.submission.started or now
+        self._runs[threading.get_ident()] = now
+        return batch
+
+    def _run(self, batch: Batch) -> list[Submission]:
+        """Runs a batch. Returns the submissions that are complete."""
+        items = [item.submission.items[item.place] for item in batch]
+        waited = [item.submission.started - item.submission.submitted for item in batch]
+        submissions = list(dict.fromkeys(item.submission for item in batch))
+        results: Sequence[Any] = ()
+        failure: Exception | None = None
+        try:
+            results = self._run_batch(items, waited)
+        except Exception as error:  # a failing batch must not end the thread
+            failure = error
+        now = time.perf_counter()
+        with self._changed:
+            seconds = now - self._runs.pop(threading.get_ident())
+            for (submission, place, _), result in zip(batch, results, strict=failure is None):
+                submission.results[place] = result
+                submission.unfinished -= 1
+            for submission in submissions:
+                submission.ended = now
+                if failure is not None:
+                    submission.error = failure
+                    self._order.remove(submission.client, submission)
+            if len(submissions) == 1 and submissions[0].cost <= SHARE:
+                self._lone_seconds = seconds / submissions[0].cost
+            if self.closed:
+                self._changed.notify_all()
+            return [submission for submission in submissions if submission.error or not submission.unfinished]
+
+
+def _wake_callers(complete: Sequence[Submission]) -> None:
+    """Ends the wait of the callers of these submissions. Each event loop is woken once."""
+    futures = [submission.future for submission in complete]
+    for loop in {future.get_loop() for future in futures}:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve, [future for future in futures if future.get_loop() is loop])
+
+
+def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():  # the caller has gone, or another batch of the submission has failed
+            future.set_result(None)

@@ -1,0 +1,167 @@
+"""`Services`: the models behind their queues, the ledger, recorder and readers, made in the app's lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request
+
+from movemask.errors import Overloaded, SettingsError
+from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
+from movemask.network.model import Model
+from movemask.network.onnx import provider_named
+from movemask.server.edge.limits import RequestLimits
+from movemask.server.edge.rates import Rates
+from movemask.server.ledger.ledger import Ledger
+from movemask.server.ledger.reader import LedgerReader
+from movemask.server.ledger.recorder import Recorder
+from movemask.server.metrics import Metrics
+from movemask.server.queue.pipeline import Pipeline
+from movemask.server.queue.served_models import Needed, ServedModels
+from movemask.server.settings import Settings
+
+T = TypeVar("T")
+
+#: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
+_READING_THREADS = 2
+
+#: Reads of the audit that run or wait at once, in all workers together; more are refused.
+_READERS = 16
+
+
+@dataclass(frozen=True)
+class Services:
+    """The long-lived objects of one app.
+
+    reading : limits the threads that read the audit
+    large_bodies : held by the large body that is validated next
+    """
+
+    limits: RequestLimits
+    models: ServedModels
+    ledger: Ledger
+    reader: LedgerReader
+    recorder: Recorder
+    metrics: Metrics
+    reading: CapacityLimiter
+    workers: int
+    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def unready(self) -> list[str]:
+        """Reasons why requests cannot be answered now; empty if they can."""
+        default = self.models.registry.entry(None)
+        if not default.served:
+            return [f"the default model {default.name!r} failed its check: {default.failure}"]
+        return self.models.faults()
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
+        under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
+        if under_way >= max(1, _READERS // self.workers):
+            raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
+        return await to_thread.run_sync(read, limiter=self.reading)
+
+    async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
+        first = await self.read(lambda: next(parts, None))
+
+        async def all_parts() -> AsyncIterator[bytes]:
+            part = first
+            while part is not None:
+                yield part
+                part = await to_thread.run_sync(next, parts, None, limiter=self.reading)
+
+        return all_parts()
+
+
+@contextmanager
+def running_services(
+    settings: Settings,
+    metrics: Metrics,
+    rates: Rates,
+    needed: Needed = Needed.NONE,
+    prepare: Callable[[Model], Model] | None = None,
+) -> Iterator[Services]:
+    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+
+    `prepare` gets each model that passed its check, and returns the model to serve.
+    """
+    plan = audit_plan(settings)
+    ledger = Ledger(
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        positions=settings.audit_positions == "on",
+    )
+    recorder = Recorder(ledger, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
+    models: ServedModels | None = None
+
+    def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
+        return Pipeline(
+            model,
+            recorder,
+            max_batch=settings.positions_a_run,
+            max_waiting=max(1, settings.max_queue // rates.processes),
+            workers=rates.processes,
+            max_moves=settings.max_moves,
+            plan=plan,
+            on_done=metrics.count_batches,
+        )
+
+    try:
+        models = ServedModels(
+            settings.model_folders,
+            settings.default_model,
+            start,
+            needed,
+            threads=settings.threads,
+            provider=provider_named(settings.provider),
+        )
+        metrics.models(models.registry)
+        yield Services(
+            RequestLimits(settings.max_body_bytes, settings.max_moves, settings.max_positions),
+            models,
+            ledger,
+            LedgerReader(ledger.database),
+            recorder,
+            metrics,
+            reading=CapacityLimiter(_READING_THREADS),
+            workers=rates.processes,
+        )
+    finally:
+        if models is not None:
+            models.close()
+        recorder.close()
+        ledger.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """The kinds of leakage to measure by these settings. Raises SettingsError for an unknown kind."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
+    sources = {DERIVED.get(kind, kind) for kind in chosen}
+    always = tuple(kind for kind in MEASURED if kind in sources)
+    return Plan(always, settings.audit_share)
+
+
+async def services(http: Request) -> Services:
+    """The app's services, as a dependency of routes.
+
+    It is `async`, because FastAPI runs plain functions on the shared threads, and a probe must not wait for these.
+    """
+    app_services: Services = http.app.state.services
+    return app_services
+
+
+AppServices = Annotated[Services, Depends(services)]

@@ -1,0 +1,491 @@
+"""What one client could take from all: memory for what never ends, time of connections that nobody finishes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import uvicorn
+from hypothesis import strategies
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from movemask.server.edge import guard
+from movemask.server.edge.context import while_connected
+from movemask.server.edge.guard import MAX_PIPELINED, ConnectionLimits, Guard, GuardedApp, Guards
+from movemask.server.edge.rates import client_address
+from movemask.server.edge.request_reader import MAX_HEADERS
+from movemask.server.process.listening import Port
+from tests.networks import write_fake
+from tests.processes import served
+
+pytestmark = pytest.mark.anyio
+
+HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+#: As the settings' defaults.
+LIMITS = ConnectionLimits(connections=2048, of_an_address=256, head_seconds=10, body_seconds=60, read_seconds=30)
+LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
+
+@asynccontextmanager
+async def listening(
+    app: Any, *, inner: Any = HttpToolsProtocol, processes: int = 1, keep_alive: int = 5, **limits: Any
+) -> AsyncIterator[tuple[list[Guard], int]]:
+    """Guards of the connections that are made at a port, and the port."""
+    config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=keep_alive)
+    config.load()
+    guards, made = Guards(LIMITS._replace(**limits), processes, inner=inner), list[Guard]()
+    watching = asyncio.create_task(guards.watch())
+
+    def opened() -> Guard:
+        made.append(guards.protocol(config=config, server_state=ServerState(), app_state={}))
+        return made[-1]
+
+    with closing(Port("127.0.0.1", 0)) as port:
+        (listener,) = port.sockets
+    server = await asyncio.get_running_loop().create_server(opened, sock=listener)
+    try:
+        yield made, listener.getsockname()[1]
+    finally:
+        server.close()
+        watching.cancel()
+        guards.close()
+        await server.wait_closed()
+
+
+async def sent(port: int, *parts: bytes) -> bytes:
+    """All that comes back until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.transport.abort()
+
+
+async def answered(app: Any, *parts: bytes, **limits: Any) -> bytes:
+    """All that an app's connection answers to what is sent."""
+    async with listening(app, **limits) as (_, port):
+        return await sent(port, *parts)
+
+
+async def body_of(receive: Any) -> bytes:
+    body = b""
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message["body"]
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the size of the body."""
+    text = str(len(await body_of(receive)))
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+async def reflect(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the method, the names of the headers and the body."""
+    text = b" ".join([scope["method"].encode(), *(name for name, _ in scope["headers"]), await body_of(receive)])
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+async def refusing(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("too large", 413)(scope, receive, send)
+
+
+LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (b"GET /", LINE),
+        (b"GET / HTTP/1.1\r\nX-Y: ", LINE),
+        (b"GET / HTTP/1.1\r\nX-Y", LINE),
+        (CHUNKED, TRAILER),
+        (CHUNKED + b"X-Y: ", LINE),
+        (CHUNKED.removesuffix(b"0\r\n") + b"1;x=", LINE),
+    ],
+)
+async def test_headers_and_trailers_without_end_are_refused_before_they_are_held(begun: bytes, piece: bytes) -> None:
+    async with listening(echo) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        reading = asyncio.create_task(reader.read())
+        count, answer = 0, b""
+        with suppress(ConnectionError):
+            while not reading.done() and count < 20_000_000:
+                count += len(piece)
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+        with suppress(ConnectionError):
+            answer = await reading
+        writer.transport.abort()
+    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
+    assert count < 5_000_000
+
+
+async def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_taken() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 40_000 + b"\r\nContent-Length: 1000000\r\n\r\n"
+    async with listening(echo) as (_, port):
+        answer = await sent(port, head, b"b" * 1_000_000 + LAST[:18], LAST[18:])
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert b"\r\n\r\n1000000" in answer
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HT", b"HTTP/1.1 408 "),
+        (HEAD, b"HTTP/1.1 408 "),
+        (HEAD + b"\r\n12345", b"HTTP/1.1 408 "),
+        (HEAD + b"\r\n1234567890GET / HTTP/1.1\r\nHo", b"HTTP/1.1 200 "),
+    ],
+)
+async def test_a_request_that_is_never_sent_whole_is_given_up(raw: bytes, answer: bytes) -> None:
+    got = await answered(echo, raw, head_seconds=0.2, body_seconds=0.2)
+    assert got.startswith(answer)
+    assert (b"408" in got) == (raw != b"")
+
+
+async def test_an_answer_that_is_not_read_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while made[0].transport.get_extra_info("socket").fileno() >= 0:
+            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+            await asyncio.sleep(0)
+        ended.set()
+
+    async with listening(endless, read_seconds=0.3) as (made, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(GET)
+        await asyncio.wait_for(ended.wait(), 20)
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("count", [MAX_HEADERS - 2, MAX_HEADERS + 1])
+async def test_headers_are_counted(count: int) -> None:
+    headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
+    answer = await answered(echo, b"GET / HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("size", [1000, 20_000_000])
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+async def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int, connection: str) -> None:
+    head = f"POST / HTTP/1.1\r\nHost: h\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
+    answer = await answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
+    assert answer.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
+
+
+@pytest.mark.parametrize("count", [MAX_PIPELINED, MAX_PIPELINED + 1, 10_000])
+async def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection(count: int) -> None:
+    taken: list[int] = []
+
+    async def counted(scope: Any, receive: Any, send: Any) -> None:
+        taken.append(1)
+        await echo(scope, receive, send)
+
+    answers = b""
+    with suppress(ConnectionError):
+        answers = await answered(counted, GET * (count - 1) + LAST)
+    allowed = count <= MAX_PIPELINED
+    assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
+
+
+async def test_requests_one_after_another_have_no_limit() -> None:
+    async with listening(echo) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(5 * MAX_PIPELINED):
+            writer.write(GET)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert await reader.readexactly(1) == b"0"
+        writer.transport.abort()
+
+
+async def test_trailers_are_no_headers() -> None:
+    trailers = b"X-Forwarded-For: 1.2.3.4\r\nAuthorization: Bearer x\r\n\r\n"
+    answer = await answered(reflect, CHUNKED + trailers, LAST)
+    assert b"POST host transfer-encoding abc" in answer
+    assert answer.endswith(b"GET host connection ")
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
+    """Java's HttpClient asks for one with each request."""
+    java = (
+        b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: h\r\n"
+        b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nUpgrade: h2c\r\nContent-Type: x\r\n\r\n"
+    ) % size
+    answer = await answered(echo, java[:50], java[50:] + b"x" * size + java + b"x" * size + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 3
+    assert answer.count(b"\r\n\r\n%d" % size) == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n", b"400"),
+        (b"GET / HTTP/1.0\r\n", b"200"),
+        (b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n", b"200"),
+    ],
+)
+async def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> None:
+    answer = await answered(echo, head + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET /\r\n\r\n", b"505"),
+        (b"GET / HTTP/0.9\r\nHost: h\r\n\r\n", b"505"),
+        (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", b"505"),
+        (b"GET / HTTP/1.0\r\nConnection: close\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.7\r\nHost: h\r\n\r\n", b"400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        *(
+            (b"POST / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n" % coding, b"501")
+            for coding in (
+                b"Transfer-Encoding: gzip, chunked",
+                b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
+                b"transfer-encoding: identity, chunked",
+            )
+        ),
+    ],
+)
+async def test_what_is_not_http_1_or_coded_twice_is_refused(raw: bytes, status: bytes) -> None:
+    assert (await answered(echo, raw)).split(b" ")[1] == status
+
+
+async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand of them wrote 740 MB."""
+    async with listening(echo) as (made, port):
+        for _ in range(100):
+            assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
+        while made[0].guards.invalid:
+            await asyncio.sleep(0.01)
+    counts = [int(line.rpartition(" ")[2]) for line in caplog.messages if "invalid HTTP requests" in line]
+    assert sum(counts) == 100
+    assert len(counts) < 50
+
+
+@pytest.mark.parametrize("after", [b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0)
+        await echo(scope, receive, send)
+
+    answer = await answered(slow, HEAD + b"\r\n1234567890" + after)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n10")
+    assert b"connection: close" in answer
+
+
+@pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
+def test_a_client_that_waits_to_send_a_refused_body_is_told(tmp_path: Path, path: str, length: int) -> None:
+    write_fake(tmp_path)
+    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    with served(tmp_path) as (_, port), socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
+    assert b"connection: close" in answer
+
+
+async def test_a_head_does_not_wait_for_its_body() -> None:
+    body_may_come = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await body_may_come.wait()
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with listening(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+        body_may_come.set()
+        assert await reader.readexactly(2) == b"ok"
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("inner", [HttpToolsProtocol, H11Protocol])
+async def test_the_guard_needs_nothing_of_uvicorn_but_that_it_is_a_protocol(inner: Any) -> None:
+    """With both of uvicorn's protocols, answers are found: else a connection ends with its ninth request, a client
+    that goes is not seen, and what follows a request cuts its answer off."""
+    waiting = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/slow":
+            await echo(scope, receive, send)
+            return
+
+        async def never() -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        try:
+            await while_connected(scope, never())
+        except ClientDisconnect:
+            waiting.clear()
+
+    async with listening(app, inner=inner) as (_, port):
+        assert (await sent(port, GET * (MAX_PIPELINED - 1) + LAST)).count(b"HTTP/1.1 200 ") == MAX_PIPELINED
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2 * MAX_PIPELINED):
+            writer.write(HEAD + b"\r\n1234567890")
+            assert (await reader.readuntil(b"\r\n\r\n10")).startswith(b"HTTP/1.1 200 ")
+        writer.write(GET.replace(b"/", b"/slow", 1))
+        await asyncio.wait_for(waiting.wait(), 20)
+        writer.close()
+        while waiting.is_set():
+            await asyncio.sleep(0)
+        answer = await sent(port, HEAD + b"\r\n1234567890" + b"\0\0\0")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+
+
+@hypothesis.given(
+    bodies=strategies.lists(strategies.binary(max_size=200), min_size=1, max_size=4),
+    chunks=strategies.integers(0, 3),
+    cuts=strategies.lists(strategies.integers(0, 2000), max_size=8),
+)
+def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
+    bodies: list[bytes], chunks: int, cuts: list[int]
+) -> None:
+    raw = b""
+    for number, body in enumerate(bodies):
+        last = b"Connection: close\r\n" if number == len(bodies) - 1 else b""
+        raw += b"POST /%d?a=b%%20c HTTP/1.1\r\nHost: h\r\nX-Twice:  a\r\nx-twice: b\r\n%s" % (number, last)
+        if chunks:
+            raw += b"Transfer-Encoding: chunked\r\n\r\n"
+            size = -(-len(body) // chunks)
+            pieces = [body[at : at + size] for at in range(0, len(body), size)] if body else []
+            raw += b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nX: y\r\n\r\n"
+        else:
+            raw += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    places = sorted({cut % len(raw) for cut in cuts})
+    parts = [raw[start:end] for start, end in pairwise([0, *places, len(raw)])]
+    seen: list[tuple[str, bytes, list[bytes], bytes]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        twice = [value for name, value in scope["headers"] if name == b"x-twice"]
+        seen.append((scope["path"], scope["query_string"], twice, await body_of(receive)))
+        await PlainTextResponse("")(scope, receive, send)
+
+    async def trial() -> None:
+        async with listening(app) as (_, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0)
+            while len(seen) < len(bodies):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+
+    asyncio.run(trial())
+    assert seen == [(f"/{number}", b"a=b%20c", [b"a", b"b"], body) for number, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"connections": 4}, b"too many connections\n"),
+        ({"of_an_address": 4}, b"too many connections from this address (limit 4)"),
+    ],
+)
+async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, int], words: bytes) -> None:
+    async with listening(echo, processes=2, **limits) as (made, port):
+        writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
+        while len(made) < 2:
+            await asyncio.sleep(0)
+        answer = await sent(port)
+        assert b"503 Service Unavailable" in answer
+        assert words in answer
+        for writer in writers:
+            writer.transport.abort()
+        while any(one.client for one in made):
+            await asyncio.sleep(0)
+        assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_all_addresses_of_an_ipv6_network_are_one_client(address: str, client: str) -> None:
+    assert client_address(address) == client
+
+
+@pytest.mark.parametrize("sent_before", [b"", b"GET / HT", HEAD + b"\r\n123", GET])
+async def test_a_connection_that_is_stopped_ends_after_the_requests_that_have_begun(
+    sent_before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_ON_ITS_WAY", 0)
+    rest = (HEAD + b"\r\n1234567890" if sent_before.startswith(HEAD) else GET).removeprefix(sent_before)
+    async with listening(echo) as (made, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent_before)
+        await writer.drain()
+        if sent_before == GET:
+            await reader.readuntil(b"\r\n\r\n0")
+        while not made or not (made[0]._requests.begun or sent_before in (b"", GET)):
+            await asyncio.sleep(0)
+        made[0].stop()
+        for _ in range(3):  # the connection would be ended by now
+            await asyncio.sleep(0)
+        writer.write(rest)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert answer.startswith(b"HTTP/1.1 200 ") == (sent_before not in (b"", GET))
+        assert (b"connection: close" in answer) == bool(answer)
+        writer.transport.abort()
+
+
+async def test_a_connection_that_a_client_resets_leaves_nothing_behind() -> None:
+    """uvicorn's timer of an idle connection held all of it until its time was over: many resets a second filled
+    memory."""
+    async with listening(echo, keep_alive=3600) as (made, port), asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n0")
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        gone = weakref.ref(made[0]._inner)
+        while gone() is not None or len(made[0]._buffer):
+            await asyncio.sleep(0)
+            gc.collect()

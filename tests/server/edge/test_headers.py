@@ -1,0 +1,191 @@
+"""What a browser's user or an operator behind a proxy would lose: answers that no other site can frame, sniff or keep,
+a name that only its owner serves, the client's own address, pages of others that may call, and large answers that
+travel small."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.errors import SettingsError
+from movemask.server.edge.forwarded import see_through
+from movemask.server.edge.security_headers import security_headers
+from movemask.server.process.service import run_service
+from movemask.server.settings import Settings
+from tests.conftest import Serve
+from tests.networks import write_fake
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/version"),
+        ("POST", "/v1/policy"),
+        ("GET", "/nothing"),
+        ("DELETE", "/v1/policy"),
+        ("GET", "/metrics"),
+    ],
+)
+def test_every_answer_has_the_headers(client: TestClient, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+    assert ("no-store" in answer.headers.get("Cache-Control", "")) == path.startswith(("/v1", "/metrics"))
+    assert "Strict-Transport-Security" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("chess.example", 200),
+        ("CHESS.example:8443", 200),
+        ("a.b.example", 200),
+        ("b.example", 400),
+        ("evil.example", 400),
+        ("[::1]:8000", 200),
+    ],
+)
+def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> None:
+    client = serve(trusted_hosts="chess.example, *.b.example,[::1]")
+    answer = client.get("/v1/models", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["type"] == "urn:movemask:problem:untrusted-host"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+    assert client.get("/readyz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "seen"),
+    [
+        (0, ["1.1.1.1"], "9.9.9.9"),
+        (1, ["1.1.1.1, 2.2.2.2"], "2.2.2.2"),
+        (2, ["1.1.1.1, 2.2.2.2"], "1.1.1.1"),
+        (2, ["6.6.6.6, 1.1.1.1", "2.2.2.2"], "1.1.1.1"),
+        (2, ["1.1.1.1"], "9.9.9.9"),
+        (1, ["9.9.9.8, 1.1.1.1", ""], "9.9.9.9"),  # the proxy saw nobody: not what the client wrote
+        (1, ["nobody"], "9.9.9.9"),
+        (1, ["[2001:db8::1]:40312"], "2001:db8::1"),
+    ],
+)
+def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwarded: list[str], seen: str) -> None:
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded] + [(b"x-forwarded-proto", b"https")]
+    scope: Any = {"type": "http", "path": "/", "client": ("9.9.9.9", 1), "scheme": "http", "headers": headers}
+    if proxies:
+        see_through(scope, proxies)
+    assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
+    assert (b"strict-transport-security", b"max-age=31536000") in security_headers("/", "https")
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Puts back the handlers that `serve` replaces."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tls_key": "key.pem"}, "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
+        ({"tls_cert": "none"}, "MOVEMASK_TLS_CERT: .*none and its key cannot be read: No such file"),
+        ({"tls_cert": "m/fake.toml"}, "MOVEMASK_TLS_CERT: .*cannot be read"),
+    ],
+)
+def test_a_wrong_certificate_stops_it(tmp_path: Path, own_signals: None, given: dict[str, str], said: str) -> None:
+    files = {name: tmp_path / file for name, file in given.items()}
+    with pytest.raises(SettingsError, match=said):
+        run_service(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
+
+
+PAGE, STRANGER = "https://example.org", "https://example.com"
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+
+
+@pytest.mark.parametrize("origins", ["example.org", "https://example.org/page", "https://a, b", "http://[::1]:80,*"])
+def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
+    with pytest.raises(SettingsError, match=r"MOVEMASK_CORS_ORIGINS: must be \* or origins such as https"):
+        Settings.read(cors_origins=origins)
+
+
+@pytest.mark.parametrize(("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), (None, None)])
+def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | None, allowed: str | None) -> None:
+    client = serve(cors_origins=origins)
+    preflight = client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT})
+    assert preflight.status_code == (200 if allowed else 204)
+    assert preflight.headers.get("Access-Control-Allow-Origin") == allowed
+    for body, status in (({"moves": []}, 200), ({"fen": "x"}, 422)):  # a page can read problems too
+        answer = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
+        assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (status, allowed)
+        assert ("X-Request-ID" in answer.headers.get("Access-Control-Expose-Headers", "")) == bool(allowed)
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+    stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
+    assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
+
+
+def test_a_page_may_read_and_send_tags(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE)
+    sent = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "if-none-match"}
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **sent}).status_code == 200
+    answer = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE})
+    assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
+    unchanged = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE, "If-None-Match": answer.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.headers["Access-Control-Allow-Origin"]) == (304, PAGE)
+
+
+def test_a_page_may_send_what_libraries_add_by_themselves(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE, mcp=True)
+    for names in ("content-type,mcp-protocol-version,mcp-session-id,last-event-id", "traceparent,tracestate,baggage"):
+        sent = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": f"{names},sentry-trace"}
+        for path in ("/mcp", "/v1/policy"):
+            assert client.options(path, headers={"Origin": PAGE, **sent}).status_code == 200
+
+
+def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE, api_keys="some-key-of-nobody-0123456789")
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200
+    refused = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
+    assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (401, PAGE)
+
+
+BATCH = {"positions": [{"fen": "startpos"}] * 64}
+
+
+def raw(client: TestClient, coding: str, body: Any, **headers: str) -> tuple[Any, bytes]:
+    """The response's headers, and its body as it travelled."""
+    headers["Accept-Encoding"] = coding
+    with client.stream("POST", "/v1/policy/batch", headers=headers, json=body) as response:
+        return response.headers, b"".join(response.iter_raw())
+
+
+def test_a_large_answer_is_compressed_when_asked(client: TestClient) -> None:
+    _, plain = raw(client, "identity", BATCH)
+    assert len(plain) > 16_384
+    headers, packed = raw(client, "gzip", BATCH)
+    assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert len(packed) < len(plain) / 5
+    assert gzip.decompress(packed).partition(b'"timing"')[0] == plain.partition(b'"timing"')[0]
+
+
+@pytest.mark.parametrize(("coding", "size"), [("gzip", 1), ("", 64), ("br", 64)])
+def test_small_answers_and_clients_that_do_not_ask_are_left_alone(client: TestClient, coding: str, size: int) -> None:
+    headers, packed = raw(client, coding, {"positions": [{"fen": "startpos"}] * size})
+    assert "content-encoding" not in headers
+    assert packed.startswith(b'{"results":[')
+
+
+def test_a_stream_is_compressed_line_by_line(client: TestClient) -> None:
+    headers, packed = raw(client, "gzip", BATCH, Accept="application/x-ndjson")
+    assert headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed).count(b"\n") == 64

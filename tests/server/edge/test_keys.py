@@ -1,0 +1,298 @@
+"""What an operator would lose: doors that stay closed to strangers, to keys without the scope and to keys taken
+away, on every route, however it is served."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from starlette.routing import Mount
+
+from movemask.errors import KeysError, SettingsError
+from movemask.server.api.routing import ScopedRoute
+from movemask.server.app import create_app
+from movemask.server.edge.keys import Keys, read_keys
+from movemask.server.settings import Settings
+from tests.conftest import Serve
+from tests.networks import write_fake
+from tests.processes import run, served, stopped
+from tests.server.asking import refused
+
+SECRET = "a-secret-of-some-length-0123456789"
+#: Of each scope, a request that needs it.
+ASKED = {
+    "policy": ("POST", "/v1/policy"),
+    "audit": ("GET", "/v1/leakage"),
+    "positions": ("GET", "/v1/leakage/positions"),
+    "metrics": ("GET", "/metrics"),
+}
+
+
+def status(client: TestClient, method: str, path: str, key: str | None = None) -> int:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    body: Any = {"moves": []} if method == "POST" else None
+    return int(client.request(method, path, json=body, headers=headers).status_code)
+
+
+def new(file: Path, name: str, *scopes: str) -> str:
+    result = run("keys", "new", name, "--file", file, *(part for scope in scopes for part in ("--scope", scope)))
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+#: Of each route, the scopes of which a key needs one; none where no key is needed. A new route must be added here.
+NEEDED: dict[str, str] = {
+    "POST /v1/policy": "policy",
+    "POST /v1/policy/batch": "policy",
+    "POST /v1/policy/sweep": "policy",
+    "POST /v1/move": "policy",
+    "POST /v1/games": "policy",
+    "POST /v1/games/split": "policy",
+    "POST /v1/audit": "policy",
+    "GET /v1/models": "policy audit",
+    "GET /v1/models/{name}": "policy audit",
+    "GET /v1/vocabularies/{name}": "policy",
+    "GET /v1/leakage": "audit",
+    "GET /v1/policy": "policy",
+    "GET /v1/leakage/history": "audit",
+    "GET /v1/leakage/worst": "positions",
+    "GET /v1/leakage/positions": "positions",
+    "GET /v1/version": "policy audit positions metrics",
+    "GET /metrics": "metrics",
+    "GET /": "",
+    "GET /page/{version}/{name}": "",
+    "GET /livez": "",
+    "GET /readyz": "",
+    "GET /docs": "",
+    "GET /docs/oauth2-redirect": "",
+    "GET /redoc": "",
+    "GET /openapi.json": "",
+}
+
+
+def routes_of(app: Any) -> set[str]:
+    """All routes as `METHOD /path`, those below a router too; HEAD goes with GET."""
+    found = set()
+    waiting = list(app.routes)
+    while waiting:
+        route = waiting.pop()
+        if isinstance(route, Mount):
+            assert route.path == "/static-offline-docs", f"{route.path}: say who may use what is mounted"
+        elif hasattr(route, "methods"):
+            found |= {f"{method} {route.path}" for method in route.methods or {"GET"} if method != "HEAD"}
+        else:
+            waiting += route.original_router.routes if hasattr(route, "original_router") else route.routes
+    return found
+
+
+def test_every_route_needs_its_scope_and_no_route_is_forgotten(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
+    client = serve(api_keys_file=file)
+    app: Any = client.app
+    documented = {f"{way.upper()} {path}" for path, ways in app.openapi()["paths"].items() for way in ways}
+    routes = routes_of(app) | documented
+    assert routes == set(NEEDED)
+    for route, scopes in NEEDED.items():
+        needed = scopes.split()
+        method, path = route.split()
+        path = path.replace("{name}", "fake")
+        for way in (method, "HEAD") if method == "GET" else (method,):
+            assert (status(client, way, path) == 401) == bool(needed), (way, path)
+            for scope, text in texts.items():
+                found = status(client, way, path, text)
+                assert (found == 403) == bool(needed and scope not in needed), (way, path, scope, found)
+                assert found != 401
+
+
+def test_every_route_of_ours_says_who_may_call_it(serve: Serve) -> None:
+    app: Any = serve(mcp=True, page=True).app
+    ours = {route.path for route in app.routes if isinstance(route, ScopedRoute)}
+    others = {route.path for route in app.routes} - ours
+    documents = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/static-offline-docs"}
+    assert others == documents | {"/mcp"}  # which needs any key: test_mcp.py
+
+
+def spellings(path: str) -> list[str]:
+    """Other ways of writing a path, of which none may lead to its route without its scope."""
+    first, last = path.rsplit("/", 1)
+    letter = f"%{ord(last[:1] or 'x'):02x}"
+    ends = ["%0a", "%0A", "%0d", "%00", "%09", "%7f", "%20", "%0a%0a", "/", "//", "/.", "/%2e", ";", ";x=/livez"]
+    ends += [".json", "%2f", "%3f", "%23", "?", "??", "?x=/livez", "?key=KEY"]
+    return [
+        path,
+        *(path + end for end in ends),
+        *(f"/{path}", f"/.{path}", f"/livez/..{path}", f"/page/..{path}", f"/%0a{path}", path.upper()),
+        *(
+            f"{first}//{last}",
+            f"{first}/./{last}",
+            f"/{first}%2f{last}",
+            f"/{first}\\{last}",
+            f"{first}/{letter}{last[1:]}",
+        ),
+    ]
+
+
+def test_no_spelling_of_a_path_passes_a_scope(serve: Serve, tmp_path: Path) -> None:
+    """`/metrics%0a` answered a key that may not read the metrics, and everybody behind a proxy that hides the path."""
+    file = tmp_path / "keys"
+    texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
+    client = serve(api_keys_file=file)
+    app: Any = client.app
+    passed = []
+    for route, scopes in NEEDED.items():
+        method, path = route.split()
+        if not scopes or path not in app.openapi()["paths"]:
+            continue
+        for spelling in (f"http://testserver{one}" for one in spellings(path.replace("{name}", "fake"))):
+            for scope, text in texts.items():
+                if scope not in scopes.split() and status(client, method, spelling, text) not in (400, 403, 404, 405):
+                    passed.append((method, spelling, scope))
+            if status(client, method, spelling) not in (400, 401, 404, 405):
+                passed.append((method, spelling, "no key"))
+    assert passed == [], "\n".join(map(str, passed))
+    for path in ("/metrics%0a", "/livez%0a", "/v1/models/fake%0a", "/x%00", "/docs%0a"):
+        refused(client.get(path, headers={"Authorization": f"Bearer {texts['metrics']}"}), 400, "malformed-path")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1", "/v1/nothing", "/nothing", "//metrics", "/metrics/", "/V1/policy", "/v1/leakage/positions/"),
+        *("//v1/leakage/positions", "/v1//leakage/positions", "/v1/leakage/%70ositions", "/v1%2fleakage%2fpositions"),
+        *("/page/../v1/leakage/positions", "/docs/../metrics", "/livez/../metrics", "/page/%2e%2e/metrics"),
+        *("/v1/leakage/positions?key=KEY", "/v1/leakage/positions?access_token=KEY", "/v1/leakage/positions;x=/livez"),
+        *("/livez/metrics", "/static-offline-docs/../metrics", "/static-offline-docs/..%2f..%2fapp.py", "/%6detrics"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "policy"])
+def test_no_way_of_writing_a_path_opens_it(serve: Serve, path: str, key: str | None) -> None:
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2")
+    text = SECRET if key else None
+    headers = {} if text is None else {"Authorization": f"Bearer {text}"}
+    url = "http://testserver" + path.replace("KEY", SECRET + "2")
+    answer = client.request("GET", url, headers=headers, follow_redirects=False)
+    assert answer.status_code in (401, 403, 404, 307), answer.status_code
+    assert "movemask_" not in answer.text
+    assert '"positions"' not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([f"Bearer {SECRET}"], 200),
+        ([f"BEARER   {SECRET}  "], 200),
+        ([f"Bearer {SECRET}", f"Bearer {SECRET}"], 401),
+        ([f"Bearer {SECRET}, Bearer {SECRET}"], 401),
+        ([f"Bearer {SECRET.upper()}"], 401),
+        ([f"Bearer {SECRET}\x00"], 401),
+        ([f"Bearer sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
+        ([f"Bearer {hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
+        (["Bearer env-1"], 401),
+        ([f"Bearer {SECRET[:-1]}"], 401),
+        (["Bearer \xff"], 401),
+        ([f"Basic {SECRET}"], 401),
+        ([SECRET], 401),
+        ([""], 401),
+        (["Bearer " + "x" * 50_000], 401),
+    ],
+)
+def test_only_the_key_itself_given_once_is_a_key(serve: Serve, values: list[str], found: int) -> None:
+    client = serve(api_keys=SECRET)
+    headers = [(b"Authorization", value.encode("latin-1")) for value in values]
+    assert client.get("/v1/models", headers=headers).status_code == found
+    for name in ("X-API-Key", "Proxy-Authorization", "X-Authorization", "Cookie", "X-Forwarded-Authorization"):
+        assert client.get("/v1/models", headers={name: f"Bearer {SECRET}"}).status_code == 401
+    for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Original-URL", "X-Rewrite-URL", "Host"):
+        assert client.get("/metrics", headers={name: "127.0.0.1"}).status_code == 401
+
+
+def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:policy")
+    answer = client.post("/v1/policy", json={"moves": []})
+    refused(answer, 401, "unauthorized")
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="movemask"'
+    assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {SECRET}"})
+    assert answer.status_code == 403
+    assert 'error="insufficient_scope", scope="metrics"' in answer.headers["WWW-Authenticate"]
+    assert "env-1" in answer.json()["detail"]
+
+
+def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:metrics")
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert "models" in client.get("/readyz", headers={"Authorization": f"Bearer {SECRET}"}).json()
+
+
+def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+audit")
+    assert status(client, "POST", "/v1/policy", SECRET) == 200
+    for key, shown in ((SECRET, False), (SECRET + "2", True)):
+        model = client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
+        assert ("leakage" in model) == shown
+
+
+def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
+    file = tmp_path / "keys"
+    text = new(file, "one", "policy", "metrics")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert text not in file.read_text()
+    assert file.read_text() == f"one policy,metrics sha256:{hashlib.sha256(text.encode()).hexdigest()}\n"
+    with caplog.at_level(logging.DEBUG):
+        client = serve(api_keys_file=file, api_keys=SECRET)
+        for key in (text, SECRET, text + "x"):
+            status(client, "POST", "/v1/policy", key)
+            status(client, "POST", "/v1/nothing", key)
+    assert "key=one" in caplog.text
+    assert "key=env-1" in caplog.text
+    assert text not in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(Settings.read(api_keys=SECRET))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("short", "key 1: must be 20 to 512"),
+        (f"{SECRET},{SECRET} x", "key 2: must be"),
+        (f"{SECRET}:root", "there is no scope 'root'; available: policy, audit, positions, metrics"),
+        (f"{SECRET},{SECRET}", "is the same key"),
+    ],
+)
+def test_wrong_keys_stop_the_start_and_are_not_shown(given: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as raised:
+        create_app(Settings.read(api_keys=given))
+    assert SECRET not in str(raised.value)
+
+
+def test_wrong_files_stop_the_start(tmp_path: Path) -> None:
+    for name, text in (("gone", None), ("text", SECRET), ("twice", f"a policy sha256:{'0' * 64}\n" * 2)):
+        file = tmp_path / name
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(SettingsError, match=f"MOVEMASK_API_KEYS_FILE: .*{name}|two keys are named a") as raised:
+            Keys.of("", file)
+        assert SECRET not in str(raised.value)
+    with pytest.raises(KeysError, match="cannot be read: is not a regular file"):
+        read_keys(tmp_path)
+
+
+def test_names_are_given_once(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    new(file, "one")
+    for arguments in (["new", "one"], ["new", "two words"], ["delete", "two"]):
+        result = run("keys", *arguments, "--file", file)
+        assert (result.exit_code, arguments[1] in result.output) == (1, True)
+    assert run("keys", "list", "--file", file).output.split() == ["one", "policy"]
+
+
+def test_it_is_said_aloud_when_the_service_listens_elsewhere_without_keys(tmp_path: Path) -> None:
+    models = write_fake(tmp_path / "m").parent
+    with served(models, "--host", "0.0.0.0") as (process, _):
+        assert stopped(process) == 0
+    assert "NO API KEYS ARE SET" in (models / "log.txt").read_text()

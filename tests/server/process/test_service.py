@@ -1,0 +1,205 @@
+"""What an operator would lose: a process that serves many at once, stops in order and keeps its audit. For real."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import sys
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+from typing import Any
+
+import pytest
+
+from movemask.errors import SettingsError
+from movemask.server.process.listening import Port
+from tests.ground_truth import played
+from tests.processes import (
+    call,
+    certificate,
+    free_port,
+    running,
+    served,
+    serving,
+    started,
+    stopped,
+    until,
+)
+
+
+def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:
+    boards = [board for _, board in zip(range(200), played(random.Random(0), 200), strict=True)]
+    fens = [board.fen(en_passant="fen") for board in boards]
+
+    def probabilities(answer: Any) -> dict[str, float]:
+        return {move["uci"]: move["probability"] for move in answer["moves"]}
+
+    with served(models) as (process, port):
+        results = call(port, "/v1/policy/batch", {"positions": [{"fen": fen} for fen in fens]})["results"]
+        expected = list(map(probabilities, results))
+        assert [set(one) for one in expected] == [{move.uci() for move in board.legal_moves} for board in boards]
+
+        def client(seed: int) -> None:
+            choose = random.Random(seed)
+            for place in choose.choices(range(len(fens)), k=20):
+                found = probabilities(call(port, "/v1/policy", {"fen": fens[place]}))
+                assert found == pytest.approx(expected[place], abs=1e-5)
+                assert not found or abs(sum(found.values()) - 1) < 1e-12
+
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            list(pool.map(client, range(64)))
+        metrics = call(port, "/metrics").splitlines()
+        ones, runs = (
+            float(next(line for line in metrics if line.startswith(name)).split()[-1])
+            for name in ('movemask_batch_size_bucket{le="1.0"', "movemask_batches_total{")
+        )
+        assert ones < runs, "no batch was larger than one"
+        assert stopped(process) == 0
+
+
+@pytest.mark.parametrize(("workers", "begun"), [("1", 20), ("2", 200)])
+def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: str, begun: int) -> None:
+    def refused() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    body = b'{"moves": []}' + b" " * 1000
+    head = (
+        f"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    post = head.encode() + body
+    with served(models, "--workers", workers) as (process, port):
+        with socket.create_connection(("127.0.0.1", port), 30) as stream:
+            stream.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            while b"alive" not in stream.recv(65_536):
+                pass
+            stream.sendall(post[:begun])
+            process.send_signal(signal.SIGTERM)
+            until(refused, "new connections are refused")
+            stream.sendall(post[begun:])
+            answer = b""
+            while piece := stream.recv(65_536):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer
+        assert process.wait(30) == 0
+
+
+def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path) -> None:
+    cert, key = certificate(models)
+    port = free_port()
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+    command += ["--tls-cert", str(cert), "--tls-key", str(key), "--keep-alive-seconds", "60"]
+    trusted = ssl.create_default_context(cafile=str(cert))
+    with (models / "log.txt").open("wb") as log, started(command, cwd=models, stdout=log, stderr=log) as process:
+        serving(models, 1, process.pid)
+        streams = []
+        for _ in range(5):
+            plain = socket.create_connection(("127.0.0.1", port), 30)
+            streams.append(trusted.wrap_socket(plain, server_hostname="127.0.0.1"))
+            streams[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert streams[-1].recv(12) == b"HTTP/1.1 200"
+        assert stopped(process) == 0
+        for stream in streams:
+            stream.close()
+    assert not re.search(
+        "timeout graceful shutdown exceeded|Traceback|cannot be checked", (models / "log.txt").read_text()
+    )
+
+
+def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> None:
+    with pytest.raises(SettingsError, match="MOVEMASK_HOST: cannot listen on x y:"):
+        Port("x y", 0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for workers, words, arguments in [
+            (
+                "1",
+                "MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use; give another --port",
+                ("--port", port),
+            ),
+            ("2", "MOVEMASK_DEFAULT_MODEL: no model 'nope'; available: net", ("--default-model", "nope")),
+        ]:
+            command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
+            command += ["--workers", workers, *arguments]
+            with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+                said = process.communicate(timeout=60)[0].decode()
+            assert (process.returncode, len(said.splitlines())) == (1, 1), said
+            assert re.search("^Error: " + words, said)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(models: Path, workers: str) -> None:
+    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
+    command += ["--workers", workers, "--audit-kinds", "none"]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        said = process.communicate(timeout=300)[0].decode()
+    assert process.returncode == 1, said
+    assert "starting on http://" in said
+    assert "listening" not in said
+    assert " ERROR   uvicorn: MOVEMASK_AUDIT_KINDS: there is no none; available: " in said
+    assert "Traceback" not in said
+
+
+#: Serves, and is sent SIGTERM in a callback of the garbage collector, where nothing can be raised.
+STOPPED_EARLY = """
+import gc, os, signal, sys
+from movemask.cli.main import main
+from movemask.server.process import service
+
+def stop(phase, info):
+    gc.callbacks.remove(stop)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def supervisor(*arguments, **options):
+    gc.callbacks.append(stop)
+    gc.collect()
+    return make(*arguments, **options)
+
+make, service.Supervisor = service.Supervisor, supervisor
+main(["serve", "--port", "0", *sys.argv[1:]])
+"""
+
+
+def test_a_stop_right_before_the_workers_are_started_is_not_lost(models: Path) -> None:
+    command = [sys.executable, "-c", STOPPED_EARLY, "--models-dir", str(models), "--workers", "2"]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        said = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 0, said
+    assert "listening" not in said
+
+
+def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
+    with served(models, "--workers", "2") as (process, port):
+        begun = serving(models, 2, process.pid)
+        assert len(begun) == 2
+        process.kill()
+        process.wait()
+        until(lambda: not any(map(running, begun)), "the workers have ended")
+        with until(lambda: socket.create_server(("127.0.0.1", port)), "the port is free"):
+            pass
+
+
+def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
+    with served(models, "--workers", "2", "--drain-seconds", "1") as (process, port):
+        ended, hung = serving(models, 2, process.pid)
+        os.kill(ended, signal.SIGTERM)
+        assert ended not in serving(models, 3, process.pid)
+        os.kill(hung, signal.SIGSTOP)  # connections to it end when it is killed
+        until(lambda: call(port, "/v1/policy", {"moves": ["e2e4"]})["turn"] == "black", "another answers")
+        begun = serving(models, 4, process.pid)
+        assert hung not in begun
+        assert not running(hung)
+        os.kill(min(begun), signal.SIGSTOP)  # SIGTERM meets one that is stuck
+        assert stopped(process) == 0
+        assert not any(map(running, begun))

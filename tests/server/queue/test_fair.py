@@ -1,0 +1,99 @@
+"""What a user would lose: an answer soon, beside clients with thousands of positions or very long games."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.server.queue.fair import SHARE, SLICE, FairOrder, Item
+
+ROOM = 64
+
+#: Long after any small submission.
+LATER = 1e6
+
+
+def add(order: FairOrder[str], client: str, size: int, cost: float = 1, now: float = 0.0) -> None:
+    """Adds a submission that is named as its client."""
+    order.add(client, [Item(client, place, cost) for place in range(size)], now)
+
+
+def taken(order: FairOrder[str], now: float = 0.0) -> Counter[str]:
+    """How many items of each client are in the next batch."""
+    return Counter(item.submission for item in order.take(ROOM, now))
+
+
+def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
+    order = FairOrder[str]()
+    for number in range(8):
+        add(order, f"large {number}", 1024)
+    taken(order)
+    add(order, "small", 1)
+    items = taken(order)
+    assert items["small"] == 1
+    assert items.total() <= 1 + SLICE
+
+
+@pytest.mark.parametrize("size", [SHARE, 1000])
+def test_clients_take_turns_whatever_they_send(size: int) -> None:
+    order, given = FairOrder[str](), Counter[str]()
+    for _ in range(100):
+        add(order, "greedy", size)
+    add(order, "modest", size)
+    while given["modest"] < size:
+        given += taken(order)
+    assert given["greedy"] <= size + ROOM  # the rest of a batch
+
+
+def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expected() -> None:
+    order = FairOrder[str]()
+    add(order, "large", 1000)
+    assert taken(order, LATER) == {"large": ROOM}
+    add(order, "small", 1, now=LATER)
+    assert taken(order, LATER) == {"small": 1, "large": SLICE}
+    assert taken(order, LATER + 0.5) == {"large": SLICE}, "another small one may come"
+    assert taken(order, LATER + 1.5) == {"large": ROOM}
+    add(order, "other", 1000, now=LATER)
+    assert taken(order, LATER + 1.5).total() == SHARE, "each waits for a turn of the other, not for a batch"
+
+
+def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
+    order = FairOrder[str]()
+    add(order, "large", 1000)
+    for number in range(1000):
+        add(order, f"small {number}", 1)
+    assert taken(order)["large"] == SLICE
+    assert sum(item.submission == "large" for item in order.take(3, 0)) == 0  # there is no room beside the small ones
+
+
+def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
+    order = FairOrder[str]()
+    for number in range(4):
+        add(order, f"long {number}", 64, cost=33)
+    add(order, "small", 1)
+    items = taken(order)
+    assert items["small"] == 1
+    assert items.total() == 2, "one long game beside the small one is a slice, and more"
+    while order.items:
+        assert taken(order).total() <= 4, "each client's turn is one long game"
+    assert order.cost == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 100), st.integers(1, 20)), min_size=1, max_size=20))
+def test_every_item_is_taken_once_and_in_order_and_what_is_removed_is_not(
+    submissions: list[tuple[str, int, int]],
+) -> None:
+    order = FairOrder[int]()
+    for number, (client, size, cost) in enumerate(submissions):
+        order.add(client, [Item(number, place, cost) for place in range(size)], 0)
+    order.remove(submissions[0][0], 0)
+    assert order.items == sum(size for _, size, _ in submissions[1:])
+    places: list[list[int]] = [[] for _ in submissions]
+    while order.items:
+        for item in order.take(ROOM, 0):
+            places[item.submission].append(item.place)
+    assert places == [[], *(list(range(size)) for _, size, _ in submissions[1:])]
+    assert order.cost == 0

@@ -1,0 +1,244 @@
+"""What a user would lose: answers in order, batches, a bounded wait, no work for a client that has gone, and its turn
+beside clients with thousands."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, Overloaded, ShuttingDown
+from movemask.server.queue.queue import Queue
+
+pytestmark = pytest.mark.anyio
+
+
+class Gate:
+    """A worker that doubles numbers: a batch begins, says so, and waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.sizes: list[int] = []
+        self.waited: list[float] = []
+
+    def __call__(self, items: Sequence[int], waited: Sequence[float], /) -> list[int | MovemaskError]:
+        self.sizes.append(len(items))
+        self.waited += waited
+        self.begun.release()
+        assert self.open.wait(30)
+        return [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open.set()
+
+
+@pytest.fixture
+def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    """A queue of one thread, unless a test says otherwise."""
+    options = {"threads": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
+    made = Queue("gated", gate, **options)
+    yield made
+    gate.open.set()
+    made.close()
+
+
+async def ask(queue: Queue, items: Sequence[int]) -> Sequence[Any]:
+    return (await queue.submit(items)).results
+
+
+async def begun(gate: Gate) -> None:
+    assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
+
+
+async def waiting(queue: Queue, count: int) -> None:
+    """Lets the loop run until `count` items wait."""
+    while queue.waiting != count:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("queue", [{"threads": 2}], indirect=True)
+async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
+    asked = asyncio.create_task(ask(queue, range(10)))
+    await begun(gate)
+    await begun(gate)  # both run, before either is done
+    assert gate.sizes == [5, 5]
+    gate.open.set()
+    assert await asked == [2 * item for item in range(10)]
+
+
+async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(queue.submit([1]))
+    await begun(gate)
+    second = asyncio.create_task(queue.submit([2]))
+    await waiting(queue, 1)
+    gate.open.set()
+    one, two = await asyncio.gather(first, second)
+    assert one.submitted <= one.started <= one.ended
+    assert two.submitted < two.started  # it waited for the first
+    assert one.started < two.started <= two.ended
+
+
+async def test_an_item_that_fails_costs_itself_alone(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, [0]))
+    await begun(gate)
+    bad = asyncio.create_task(ask(queue, [1, -1]))
+    good = asyncio.create_task(ask(queue, [4]))
+    await waiting(queue, 3)
+    gate.open.set()
+    one, error = await bad
+    assert one == 2
+    assert isinstance(error, InvalidFen)
+    assert [await first, await good] == [[0], [8]]
+
+
+async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
+    gate: Gate, queue: Queue
+) -> None:
+    first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
+    await begun(gate)
+    await waiting(queue, 12)
+    with pytest.raises(
+        Overloaded, match="12 positions are already waiting for model gated; the queue has room for 16"
+    ) as caught:
+        await ask(queue, range(9))
+    assert caught.value.retry_after >= 1
+    gate.open.set()
+    await first
+
+
+async def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
+    begun_and_gone = asyncio.create_task(ask(queue, range(10)))
+    await begun(gate)
+    gone = asyncio.create_task(ask(queue, range(5)))
+    stays = asyncio.create_task(ask(queue, range(3)))
+    await waiting(queue, 10)
+    for task in (begun_and_gone, gone):
+        task.cancel()
+    await asyncio.gather(begun_and_gone, gone, return_exceptions=True)
+    assert queue.waiting == 3
+    gate.open.set()
+    await stays
+    assert gate.sizes == [8, 3]
+
+
+def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue) -> None:
+    async def leave() -> None:
+        asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
+        await begun(gate)
+
+    asyncio.run(leave())
+    gate.open.set()
+    assert asyncio.run(ask(queue, [2])) == [4]
+
+
+async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:
+    tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
+    await begun(gate)
+    closing = asyncio.create_task(asyncio.to_thread(queue.close))
+    gate.open.set()
+    assert await asyncio.gather(closing, *tasks) == [None, [0], [2], [4]]
+    with pytest.raises(ShuttingDown):
+        await ask(queue, [1])
+
+
+async def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:
+    answered_on: list[str] = []
+    here = threading.current_thread().name
+
+    def quick(items: Sequence[Any], _: Sequence[float]) -> list[Any]:
+        answered_on.append(threading.current_thread().name)
+        return list(items)
+
+    with closing(Queue("quick", quick, threads=2, max_batch=8, max_waiting=100)) as queue:
+        for _ in range(3):
+            assert await ask(queue, [1]) == [1]
+        assert answered_on[0].startswith("network-"), "how long it takes is not known yet"
+        assert answered_on[1:] == [here, here]
+        assert await asyncio.gather(*(ask(queue, [number]) for number in range(6))) == [[n] for n in range(6)]
+        assert answered_on[3].startswith("network-"), "several are answered together"
+        await ask(queue, range(50))
+        assert answered_on[-1].startswith("network-"), "many would hold everyone up"
+
+
+async def test_a_lone_submission_that_fails_raises_its_error() -> None:
+    fails = False
+
+    def run(items: Sequence[Any], _: Sequence[float]) -> Sequence[Any]:
+        if fails:
+            raise InferenceFailed("no")
+        return items
+
+    with closing(Queue("quick", run, threads=1, max_batch=8, max_waiting=100)) as queue:
+        await ask(queue, [1])
+        fails = True
+        with pytest.raises(InferenceFailed):
+            await ask(queue, [1])
+        fails = False
+        assert await ask(queue, [1]) == [1]
+
+
+@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate: Gate, queue: Queue) -> None:
+    large = asyncio.create_task(ask(queue, range(20)))
+    await begun(gate)
+    await begun(gate)  # on both threads
+    small = asyncio.create_task(ask(queue, [1]))
+    await waiting(queue, 5)
+    gate.open.set()
+    await asyncio.gather(small, large)
+    assert gate.sizes[:2] == [8, 8]
+    assert gate.sizes[2] <= 2, "the small one, with at most one beside it"
+
+
+@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_they(gate: Gate, queue: Queue) -> None:
+    small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
+    await begun(gate)
+    large = asyncio.create_task(ask(queue, range(20)))
+    await waiting(queue, 20)
+    assert gate.sizes == [2], "the second thread is free, and leaves the cores to the first"
+    gate.open.set()
+    await asyncio.gather(*small, large)
+
+
+async def test_large_submissions_that_wait_do_not_turn_small_ones_away(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, range(40)))  # more than may wait, but nothing waits
+    await begun(gate)
+    await waiting(queue, 32)
+    with pytest.raises(Overloaded, match="32 positions are already waiting for model gated; the queue has room for 16"):
+        await ask(queue, range(9))
+    small = [asyncio.create_task(ask(queue, range(8))) for _ in range(2)]
+    await waiting(queue, 48)
+    with pytest.raises(Overloaded, match="16 positions are already waiting for model gated; the queue has room for 16"):
+        await ask(queue, [1])
+    gate.open.set()
+    await asyncio.gather(first, *small)
+
+
+async def test_a_run_that_does_not_end_is_a_fault_with_its_age(
+    gate: Gate, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    assert queue.fault is None
+    monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.0)
+    assert queue.fault == "the network of model 'gated' has been running for 0 s"
+    gate.open.set()
+    await task
+    assert queue.fault is None
+
+
+async def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate, queue: Queue) -> None:
+    task = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    await asyncio.to_thread(queue.close)
+    task.cancel()
