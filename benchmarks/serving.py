@@ -24,10 +24,10 @@ from benchmarks.load import Load, load, request
 from benchmarks.positions import random_games
 from benchmarks.servers import PEERS, CannotStart, Server, movemask, peer
 from benchmarks.serving_report import write
+from movemask.cores import available_cores
 from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry, network_file
-from movemask.server.settings import available_cores
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from contextlib import closing
 from pathlib import Path
 
 import chess
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
 from movemask.errors import InvalidPgn
+from movemask.evaluate import Direct
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
@@ -26,7 +26,7 @@ from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
 from movemask.server.api.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
-from tests.networks import fake_model, pipeline
+from tests.networks import fake_model
 from tests.processes import run
 from tests.server.asking import asked
 
@@ -255,13 +255,11 @@ def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shippe
 def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
     model = fake_model()
-    with closing(pipeline(model)) as own:
-        ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
-        assert isinstance(game, Game)
-        (report,) = asyncio.run(reports_of(own, [game], 1.0))
-        points = asyncio.run(
-            sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer)
-        )
+    own = Direct(model)
+    ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
+    assert isinstance(game, Game)
+    (report,) = asyncio.run(reports_of(own, [game], 1.0))
+    points = asyncio.run(sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
     assert isinstance(tree, chess.pgn.Game)
     assert isinstance(report, GameReport)
     for move in report.moves:

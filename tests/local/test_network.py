@@ -59,6 +59,17 @@ def test_a_seed_draws_the_move_that_it_draws_over_http(
             assert shipped.post("/v1/move", json=body).json()["move"]["uci"] == str(policy.sample(seed))
 
 
+def test_settings_of_a_service_do_not_concern_a_program_that_loads_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("PORT", "abc"), ("THREADS", "many"), ("NEW_FLAG", "1"), ("DEFAULT_MODEL", "none")):
+        monkeypatch.setenv(f"MOVEMASK_{name}", value)
+    assert movemask.load().name == "movemask-6"
+    write_fake(tmp_path, "own")
+    monkeypatch.setenv("MOVEMASK_MODELS_DIR", str(tmp_path))
+    assert movemask.load().name == "own"
+
+
 @pytest.mark.parametrize("copied", [lambda network: pickle.loads(pickle.dumps(network)), copy.deepcopy])
 def test_a_network_goes_to_other_processes_and_is_copied(network: movemask.Network, copied: Any) -> None:
     """Pools of processes and loaders of data send what they work with."""

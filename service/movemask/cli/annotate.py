@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -17,10 +16,10 @@ from movemask.board.pgn import Lines
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
+from movemask.evaluate import Direct
 from movemask.games.annotation import annotated
 from movemask.policy.normalisation import Temperature
-from movemask.server.queue.pipeline import Pipeline
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 _OWN_ROWS = 10  # players with a row of their own
 
@@ -42,7 +41,7 @@ def annotate(
     games: str,
     out: Path | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
@@ -61,21 +60,20 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
-                why = str(game.report).removeprefix("pgn: ")
-                if game.no_game:
-                    raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-                write(f"{game}\n\n")
-                if game.report is None:
-                    continue
-                if isinstance(game.report, MovemaskError):
-                    click.echo(f"left as it is: {games}: {why}", err=True)
-                    continue
-                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                    if side is not None:
-                        name = game.report.game.headers.get(colour, "?")
-                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+        async for game in annotated(Direct(chosen), lines, degrees, elo=elo):
+            why = str(game.report).removeprefix("pgn: ")
+            if game.no_game:
+                raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
+            write(f"{game}\n\n")
+            if game.report is None:
+                continue
+            if isinstance(game.report, MovemaskError):
+                click.echo(f"left as it is: {games}: {why}", err=True)
+                continue
+            for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                if side is not None:
+                    name = game.report.game.headers.get(colour, "?")
+                    players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:

@@ -14,7 +14,7 @@ import click
 from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
 from movemask.errors import InvalidResponse, UnknownModel, require
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_THREADS, Options, Strengths
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def uci(
     lines_read: list[str] | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     url: str | None,
     key_file: TextIO | None,
     elo: int,
@@ -77,7 +77,7 @@ def uci(
 _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
-def _local(settings: Settings) -> _Models:
+def _local(settings: NetworkSettings) -> _Models:
     """The models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import chess
 import numpy as np
@@ -17,43 +18,46 @@ from movemask.board.rating import MAX_RATING
 from movemask.board.variants import check_variant
 from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
+from movemask.cores import available_cores
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
-from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
-from movemask.evaluate import Answer, Query, run_queries
+from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, MovemaskError, UnknownModel
+from movemask.evaluate import Answer, Query, answered
 from movemask.local.distribution import Policy
 from movemask.local.rule import rule_of
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.server.settings import Settings
-
-#: Positions in one run of the network.
-_BATCH = 64
 
 
-def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
+def load(
+    model: str | None = None,
+    *,
+    models_dir: str | Path | None = None,
+    threads: int | None = None,
+    provider: Literal["cpu", "cuda"] = "cpu",
+) -> Network:
     """A network, loaded and checked.
 
     Parameters
     ----------
     model : its name; the default model if None
     models_dir : a folder of models; by default MOVEMASK_MODELS_DIR, or your own models folder and the shipped folder
-    threads : concurrent runs of the network; by default the cores that the process may use
+    threads : threads of a run of the network; by default the cores that the process may use
+    provider : `cuda` runs it on a GPU, with onnxruntime-gpu
 
     Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
     """
-    settings = Settings.read(models_dir=models_dir, threads=threads)
-    files = settings.model_folders.ranked(settings.default_model)
-    wanted = model or settings.default_model
-    if wanted is not None and wanted not in files:
-        raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(sorted(files))}")
+    files = ModelFolders.chosen(None if models_dir is None else Path(models_dir)).ranked(None)
+    if model is not None and model not in files:
+        raise UnknownModel(f"model: no model {model!r}; available: {', '.join(sorted(files))}")
     # The registry chooses the same default, but loads all models.
-    names = list(files) if wanted is None else [wanted]
+    names = list(files) if model is None else [model]
     failures = []
     for name in names:
-        entry = load_entry(files[name], settings.threads, provider_named(settings.provider))
+        entry = load_entry(files[name], threads or available_cores(), provider_named(provider))
         if entry.model is not None:
-            return Network(entry.model, (name, models_dir, threads))
+            return Network(entry.model, partial(load, name, models_dir=models_dir, threads=threads, provider=provider))
         failures.append(f"model {name!r} failed its check: {entry.failure}")
     raise ModelUnavailable("; ".join(failures))
 
@@ -90,12 +94,12 @@ class Logits:
 class Network:
     """A loaded network. Threads may share it. A copy, as for another process, is loaded anew by its name and folder."""
 
-    def __init__(self, model: Model, loaded_from: tuple[str, str | Path | None, int | None]) -> None:
+    def __init__(self, model: Model, loaded: Callable[[], Network]) -> None:
         self._model = model
-        self._loaded_from = loaded_from
+        self._loaded = loaded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, self._loaded_from
+        return self._loaded, ()
 
     def __repr__(self) -> str:
         return f"<movemask.Network {self.name}>"
@@ -168,17 +172,11 @@ class Network:
             for board, own in zip(copies, of_each, strict=True)
         ]
         policies: list[Policy] = []
-        for start in range(0, len(queries), _BATCH):
-            batch = queries[start : start + _BATCH]
-            for outcome in run_queries(self._model, batch, [0.0] * len(batch))[0]:
-                if not isinstance(outcome, Answer):
-                    raise outcome
-                policies.append(_policy_of(outcome))
+        for outcome in answered(self._model, [(query, _policy_of) for query in queries]):
+            if isinstance(outcome, MovemaskError):
+                raise outcome
+            policies.append(outcome)
         return policies
-
-
-def _loaded(model: str, models_dir: str | Path | None, threads: int | None) -> Network:
-    return load(model, models_dir=models_dir, threads=threads)
 
 
 def _checked(board: chess.Board) -> chess.Board:
