@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
 from movemask.atomic_writes import atomic_write
-from movemask.board.pgn import Lines
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
@@ -49,9 +49,9 @@ def annotate(
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
     Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
-    glyphs and variations stay. It writes no [%eval], because the network's value forecasts the result between people
-    and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
-    a file without games gives no output.
+    glyphs, variations and line ends stay. It writes no [%eval], because the network's value forecasts the result
+    between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could
+    be read; a file without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
@@ -59,12 +59,12 @@ def annotate(
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
-    async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        async for game in annotated(Direct(chosen), lines, degrees, elo=elo):
+    async def write_all(source: TextSource, stream: BinaryIO) -> None:
+        async for game in annotated(Direct(chosen), source, degrees, elo=elo):
             why = str(game.report).removeprefix("pgn: ")
             if game.no_game:
                 raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-            write(f"{game}\n\n")
+            stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
             if game.report is None:
                 continue
             if isinstance(game.report, MovemaskError):
@@ -77,10 +77,11 @@ def annotate(
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
+            asyncio.run(write_all(source, sys.stdout.buffer))  # a PGN is UTF-8, whatever the console's encoding
+            sys.stdout.flush()
         else:
             with atomic_write(out) as stream:
-                asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
+                asyncio.run(write_all(source, stream))
     if not players:
         raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)
