@@ -10,7 +10,7 @@ import click
 
 from movemask.board.fen import fen_in
 from movemask.board.position import Elo, Position
-from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, Finite, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.evaluate import Direct, Query, answered
 from movemask.games.sweep import Series, Vary, elos_of, sweep
@@ -32,7 +32,7 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 @click.option(
     "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
 )
-@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
+@click.option("--temperature", type=Finite(min=0), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option(
     "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this probability."
