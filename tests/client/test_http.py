@@ -213,7 +213,7 @@ def test_a_key_and_the_version_are_sent() -> None:
 #: What a service needs, and a program that asks one does not.
 SERVERS = {
     *("fastapi", "starlette", "uvicorn", "prometheus_client", "onnxruntime", "numpy", "orjson"),
-    *("sqlalchemy", "alembic", "psycopg", "pydantic_settings", "click"),
+    *("sqlalchemy", "psycopg", "pydantic_settings", "click"),
 }
 
 USE = """

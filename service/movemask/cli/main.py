@@ -21,7 +21,6 @@ _COMMANDS = (
     "calibrate",
     "keys",
     "mcp",
-    "migrate",
     "models",
     "positions",
     "predict",

@@ -50,5 +50,3 @@ def delete_positions(
     click.echo(
         f"{verb}: {deleted.positions} positions, {deleted.worst} of the worst, {deleted.figures} rows of figures"
     )
-    for copy in database.copies():
-        click.echo(f"not deleted from {copy}, a copy: delete that file if it is not needed", err=True)
