@@ -30,7 +30,7 @@ from movemask.network.registry import load_registry
 from movemask.policy.normalisation import Normalisation, Policies, policies
 from movemask.policy.ragged import Float
 from movemask.server.api.responses import policy_out
-from movemask.server.ledger.entries import LedgerBatch
+from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.metrics import Metrics
@@ -75,7 +75,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     gathered = [UnmaskedLogits(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]
     made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
-    answers, audited = _run(model, texts)
+    answers, answered = _run(model, texts)
     plan = Plan()
     judged = list(zip(batches, made, strict=True))
     unmasked = list(zip(batches, weighed, strict=True))
@@ -100,15 +100,15 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "the kinds of every answer": _timed(lambda: [_measured(model, *one, plan.always) for one in unmasked]),
         "all kinds": _timed(lambda: [_measured(model, *one, KINDS) for one in unmasked]),
         "heavy slots": _timed(lambda: [one.heavy(plan.least) for one in weighed]),
-        "table with causes (the recorder's thread)": _timed(lambda: [part.table() for part in audited]),
-        "table of many batches together": _timed(lambda: [part.table() for part in LedgerBatch.by_network(audited)]),
-        "recorded: table, metrics, cells and rows in SQLite (CPU time)": _recorded(audited),
+        "table: kinds and causes": _timed(lambda: [LedgerTable.of([one], plan.always, plan.least) for one in answered]),
+        "table of many batches together": _timed(lambda: LedgerTable.of(answered, plan.always, plan.least)),
+        "recorded: table, metrics, cells and rows in SQLite (CPU time)": _recorded(answered),
     }
     return before, after
 
 
 def _weighed(unmasked: UnmaskedLogits) -> UnmaskedLogits:
-    """With the sums that `masses` makes and the audit uses again."""
+    """With the sums that `masses` makes and the recorder uses again."""
     unmasked.masses()
     return unmasked
 
@@ -130,20 +130,10 @@ def _check(batch: Batch, made: Policies) -> None:
         check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
 
 
-class _Kept:
-    """In the place of the recorder: keeps what it is handed."""
-
-    def __init__(self) -> None:
-        self.audited: list[LedgerBatch] = []
-
-    def record(self, audited: Sequence[LedgerBatch], lost: int = 0) -> None:
-        self.audited += audited
-
-
-def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[LedgerBatch]]:
+def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[AnsweredBatch]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
-    kept = _Kept()
-    pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
+    batches: list[AnsweredBatch] = []
+    pipeline = Pipeline(model, batches.append, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
         results = [await pipeline.submit([(Query(fen), lambda answer: answer) for fen in part]) for part in texts]
@@ -151,20 +141,20 @@ def _run(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], li
 
     answers = asyncio.run(ask())
     pipeline.close()
-    assert len(answers) == sum(map(len, kept.audited)) == POSITIONS
-    return answers, kept.audited
+    assert len(answers) == sum(map(len, batches)) == POSITIONS
+    return answers, batches
 
 
-def _recorded(audited: Sequence[LedgerBatch]) -> float:
+def _recorded(batches: Sequence[AnsweredBatch]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
-        ledger = Ledger(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
-        metrics = Metrics()
-        recorder = Recorder(ledger, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
+        ledger = Ledger(f"sqlite:///{folder}/ledger.db", keep_seconds=1e12, keep_positions=10**6)
+        recorder = Recorder(ledger, Metrics(), max_waiting=10**6)
         best = np.inf
         for _ in range(ROUNDS):
             started = time.process_time()
-            recorder.record(audited)
+            for batch in batches:
+                recorder.record(batch)
             while recorder.waiting:
                 time.sleep(0.01)
             best = min(best, time.process_time() - started)

@@ -21,7 +21,7 @@ from tests.client.through import through
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import environment
-from tests.server.ledger.records import recorded
+from tests.server.ledger.records import written
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert not isinstance(game, ErrorOut)
     assert [move.san for move in game.moves] == ["e4", "e5", "Nf3"]
     assert client.audit("startpos", policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
-    recorded(http.app.state.services)  # type: ignore[attr-defined]
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
     assert client.leakage().models["fake"].positions > 0
     assert client.leakage(by="phase").models["fake"].by
     assert len(client.leakage_worst(limit="2").positions) == 2
@@ -73,7 +73,7 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
         found = await other.policy(moves=["e4"], elo=1500)
         assert found.moves == client.policy(moves=["e4"], elo=1500).moves
         assert await other.annotate(PGN) == client.annotate(PGN)
-        recorded(http.app.state.services)  # type: ignore[attr-defined]
+        written(http.app.state.services.recorder)  # type: ignore[attr-defined]
         assert len([one async for one in other.leakage_positions()]) > 2
         assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
         with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
