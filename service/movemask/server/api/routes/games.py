@@ -33,6 +33,9 @@ _CHARACTERS = 8
 #: Positions that the network sees for each move, to tell what it cost (measured: 5).
 _JUDGED = 5
 
+#: Most brackets and commas of a body beside the PGN.
+_PIECES = 64
+
 _SCOPES = frozenset({KeyScope.POLICY})
 
 routes = Routes("games")
@@ -44,6 +47,7 @@ routes = Routes("games")
     summary="Analyse whole games",
     response_model=GamesOut,
     statuses=(404, 502, 503),
+    pieces=lambda limits: _PIECES,
     positions=lambda request: (
         (1 + len(request.pgn) // _CHARACTERS) * (1 + _JUDGED + LOOKED_AT * ("forecast" in request.include))
     ),
@@ -69,7 +73,13 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     return await run_in_threadpool(_reports, games, pipeline.model, services)
 
 
-@routes.post("/v1/games/split", scopes=_SCOPES, summary="Split a PGN into games", response_model=SplitOut)
+@routes.post(
+    "/v1/games/split",
+    scopes=_SCOPES,
+    summary="Split a PGN into games",
+    response_model=SplitOut,
+    pieces=lambda limits: _PIECES,
+)
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
     """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's
     `text` to `/v1/games`. This runs no network and records nothing.
