@@ -75,7 +75,9 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         (b'{"fen": "\\ud800"}', 400, "malformed-json", "hex escape"),
         (b'{"moves": ["e4", "\\ud83d"]}', 400, "malformed-json", "hex escape"),
         (b'{"moves": [], "model": "\\udc00"}', 400, "malformed-json", "hex escape"),
-        ('{"fen": 1, "moves": []}'.encode("utf-16"), 400, "malformed-json", "expected value at line 1 column 1"),
+        ('{"fen": 1, "moves": []}'.encode("utf-16-le"), 400, "malformed-json", "line 1 column 2"),
+        ('{"fen": 1, "moves": []}'.encode("utf-16"), 400, "malformed-json", "body: is not UTF-8: byte 0xff at 0"),
+        ('{"moves": [], "model": "Müller"}'.encode("latin-1"), 400, "malformed-json", "not UTF-8: byte 0xfc at 25"),
         (b'\xef\xbb\xbf{"fen": "x"}', 422, "invalid-fen", "fen: 'x' is not a FEN"),
     ],
 )

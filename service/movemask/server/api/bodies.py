@@ -109,4 +109,14 @@ def parsed(body: bytes, model: type[M], limits: RequestLimits) -> M:
     try:
         return model.model_validate_json(body.removeprefix(codecs.BOM_UTF8), context=limits)
     except ValidationError as error:
+        _check_utf8(body)
         raise problems.invalid_request(error, model) from None
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raises ProblemError if a body has bytes that are not UTF-8; the JSON parser does not say so."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        fault = f"body: is not UTF-8: byte 0x{body[error.start]:02x} at {error.start}, counted from 0"
+        raise ProblemError("malformed-json", fault) from None
