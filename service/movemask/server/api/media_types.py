@@ -8,8 +8,9 @@ from collections.abc import Sequence
 def preferred(accept: str, offered: Sequence[str]) -> str:
     """The offered media type with the highest quality in an Accept header (RFC 9110, section 12.5.1).
 
-    The quality of a type is that of the range that names it most exactly. Of types with equal quality, one that is named
-    exactly is preferred, then the one that the header has first. A header that accepts none gets the first type offered.
+    The quality of a type is that of the range that names it most exactly. Of types with equal quality, one that is
+    named exactly is preferred, then the one that the header has first. A header that accepts none gets the first type
+    offered.
     """
     ranges: dict[str, tuple[float, int]] = {}
     for place, part in enumerate(accept.lower().split(",")):
