@@ -10,7 +10,7 @@ from contextlib import closing
 import chess.pgn
 import pytest
 
-from movemask.board.pgn import Game, read_games
+from movemask.board.pgn import Game, read_games, read_trees
 from movemask.board.split import escaped
 from movemask.errors import MovemaskError
 from movemask.games.annotation import Annotated, annotated
@@ -27,7 +27,7 @@ def own() -> Iterator[Pipeline]:
 
 
 async def written(own: Pipeline, text: str) -> list[Annotated]:
-    return [game async for game in annotated(own, text)]
+    return [game async for game in annotated(own, read_trees(text))]
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.atomic_writes import atomic_write
-from movemask.board.pgn import Lines
+from movemask.board.pgn import Lines, read_trees
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
@@ -62,7 +62,7 @@ def annotate(
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
+            async for game in annotated(pipeline, read_trees(lines), degrees, elo=elo):
                 why = str(game.report).removeprefix("pgn: ")
                 if game.no_game:
                     raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
