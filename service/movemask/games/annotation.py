@@ -56,7 +56,8 @@ _MARKS = f"? loses {100 * MISTAKE:.0f} points or more of 100, ?? {100 * BLUNDER:
 
 
 class _Exporter(chess.pgn.StringExporter):
-    """Writes the movetext. A Result tag may hold any text, but only results end the moves."""
+    """Writes the movetext. A Result tag may hold any text, but only results end the moves: other programs take 0-0
+    for castling."""
 
     def visit_result(self, result: str) -> None:
         super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")

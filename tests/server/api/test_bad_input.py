@@ -55,7 +55,12 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"moves": [], "temperature": "1.5"}, 422, "invalid-request", "got '1.5'; write a number without quotation"),
         (b"", 422, "invalid-request", "body: is missing; send a JSON object"),
         ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; available: fake"),
-        ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
+        (
+            {"temperature": -1},
+            422,
+            "invalid-request",
+            "temperature: Input should be greater than or equal to 0, got -1",
+        ),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
         ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
         ({"elo": True}, 422, "invalid-request", "elo: Input should be a rating, or an object of two"),
