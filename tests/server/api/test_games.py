@@ -87,7 +87,8 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
-def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(client: TestClient, accept: str) -> None:
+def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(serve: Serve, accept: str) -> None:
+    client = serve()
     client.post("/v1/games", json={"pgn": "1. e4 e5 2. Ke3 *\n\n1. e4 *"}, headers={"Accept": accept})
     assert sample(client, 'movemask_invalid_total{problem="invalid-pgn"}') == 1
 
