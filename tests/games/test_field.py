@@ -16,7 +16,7 @@ from movemask.errors import MovemaskError
 from movemask.games.annotation import Annotated, annotated
 from movemask.games.reports import GameReport
 from movemask.server.queue.pipeline import Pipeline
-from tests.field import CASES, NAMES, Case, outline
+from tests.field import CASES, Case, outline
 from tests.networks import fake_model, pipeline
 
 
@@ -30,8 +30,16 @@ async def written(own: Pipeline, text: str) -> list[Annotated]:
     return [game async for game in annotated(own, text)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_an_annotated_file_has_all_that_was_in_it(case: Case, own: Pipeline) -> None:
+def test_annotated_files_have_all_that_was_in_them(own: Pipeline) -> None:
+    for case in CASES:
+        try:
+            check(case, own)
+        except AssertionError as error:
+            error.add_note(f"in {case.path.name}")
+            raise
+
+
+def check(case: Case, own: Pipeline) -> None:
     found = asyncio.run(written(own, case.text))
     text = "".join(f"{game}\n\n" for game in found)
     assert "\N{REPLACEMENT CHARACTER}" not in text
