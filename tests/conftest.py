@@ -30,8 +30,8 @@ hypothesis.settings.load_profile("movemask")
 
 
 class AuditedClient(TestClient):
-    """A client whose reads of the audit hold everything that was answered before: the service's own are as fresh as its
-    last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
+    """A client whose reads of the ledger hold everything that was answered before: the service's own are as fresh as
+    its last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
@@ -99,7 +99,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
-            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
+            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "ledger_share": 0}
             chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
             client = stack.enter_context(AuditedClient(app, raise_server_exceptions=False))

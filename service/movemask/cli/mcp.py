@@ -58,7 +58,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     from movemask.server.app import create_app
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}
+        own = {"database_url": f"sqlite:///{folder}/ledger.db", "api_keys": None, "api_keys_file": None, "mcp": False}
         app = create_app(settings.model_copy(update=own))
         async with app.router.lifespan_context(app):
             http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))

@@ -19,7 +19,7 @@ from movemask.client import options
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
 from movemask.schemas.answers import ErrorOut, GamesOut, JudgementOut, MoveChosenOut, PolicyOut, SweepOut
-from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.schemas.figures import LeakageFiguresOut, PositionsOut, StoredPositionOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
 require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
@@ -153,8 +153,8 @@ class AsyncClient:
         """The positions with the most leakage. Parameters: `kind`, `limit`, `model`, `since`, `until`."""
         return await self._answer("/v1/leakage/worst", _WORST, query=query)
 
-    async def leakage_positions(self, /, **query: options.Parameter) -> AsyncGenerator[AuditedOut, None]:
-        """All audited positions, newest first. Parameters: `model`, `since`, `until`. They come in pages of 1,000, and
+    async def leakage_positions(self, /, **query: options.Parameter) -> AsyncGenerator[StoredPositionOut, None]:
+        """All recorded positions, newest first. Parameters: `model`, `since`, `until`. They come in pages of 1,000, and
         `timeout` holds for each page."""
         query |= {"limit": 1000, "cursor": None}
         while True:
