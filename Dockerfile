@@ -17,7 +17,7 @@ RUN python -m venv /opt/build \
     -r requirements/service.txt \
  && cd /opt/movemask/lib/python3.*/site-packages \
  && find . \( -type d -name tests -o -name '*.pyi' -o -name '*.pxd' -o -name '*.a' \) -prune -exec rm -rf {} + \
- && rm -rf numpy/distutils numpy/f2py numpy/_core/include alembic/testing sqlalchemy/testing \
+ && rm -rf numpy/distutils numpy/f2py numpy/_core/include sqlalchemy/testing \
     onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     onnxruntime/capi/libonnxruntime.so.*
 COPY pyproject.toml README.md LICENSE ./

@@ -20,12 +20,13 @@ from movemask.local.network import Network, load
 from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
 from movemask.server.app import create_app
+from movemask.server.ledger import recorder
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 from movemask.server.logs import DirectHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
-from tests.server.ledger.records import recorded
+from tests.server.ledger.records import written
 
 #: No test fails for a busy machine. scripts/test-deep tries many more examples.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -40,7 +41,7 @@ class AuditedClient(TestClient):
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
-            recorded(self.app.state.services)  # type: ignore[attr-defined]
+            written(self.app.state.services.recorder)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 
 
@@ -59,6 +60,12 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["XDG_DATA_HOME"] = str(home)
     os.environ["MOVEMASK_TRIAL_SECONDS"] = "0"  # networks made here need no trial; those of `test_trial` ask for one
     return user_models()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recorded_at_once() -> None:
+    """Answers are not gathered: a test that looks at what is recorded of them would wait for more."""
+    recorder._TOGETHER = 0.0
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
+from movemask.cores import available_cores
 from movemask.errors import BulkError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
-from movemask.server.settings import Settings, available_cores
+from movemask.settings import NetworkSettings
 from movemask.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
 def audit(
     files: tuple[str, ...],
     names: tuple[str, ...],
-    settings: Settings,
+    settings: NetworkSettings,
     out: str,
     form: Form | None,
     chess960: bool,
@@ -204,7 +205,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
-def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, ...], dict[str, str]]:
+def _networks(names: tuple[str, ...], settings: NetworkSettings) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
     files = settings.model_folders.files(None)
     registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU

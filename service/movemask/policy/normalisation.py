@@ -29,15 +29,16 @@ class Normalisation:
     """A rule that turns logits into a policy.
 
     The filters choose moves by the softmax at the temperature. The normaliser then turns the logits of these moves into
-    probabilities. Raises InvalidRule unless `alpha` comes with `entmax`, and only with it. pydantic checks the other
-    bounds when numbers come in.
+    probabilities. At a temperature of 0 the most probable move gets everything, whatever the normaliser. Raises
+    InvalidRule unless `alpha` comes with `entmax`, and only with it. pydantic checks the other bounds when numbers come
+    in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     normalizer: Normalizer = "softmax"
     alpha: Annotated[float, Field(ge=1, le=2)] | None = None
-    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["calibrated"] = 1.0
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["calibrated"] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -160,6 +161,8 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
     """The legal moves that the filters keep, bool `[N]`; always each position's highest logit. None for all moves."""
+    if rule.temperature == 0:
+        return distributions.top_k(logits, indptr, 1)
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(logits, indptr, rule.divisor)
@@ -177,6 +180,8 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
 def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Float, Float]:
     """Probabilities float64 `[N]` and abstention `[B]`."""
     abstention = np.zeros(len(indptr) - 1)
+    if rule.temperature == 0:  # one move of each position is left
+        return np.ones(len(logits)), abstention
     match rule.normalizer:
         case "softmax":
             probabilities = softmax.softmax(logits, indptr, rule.divisor)

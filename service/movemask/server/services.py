@@ -88,7 +88,7 @@ def running_services(
     needed: Needed = Needed.NONE,
     prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
-    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no position is lost.
 
     `prepare` gets each model that passed its check, and returns the model to serve.
     """
@@ -99,20 +99,18 @@ def running_services(
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(ledger, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
+    recorder = Recorder(ledger, metrics, plan)
     models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
         return Pipeline(
             model,
-            recorder,
+            recorder.record,
             max_batch=settings.positions_a_run,
             max_waiting=max(1, settings.max_queue // rates.processes),
             workers=rates.processes,
             max_moves=settings.max_moves,
-            plan=plan,
-            on_done=metrics.count_batches,
         )
 
     try:
@@ -124,7 +122,8 @@ def running_services(
             threads=settings.threads,
             provider=provider_named(settings.provider),
         )
-        metrics.models(models.registry)
+        for entry in models.registry:
+            metrics.model_served.labels(entry.name).set(float(entry.served))
         yield Services(
             RequestLimits(settings.max_body_bytes, settings.max_moves, settings.max_positions),
             models,

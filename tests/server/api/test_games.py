@@ -154,7 +154,7 @@ def test_a_body_that_is_not_utf_8_says_so_and_where(client: TestClient) -> None:
     body = '{"pgn":"[White \\"Müller\\"]\\n\\n1. e4 *"}'.encode("latin-1")
     answer = client.post("/v1/games", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    assert answer.json()["detail"] == "body: invalid unicode code point at line 1 column 18"
+    assert answer.json()["detail"] == "body: is not UTF-8: byte 0xfc at 18, counted from 0"
 
 
 @pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])

@@ -64,9 +64,22 @@ Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
 Temperature = Annotated[
     normalisation.Temperature,
     GetPydanticSchema(
-        lambda _, schema_of: schema_of(Annotated[float, Field(gt=0)])
+        lambda _, schema_of: schema_of(Annotated[float, Field(ge=0)])
     ),  # one error, not one for each type
     WrapValidator(lambda value, read: value if value == "calibrated" else read(value)),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"const": "calibrated"}]}),
+]
+
+
+def _above_zero(temperature: normalisation.Temperature) -> normalisation.Temperature:
+    if temperature == 0:
+        raise ValueError("Input should be greater than 0: at 0 a move that is not the most probable has no surprise")
+    return temperature
+
+
+AboveZero = Annotated[
+    Temperature,
+    AfterValidator(_above_zero),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
 ]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
@@ -120,7 +133,9 @@ class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
     temperature: Temperature | None = Field(
-        None, description="Logits are divided by it. Default 1; `calibrated` uses the contract's temperature."
+        None,
+        description="Logits are divided by it. Default 1; 0 leaves the most probable move; `calibrated` uses the "
+        "contract's temperature.",
     )
     normalizer: Normalizer | None = Field(None, description="Turns logits into probabilities; by default softmax.")
     alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
@@ -260,7 +275,7 @@ class GamesIn(In):
         "used for both.",
     )
     model: str | None = _MODEL
-    temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
+    temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=2,

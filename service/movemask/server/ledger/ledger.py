@@ -51,7 +51,7 @@ _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in 
 
 
 class Ledger:
-    """A database that positions are written to. It is opened, and its tables are made or migrated, on first use.
+    """A database that positions are written to. It is opened, and its tables are made, on first use.
 
     Raises LedgerError for an unusable URL.
 

@@ -71,11 +71,10 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
         return ReadyOut(status="ready")
     recorder = services.recorder
     failure = None if recorder.failure is None else problems.audit_unwritable(recorder.failure)
-    waiting = recorder.waiting + services.models.unrecorded
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
-        audit=AuditStateOut(waiting=waiting, dropped=recorder.dropped, failure=failure),
+        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.lost, failure=failure),
         waiting=services.models.waiting,
     )
 
