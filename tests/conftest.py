@@ -156,7 +156,7 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
             client = started(models)
             client.cookies.clear()
             services = client.app.state.services  # type: ignore[attr-defined]
-            recorded(services)
+            written(services.recorder)
             with services.ledger.database.writing() as connection:
                 for table in (POSITION, WORST, CELL, MODEL):
                     connection.execute(sa.delete(table))

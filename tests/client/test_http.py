@@ -237,7 +237,7 @@ def test_a_batch_whose_body_was_not_read_uses_up_no_retry() -> None:
 def test_as_many_stored_positions_come_as_were_asked_for(client: movemask.Client, http: TestClient) -> None:
     """`limit` was overwritten, so that a program that asked for three got millions; so was `cursor`."""
     assert len(list(client.policies(["startpos"] * 5))) == 5
-    recorded(http.app.state.services)  # type: ignore[attr-defined]
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
     every = [one.time for one in client.leakage_positions()]
     assert len(every) == 5
     assert [one.time for one in client.leakage_positions(limit=3)] == every[:3]
