@@ -23,7 +23,6 @@ from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
-from movemask.policy.normalisation import Normalizer
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.metrics import Metrics
@@ -196,24 +195,14 @@ def test_links_lead_somewhere() -> None:
             assert (file.parent / target).exists(), f"{file.name}: {target}"
 
 
-def test_the_numerics_page_lists_every_normaliser() -> None:
-    _, table = doc("numerics.md").split("| normalizer | gives |")
-    assert first_column(table.split("\n\n")[0]) == set(get_args(Normalizer))
-
-
 def test_the_examples_of_the_numerics_page_run() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", doc("numerics.md"), re.S)
     exec(example, {})
 
 
 @pytest.mark.deep
-def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1", "--positions", "1000"]
-    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True)
-    page = (tmp_path / "serving.md").read_text()
-    headings = ("#### Batch size", "#### Connections")
-    for words in ("bare onnxruntime, inputs ready", "µs of a processor", "a plain FastAPI handler", *headings):
-        assert words in page
-    figures = json.loads((tmp_path / "movemask-6.json").read_text())
-    assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
-    assert len(list(tmp_path.glob("*.svg"))) == 2
+def test_the_benchmark_prints_every_table() -> None:
+    command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1"]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for words in ("bare onnxruntime, inputs ready", "16 connections", "a plain FastAPI handler"):
+        assert words in printed

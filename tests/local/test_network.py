@@ -99,7 +99,8 @@ def test_a_policy_is_a_mapping(network: movemask.Network) -> None:
     assert policy.get("e4") == policy["e2e4"]
     assert policy.get("a3") == policy["a3"] == 0  # legal; the filter dropped it
     assert [policy.get("e5"), policy.get("Zz", 0.5), policy.get(None)] == [None, 0.5, None]
-    assert [move in policy for move in ("e4", "a3", "e5", 5)] == [True, False, False, False]
+    asked: list[object] = ["e4", "a3", "e5", 5]
+    assert [move in policy for move in asked] == [True, False, False, False]
 
 
 def test_a_fen_is_asked_as_a_board_is(network: movemask.Network) -> None:
@@ -129,7 +130,8 @@ def test_a_file_is_loaded_with_the_contract_beside_it(tmp_path: Path) -> None:
 def test_a_temperature_of_0_leaves_the_most_probable_move(
     network: movemask.Network, shipped: TestClient, rule: RuleOptions
 ) -> None:
-    policy = network.policy(chess.Board(), temperature=0, **rule)
+    greedy: RuleOptions = {**rule, "temperature": 0}
+    policy = network.policy(chess.Board(), **greedy)
     assert dict(policy) == {network.policy(chess.Board()).best: 1.0}
     answer = shipped.post("/v1/policy", json={"moves": [], "temperature": 0, "include": ["statistics"], **rule}).json()
     assert [(move["uci"], move["probability"]) for move in answer["moves"]] == [(str(policy.best), 1.0)]

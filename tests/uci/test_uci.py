@@ -36,10 +36,19 @@ from tests.processes import until
 from tests.uci.test_strength import COMMAND, copied
 
 
-@pytest.fixture
-def engine() -> Iterator[chess.engine.SimpleEngine]:
+@pytest.fixture(scope="module")
+def started() -> Iterator[chess.engine.SimpleEngine]:
+    """The engine with the shipped network."""
     with chess.engine.SimpleEngine.popen_uci(COMMAND, timeout=30) as engine:
         yield engine
+
+
+@pytest.fixture
+def engine(started: chess.engine.SimpleEngine) -> Iterator[chess.engine.SimpleEngine]:
+    """The engine, which all tests share, with its options as they were."""
+    yield started
+    free = (option for option in started.options.values() if not option.is_managed() and option.type != "button")
+    started.configure({option.name: option.default for option in free})
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.atomic_writes import atomic_write
+from movemask.board.pgn import read_trees
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
@@ -60,7 +61,7 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(source: TextSource, stream: BinaryIO) -> None:
-        async for game in annotated(Direct(chosen), source, degrees, elo=elo):
+        async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo):
             why = str(game.report).removeprefix("pgn: ")
             if game.no_game:
                 raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")

@@ -22,7 +22,6 @@ _COMMANDS = (
     "calibrate",
     "keys",
     "mcp",
-    "migrate",
     "models",
     "positions",
     "predict",
