@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.errors import ContractError
 from movemask.network.check import CHECK_FENS
+from movemask.network.files import ModelFolders
 from movemask.network.registry import load_entry, load_registry
 from movemask.network_tools.installation import add_onnx
-from movemask.server.settings import Settings
 from tests.conftest import ROOT, Serve
 from tests.networks import NO_VALUE, Tensor, write_fake, write_judge, write_loop, write_masking, write_named
 from tests.processes import contents, run
@@ -326,7 +326,7 @@ def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tm
     name = shipped()
     for file in (ROOT / "models").glob(f"{name}.*"):
         shutil.copy(file, tmp_path / "m")
-    assert load_registry(Settings.read(models_dir=tmp_path / "m").model_folders, None, 1).default == name
+    assert load_registry(ModelFolders.chosen(tmp_path / "m"), None, 1).default == name
 
 
 def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(folder: Path, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def own(own_models: Path) -> Iterator[Path]:
 
 
 def shipped() -> str:
-    return load_registry(Settings.read().model_folders, None, 1).default
+    return load_registry(ModelFolders.chosen(), None, 1).default
 
 
 def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choice(own: Path, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert not own.exists()
     assert run("models", "import", "--force", file, "--replace").exit_code == 0
     assert "blocks" not in run("models", "check", name).output
-    card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
+    card = load_registry(ModelFolders.chosen(), None, 1).get(name).contract.card
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 
