@@ -30,7 +30,7 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --whe
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
  && mkdir -p /opt/movemask/share/movemask && ln -s /models /opt/movemask/share/movemask/models \
  && install -D -m 644 deploy/healthcheck.py /opt/movemask/healthcheck.py \
- && export MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
+ && export MOVEMASK_DATABASE_URL=sqlite:////tmp/ledger.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
  && movemask predict \
  && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
  && { movemask serve & server=$!; } \

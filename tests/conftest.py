@@ -37,8 +37,8 @@ hypothesis.settings.load_profile("movemask")
 
 
 class AuditedClient(TestClient):
-    """A client whose reads of the audit hold everything that was answered before: the service's own are as fresh as its
-    last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
+    """A client whose reads of the ledger hold everything that was answered before: the service's own are as fresh as
+    its last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
@@ -49,7 +49,7 @@ class AuditedClient(TestClient):
 Serve = Callable[..., TestClient]
 
 #: Settings of every app here that a test does not set.
-_USUAL: dict[str, Any] = {"threads": 1, "audit_share": 0}
+_USUAL: dict[str, Any] = {"threads": 1, "ledger_share": 0}
 
 ROOT = Path(__file__).parent.parent
 

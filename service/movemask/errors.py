@@ -132,7 +132,7 @@ class ServedLeakage(MovemaskError):
 
 
 class LedgerError(MovemaskError):
-    """The audit's database cannot be opened, read or written."""
+    """The ledger's database cannot be opened, read or written."""
 
 
 class LedgerUnreachable(LedgerError):

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from movemask.board.position import Position
 from movemask.cli import models as cli_models
 from movemask.cli.models import diagnosis_table, quick_table
 from movemask.cli.options import Progress
-from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary
+from movemask.errors import MoveOutsideVocabulary
 from movemask.leakage.known import BY_TAG
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Model
@@ -72,6 +74,15 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     assert set(applicable("lc0-112", "lc0-1858")) < set(found)
     assert found["castling_slot"].contract.terms.variations == ("castling_slot",)
     assert found["castling_slot"].advice.endswith('add "castling_slot" to contract.variations')
+    unmirrored = found["slots_unmirrored"]
+    assert unmirrored.advice.endswith(
+        "no contract reads such a network, since lc0-1858 has no slots for Black's promotions: export it with Black's "
+        "moves mirrored (square ^ 56)"
+    )
+    lost = Position.read("4k3/8/8/8/8/8/1p6/4K3 b - - 0 1")
+    for words in ("lc0-1858", "alphazero-4672", "maia2-1880", "movemask-1880", "maia3-4352"):
+        with pytest.raises(MoveOutsideVocabulary):  # in none of the vocabularies that mirror
+            varied_vocabulary(vocabulary(words), ["slots_unmirrored"]).legal_slots(lost)
     assert found["ratings swapped"].contract.inputs.elo_self == "b"
     assert found["value order loss_draw_win"].contract.outputs.value is not None
     assert sum(name.startswith("value order ") for name in found) == 5

@@ -383,7 +383,7 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         visit.sees("to move. Likeliest: ")
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Leakage").click()
-        expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
+        expect(page.get_by_role("alert")).to_contain_text("needs the scope leakage", timeout=60_000)
         visit.leave()
 
 
@@ -406,7 +406,9 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
         page.get_by_role("link", name="Leakage").click()
         expect(page.get_by_role("heading", name="Leakage so far")).to_be_visible()
         visit.settles()
-        assert "needs the scope audit" in page.get_by_role("alert").inner_text()  # not at the next look, in ten seconds
+        assert (
+            "needs the scope leakage" in page.get_by_role("alert").inner_text()
+        )  # not at the next look, in ten seconds
         expect(page.get_by_label("API key")).to_be_focused()  # another key may
         page.get_by_role("link", name="Play", exact=True).click()
         expect(page.get_by_role("alert")).to_be_hidden()

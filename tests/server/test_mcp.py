@@ -96,6 +96,13 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         assert await told(client, "policy", moves='["e4", "e5"]', rating=1500, opponent_rating=None, top=3) == policy
         assert await told(client, "sweep", ratings="1000,2000", top=20) == sweep
         assert await told(client, "audit", policy='{"e2e4": 0.75, "e1g1": 0.25}') == audit
+        assert await told(client, "audit", policy={"e2e4": "0.75", "e1g1": 0.25}, fen="", moves="") == audit
+        # Cursor sends "" for what is not set, others "null".
+        blank = {"fen": "", "opponent_rating": "", "model": ""}
+        assert await told(client, "policy", moves="e4 e5", rating="1500", top="3", **blank) == policy
+        unset = {"fen": "", "moves": "null", "rating": "null", "opponent_rating": "", "model": "", "top": ""}
+        assert await told(client, "policy", **unset) == await told(client, "policy")
+        assert await told(client, "sweep", ratings="", top="") == await told(client, "sweep", ratings="null")
         wrong = await client.call_tool("policy", {"fen": "nonsense"})
         assert wrong.is_error
         assert "'nonsense' is not a FEN" in wrong.content[0].text  # type: ignore[union-attr]
@@ -103,6 +110,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
             ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),
             ("policy", {"rating": "much"}, "rating"),
+            ("policy", {"rating": 99_999}, "rating: Input should be less than or equal to 5000"),
             ("sweep", {"ratings": [float("nan")]}, "ratings"),
         ):
             wrong = await client.call_tool(name, arguments)
@@ -237,7 +245,13 @@ def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
 def test_a_line_that_is_no_message_gets_a_parse_error() -> None:
     lines = [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
     errors = [answer for answer in piped(INITIALIZE, *lines) if "error" in answer]
-    assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)] * 4
+    assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)] * len(lines)
+
+
+def test_arguments_in_a_text_are_told_from_an_object(tools: TestClient) -> None:
+    asked = message("tools/call", name="policy", arguments=json.dumps({"fen": "startpos"}))
+    error = tools.post("/mcp", content=asked, headers=SENT).json()["error"]
+    assert (error["code"], error["message"]) == (-32602, "arguments: must be an object, not a text that holds one")
 
 
 def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:

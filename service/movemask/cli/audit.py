@@ -289,6 +289,11 @@ def _figures(model: ModelSummary) -> str:
     for name in ("raw", "multiplied"):
         if (cell := model.of(name)).count:
             parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
+    if played := model.played:
+        parts.append(
+            f"of {played['moves']:,} moves played cross-entropy {played['cross_entropy']:.3f}, "
+            f"top-1 {100 * played['top1']:.1f} %"
+        )
     if model.trained_with_mask:
         parts.append("trained with the mask: raw means nothing")
     return "; ".join(parts)

@@ -59,7 +59,7 @@ async def _in_process(settings: NetworkSettings) -> AsyncIterator[AsyncClient]:
     from movemask.server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}
+        own = {"database_url": f"sqlite:///{folder}/ledger.db", "api_keys": None, "api_keys_file": None, "mcp": False}
         app = create_app(Settings.read(models_dir=settings.models_dir).model_copy(update=own))
         async with app.router.lifespan_context(app):
             http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))

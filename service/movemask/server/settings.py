@@ -71,13 +71,15 @@ class Settings(NetworkSettings):
     )
 
     database_url: str = Field(
-        "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
+        "sqlite:///movemask.db", description="Database of the ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
-    audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
-    audit_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
-    audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
-    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
-    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
+    ledger_kinds: str = Field(
+        "raw,multiplied,served", description="Kinds of leakage measured for all requests, or all."
+    )
+    ledger_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
+    ledger_positions: Literal["on", "off"] = Field("on", description="Whether the ledger keeps positions (FENs).")
+    ledger_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
+    ledger_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")

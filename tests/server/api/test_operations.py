@@ -21,7 +21,7 @@ def test_alive_and_ready(client: TestClient) -> None:
     ready = client.get("/readyz")
     assert ready.status_code == 200
     assert ready.json()["models"] == {"fake": "served"}
-    assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
+    assert ready.json()["ledger"] == {"waiting": 0, "lost": 0, "failure": None}
 
 
 def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
 
     monkeypatch.setattr(LedgerReader, "summaries", broken)
     answer = client.get("/v1/leakage")
-    refused(answer, 503, "audit-unavailable")
+    refused(answer, 503, "ledger-unavailable")
     assert "db.internal" not in answer.text
     assert "5432" not in answer.text
     assert "db.internal (10.0.0.5), port 5432" in caplog.text
