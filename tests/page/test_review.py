@@ -231,7 +231,7 @@ def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) 
     moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
     page = visit.open(f"#play?moves={moves}&you=white&White=Ann&Result=0-1&Termination=Black+won+by+resignation")
     verdicts = page.locator("#review-moves li")
-    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} ") for san in ("e4", "Nf3", "Bc4")])
+    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} 0 ") for san in ("e4", "Nf3", "Bc4")])
     first = verdicts.all_inner_texts()
     assert not re.search("|".join(moves.split(".")), " ".join(first))
     page.reload()
@@ -295,7 +295,7 @@ def test_a_network_of_one_rating_or_without_forecasts_judges_as_far_as_it_can(vi
     visit.load(OWN)
     expect(page.locator("#review-moves li")).to_have_count(6)
     page.locator("#review-moves button").first.click()
-    expect(page.locator("#verdict")).to_contain_text("of players play it")
+    expect(page.locator("#verdict")).to_contain_text("players play it.")
     expect(page.locator("#moments .shares")).to_have_count(0)
 
 
