@@ -18,6 +18,7 @@ export const game = (given = {}) => {
     you, // whose moves are reviewed: "white", "black", or "" for both
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
+    trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
     black: given.black ?? RATING,
   };
@@ -49,6 +50,9 @@ export const playing = (state) => live(state) && following(state);
 
 /** Whether the player is to find moves alone: until hints are asked for. */
 export const alone = (state) => playing(state) && !state.hints;
+
+/** Whether the player looks for a better move in the position on the board. */
+export const trying = (state) => state.trying === played(state).join();
 
 /** The moves that led to the position on the board. */
 export const played = ({ moves, at }) => moves.slice(0, at);
