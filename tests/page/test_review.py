@@ -204,7 +204,7 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     visit.load(OWN)
     expect(page.locator("#below .player")).to_contain_text("You")  # now White is
     expect(page.locator("#black-shown")).to_have_text("1700")
-    page.get_by_role("button", name="Reset").click()
+    page.get_by_role("button", name="New game").click()
     expect(page.locator("#black-shown")).to_have_text("1500")
     expect(page.get_by_label("FEN or PGN")).to_have_value("")
     expect(page.locator("#below .player")).to_have_text("White")

@@ -162,7 +162,7 @@ def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
 ) -> None:
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height}, has_touch=True)
     page = visit.open()
-    page.get_by_role("button", name="New game").scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Start")).to_be_in_viewport(ratio=1)
     begin(visit, "White", clock="3+2")
     visit.sees("Your turn.")
     for what in ("#above .clock", "#board", "#below .clock"):
@@ -229,11 +229,11 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
     if width != 360:
         return visit.leave()
     visit.open()
-    for opener, dialog in (("New game", "Play against the network"), ("Set up a position", "Set up a position")):
-        page.get_by_role("button", name=opener).click()
-        breaks_no_rule(dialog)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, dialog
-        page.keyboard.press("Escape")
+    for opener, shown in (("More: ", "a new game"), ("Set up a position", "the editor")):
+        page.get_by_text(opener).click()
+        breaks_no_rule(shown)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, shown
+    page.keyboard.press("Escape")
     begin(visit, "White", clock="5+3")
     visit.click("e2", "e4")
     visit.sees("Your turn.")

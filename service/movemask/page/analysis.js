@@ -8,7 +8,7 @@ import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview } from "./review.js";
-import { alone, played, playing } from "./state.js";
+import { alone, played, playing, reviewable } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
 import { MARKS, verdictOf } from "./verdicts.js";
 
@@ -88,7 +88,7 @@ export class Analysis {
       moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
     showReview({
-      shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
+      shown: reviewable(state),
       side: state.you,
       own: tree.headers[SIDES[state.you]] === "You",
       verdicts,

@@ -146,7 +146,7 @@ function illegalList(answer) {
   return element(
     "div",
     {},
-    element("h4", {}, "Illegal moves without the mask"),
+    element("h3", {}, "Illegal moves without the mask"),
     element("ol", { className: "illegal-moves" }, ...items),
     element(
       "p",

@@ -4,20 +4,14 @@ import { byId, element } from "./dom.js";
 import { numbered } from "./tree.js";
 import { counted } from "./verdicts.js";
 
-const NO_GAME = "When you have played or loaded a game, this says what each move cost and how human it was.";
-
 /**
  * Shows the review. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are on
  * their way. `sans` is the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the
  * side is the player's; `moments` are the key moves; `goTo` gets a place on the line, `choose` a side.
  */
 export function showReview({ shown, side, own, verdicts, sans, first, at, moments, goTo, choose }) {
-  byId("review-panel").hidden = !shown;
-  byId("panel-play").classList.toggle("reviewing", shown && own); // somebody else's game moves nothing
-  if (!shown) {
-    byId("verdict").className = "verdict-here";
-    return byId("verdict").replaceChildren(element("span", { className: "quiet" }, NO_GAME));
-  }
+  byId("verdict").hidden = !shown;
+  if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
   const name = (ply) => `${numbered(first + ply)} ${sans[ply]}`,

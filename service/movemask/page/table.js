@@ -12,7 +12,7 @@ import { HIDDEN, showBars, showValue } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { question } from "./reports.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { alone, following, live, played, playing, turn } from "./state.js";
+import { alone, begins, blank, following, live, played, playing, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -32,7 +32,7 @@ export class Table {
     this.#analysis = analysis;
     this.#board = new Board(byId("board"), {
       onMove: (uci) => this.move(uci),
-      onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
+      onPremove: (premove) => store.dispatch({ type: "premove", premove }),
     });
   }
 
@@ -63,7 +63,10 @@ export class Table {
     document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
     byId("setup").hidden = live(state);
-    byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
+    byId("clear").hidden = blank(state);
+    byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
+    document.body.classList.toggle("bare", !state.moves.length);
+    document.body.classList.toggle("first", begins(state) && blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
       byId("resign").textContent = match.moves.length < 2 ? "Abort" : "Resign";
@@ -151,7 +154,7 @@ export class Table {
     );
     if (state.view === "play") {
       const who = takesRatings(chosen(state, this.#models)) ? `players rated ${state[answer.turn]}` : "players";
-      byId("whose").textContent = `What ${who} would play, by ${answer.model.name}. It is no engine's advice.`;
+      byId("whose").textContent = `What ${who} would play here. It is not an engine's advice.`;
       showBars(byId("bars"), hidden ? null : answer.moves, {
         onMove: (uci) => this.move(uci),
         onLight: (uci) => this.#board.light(uci),

@@ -13,13 +13,13 @@ export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
 /** What is said of a game against the network that goes on; `behind` is how many moves the board is behind it. */
 export function saidInGame(match, behind) {
   if (behind) return `You are looking back. The game is ${behind} ${behind === 1 ? "move" : "moves"} further on.`;
-  const { moves, sans, you, model, remark, standing, premove } = match,
+  const { moves, sans, you, remark, standing, premove } = match,
     yours = isYours(match);
   const mover = yours ? SIDES[other(you)] : "You";
   const last = moves.length ? `${mover} ${yours ? "plays" : "play"} ${sans.at(-1)}.` : `You play ${SIDES[you]}.`;
-  const next = yours ? "Your turn." : `${model} is thinking.`;
+  const next = yours ? "Your turn." : "Your opponent is thinking.";
   const draw = yours && standing?.draw ? ` You can claim a draw ${whyOf({ result: "1/2-1/2", how: standing.draw }).slice(5)}.` : "";
-  const ahead = premove ? ` Next: ${premove.text ?? premove.uci}, if it is legal.` : "";
+  const ahead = premove ? ` Next: ${premove.text}, if it is legal.` : "";
   return `${last} ${next}${draw}${ahead}${remark && ` ${remark}`}`;
 }
 
