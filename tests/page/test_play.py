@@ -263,6 +263,8 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     visit.load(PGN)
     expect(page.locator("#line button")).to_have_count(14)
     expect(page.locator("#white-shown")).to_have_text("1900")
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    page.evaluate("window.jumped = 0")  # from here on all stays in its place
     page.get_by_role("button", name="Flip").click()
     page.locator("h1").click()
     board = chess.Board()

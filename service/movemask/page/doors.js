@@ -21,7 +21,7 @@ export function showDoors(state) {
  * against the network, `open` the PGN of a game that was chosen. What has been entered stays.
  */
 export async function fillDoors(state, { model, answer = null, start, open }) {
-  const key = begins(state) ? [model.name, answer?.turn].join() : "";
+  const key = begins(state) && model?.served ? [model.name, answer?.turn].join() : "";
   if (key === filled) return;
   filled = key;
   if (!key) return;

@@ -79,10 +79,11 @@ async function shown(state, current) {
     );
     return;
   }
-  const doors = { model: chosen(state, models), start: begin, open };
-  if (!state.doors) fillDoors(state, doors);
-  await table.show(state, models, current);
-  if (state.doors && current()) fillDoors(state, { ...doors, answer: table.answer });
+  const now = store.state,
+    doors = { model: chosen(now, models), start: begin, open };
+  if (!now.doors) fillDoors(now, doors);
+  await table.show(now, models, current);
+  if (now.doors && current()) fillDoors(now, { ...doors, answer: table.answer });
 }
 
 async function loadModels() {
