@@ -39,10 +39,6 @@ class Bare:
             runs += 1
         return (time.process_time() - started) / (runs * size)
 
-    def rate_together(self, size: int, seconds: float) -> float:
-        """Positions a second of one run after the other on all cores."""
-        return _rate(self._all, size, seconds)
-
     def lone_seconds(self, seconds: float, pause: float = 0.0, *, one_core: bool = False) -> float:
         """Median time of a run of one position on all cores, or on one, `pause` seconds after the last."""
         session = self._one if one_core else self._all

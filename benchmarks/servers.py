@@ -32,15 +32,10 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers: its port, its process, and how long it took from its start to its first answer."""
+    """A server that answers: its port and its process."""
 
     port: int
     process: subprocess.Popen[bytes]
-    seconds_to_ready: float
-
-    def resident_bytes(self) -> int:
-        """Memory of the process and its children that is resident."""
-        return sum(_resident(pid) for pid in family(self.process.pid))
 
     def cpu_seconds(self) -> float:
         """Time of processors that the process and its children have had."""
@@ -121,7 +116,7 @@ def _running(command: list[str], port: int, environment: Mapping[str, str], fold
                     last = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
                     raise CannotStart(f"{command[1:3]} did not start: {' '.join(last)}")
                 time.sleep(0.01)
-            server = Server(port, process, time.perf_counter() - started)
+            server = Server(port, process)
             server.settle()
             yield server
         finally:
@@ -158,11 +153,6 @@ def family(pid: int) -> list[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += [one for child in task.read_text().split() for one in family(int(child))]
     return found
-
-
-def _resident(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu(pid: int) -> float:

@@ -1,38 +1,37 @@
 """The service under load, beside bare onnxruntime and the peers that are installed: `python -m benchmarks.serving`.
 
-Everything is measured in one run on one machine, client included; headline figures in rounds, one after the other, so
-that a machine that changes its pace changes it for all. Writes benchmarks/results/serving.md and its plots. Nothing
-else should run meanwhile. `--peers` names the Python that LitServe and BentoML are installed in, if it is another one.
+Everything is measured in one run on one machine, client included, in rounds, so that a machine that changes its pace
+changes it for all. Prints the tables of benchmarks/results/serving.md. Nothing else should run meanwhile. `--peers`
+names the Python that LitServe and BentoML are installed in, if it is another one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
-from tqdm import tqdm
 
 from benchmarks.bare import Bare
 from benchmarks.load import Load, load, request
 from benchmarks.positions import random_games
 from benchmarks.servers import PEERS, CannotStart, Server, movemask, peer
-from benchmarks.serving_report import write
 from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry, network_file
 from movemask.server.settings import available_cores
 
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128)
-PER_CALL = (1, 4, 16, 64, 256, 1024)
 MANY, SOME, A_CALL, CALLERS = 64, 16, 256, 2
+
+#: Positions in a bare run.
+_BARE = 64
+
+#: A finished game, which needs no network: HTTP and the FEN alone.
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 
 Figures = dict[str, Any]
@@ -41,10 +40,10 @@ Figures = dict[str, Any]
 class Measured:
     """One model behind one service and one onnxruntime; every measure is `seconds` long."""
 
-    def __init__(self, models: Path, name: str, seconds: float, python: str) -> None:
+    def __init__(self, models: Path, name: str | None, seconds: float, python: str) -> None:
         self.models, self.seconds, self.python = models, seconds, python
         self.model: Model = load_registry(models, name, 1).get(name)
-        file = network_file(models / f"{name}.toml", self.model.contract)
+        file = network_file(models / f"{self.model.name}.toml", self.model.contract)
         assert file is not None
         self.file = file
         self.bare = Bare(file, available_cores())
@@ -69,42 +68,25 @@ class Measured:
         """Calls of so many positions."""
         return load(server.port, self.calls(size), CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
 
-    def headline(self, size: int) -> Figures:
+    def headline(self) -> Figures:
         """The headline figures, once: the service several ways, between two measures of bare onnxruntime."""
-        before = self.bare.rate_beside(size, self.seconds)
+        before = self.bare.rate_beside(_BARE, self.seconds)
         lone = self.bare.lone_seconds(self.seconds / 2)
         paused = self.bare.lone_seconds(self.seconds / 2, pause=lone)
-        cpu = []
         with self.serve() as server:
-            for step in (
-                lambda: self.in_batches(server, A_CALL),
-                lambda: self.one_by_one(server, MANY),
-                lambda: self.one_by_one(server, MANY, [MATE]),
-                lambda: self.one_by_one(server, 1),
-                lambda: self.one_by_one(server, SOME),
-            ):
-                before_it = server.cpu_seconds()
-                found = step()
-                cpu.append((found, 1e6 * (server.cpu_seconds() - before_it) / found.answered))
-        (batches, batches_cpu), (many, many_cpu), (finished, finished_cpu), (alone, alone_cpu), (some, _) = cpu
-        after = self.bare.rate_beside(size, self.seconds)
+            batches = self.in_batches(server, A_CALL)
+            many, some, alone = (self.one_by_one(server, connections) for connections in (MANY, SOME, 1))
+            finished = self.one_by_one(server, MANY, [MATE])
+        after = self.bare.rate_beside(_BARE, self.seconds)
         return {
             "bare": (before + after) / 2,
             "bare_lone_ms": 1e3 * lone,
             "bare_paused_ms": 1e3 * paused,
             "batches": A_CALL * batches.rate,
-            "batches_cpu_us": batches_cpu / A_CALL,
-            "many_cpu_us": many_cpu,
-            "finished_cpu_us": finished_cpu,
-            "lone_cpu_us": alone_cpu,
-            "many": many.rate,
-            "many_p50_ms": 1e3 * many.percentile(50),
-            "many_p99_ms": 1e3 * many.percentile(99),
-            "lone_p50_ms": 1e3 * alone.percentile(50),
-            "lone_p99_ms": 1e3 * alone.percentile(99),
-            "lone": alone.rate,
             "some": some.rate,
             "finished": finished.rate,
+            **{f"many_{name}": value for name, value in _told(many).items()},
+            **{f"lone_{name}": value for name, value in _told(alone).items()},
         }
 
     def peers(self) -> dict[str, Figures | str]:
@@ -119,76 +101,70 @@ class Measured:
                 with peer(name, python, self.model, self.file) as server:
                     body = (lambda fen: {"fens": [fen]}) if name == "BentoML" else (lambda fen: {"fen": fen})
                     asked = [request("/policy", orjson.dumps(body(fen))) for fen in self.fens]
-                    found[name] = _told(load(server.port, asked, MANY, self.seconds))
-                    found[name]["lone"] = load(server.port, asked, 1, self.seconds).rate
+                    many, alone = (load(server.port, asked, connections, self.seconds) for connections in (MANY, 1))
+                    found[name] = {**_told(many), "lone_rate": alone.rate}
             except CannotStart as error:
                 found[name] = str(error)
         return found
 
 
 def _told(measured: Load) -> Figures:
-    return {"rate": measured.rate, **{f"p{q}_ms": 1e3 * measured.percentile(q) for q in (50, 95, 99)}}
+    return {"rate": measured.rate, **{f"p{q}_ms": 1e3 * measured.percentile(q) for q in (50, 99)}}
 
 
-def _flat(of: Measured, most: int) -> list[Figures]:
-    """Rate and memory while more and more positions go through one service, up to `most`."""
-    found, done, size = [], 0, 1_000
-    with of.serve() as server:
-        of.in_batches(server, A_CALL)
-        while size <= most:
-            calls = -(-(size - done) // A_CALL)
-            measured = load(server.port, of.calls(A_CALL), CALLERS, seconds=3600, warm_up=0, most=calls)
-            done += calls * A_CALL
-            found.append(
-                {"positions": size, "rate": measured.rate * A_CALL, "resident_mb": server.resident_bytes() / 1e6}
-            )
-            size *= 10
-    return found
+def _headline(h: Figures, rounds: Sequence[Figures]) -> list[list[str]]:
+    def rate(name: str, what: str) -> list[str]:
+        ratios = [one[name] / one["bare"] for one in rounds]
+        return [f"{h[name]:,.0f} {what}", f"{h[name] / h['bare']:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"]
 
+    def times(above: str, below: str, of: str) -> list[str]:
+        return [f"{h[above]:.2f} ms over {h[below]:.2f} ms{of}", f"{h[above] / h[below]:.1f}"]
 
-def measure(of: Measured, rounds: int, most: int) -> Figures:
-    """Everything, by name."""
-    bare = {
-        size: [of.bare.rate_beside(size, of.seconds / 2), of.bare.rate_together(size, of.seconds / 2)] for size in SIZES
-    }
-    best = max(bare, key=lambda size: bare[size][0])
-    steps: list[tuple[str, Callable[[], Any]]] = [
-        (f"round {n}", lambda: of.headline(best)) for n in range(1, rounds + 1)
+    return [
+        ["bare onnxruntime, inputs ready", f"{h['bare']:,.0f} positions/s", "1"],
+        ["`POST /v1/policy/batch`, 256 a call", *rate("batches", "positions/s")],
+        ["`POST /v1/policy`, 64 connections", *rate("many_rate", "requests/s")],
+        ["… p99 over p50", *times("many_p99_ms", "many_p50_ms", "")],
+        ["… of a finished game: HTTP and the FEN alone", *rate("finished", "requests/s")],
+        ["`POST /v1/policy`, 16 connections", *rate("some", "requests/s")],
+        ["`POST /v1/policy`, one connection, p50", *times("lone_p50_ms", "bare_lone_ms", " of a bare run")],
+        ["… over a bare run after a pause", *times("lone_p50_ms", "bare_paused_ms", "")],
+        ["… p99 over p50", *times("lone_p99_ms", "lone_p50_ms", "")],
     ]
-    found: Figures = {"bare": bare, "rounds": []}
-    for _, step in tqdm(steps, desc="rounds"):
-        found["rounds"].append(step())
-    with of.serve() as server:
-        found["ready_s"] = server.seconds_to_ready
-        found["resident_mb"] = server.resident_bytes() / 1e6
-        found["connections"] = {n: _told(of.one_by_one(server, n)) for n in tqdm(CONNECTIONS, desc="connections")}
-        found["per_call"] = {n: n * of.in_batches(server, n).rate for n in tqdm(PER_CALL, desc="positions a call")}
-    found["max_batch"] = {}
-    for size in tqdm(SIZES, desc="batch size"):
-        with of.serve(max_batch=size) as server:
-            batches = A_CALL * of.in_batches(server, A_CALL).rate
-            found["max_batch"][size] = {**_told(of.one_by_one(server, MANY)), "batches": batches}
-    found["peers"] = of.peers()
-    found["flat"] = _flat(of, most)
-    found["headline"] = {name: statistics.median(one[name] for one in found["rounds"]) for name in found["rounds"][0]}
-    found["cores"], found["model"] = of.bare.cores, of.model.name
-    return found
+
+
+def _peers(h: Figures, peers: Figures) -> list[list[str]]:
+    rows = [["movemask", f"{h['many_rate']:,.0f}", f"{h['many_p50_ms']:.0f}, {h['many_p99_ms']:.0f} ms", "1", "1"]]
+    for name, told in peers.items():
+        if isinstance(told, str):
+            rows.append([name, f"not measured: {told}", "", "", ""])
+        else:
+            ours = [f"{h['many_rate'] / told['rate']:.1f}", f"{h['lone_rate'] / told['lone_rate']:.1f}"]
+            rows.append([name, f"{told['rate']:,.0f}", f"{told['p50_ms']:.0f}, {told['p99_ms']:.0f} ms", *ours])
+    return rows
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main() -> None:
-    """Measures and writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models-dir", type=Path, default=shipped_models())
-    parser.add_argument("--model", default="movemask-6")
+    parser.add_argument("--model", help="by default the shipped one")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measure")
-    parser.add_argument("--rounds", type=int, default=5, help="of the headline figures, of which the median is told")
-    parser.add_argument("--positions", type=int, default=100_000, help="most that go through one service")
+    parser.add_argument("--rounds", type=int, default=5, help="the median is told, with the least and the most")
     parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="where LitServe and BentoML are")
-    parser.add_argument("--out", type=Path, help="folder for the page and plots, in place of benchmarks/results")
     arguments = parser.parse_args()
     of = Measured(arguments.models_dir.resolve(), arguments.model, arguments.seconds, arguments.peers)
-    found = measure(of, arguments.rounds, arguments.positions)
-    write(found, arguments.out).write_text(json.dumps(found, indent=1))
+    rounds = [of.headline() for _ in range(arguments.rounds)]
+    h = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    print(f"### {of.model.name}, {of.bare.cores} cores\n")
+    print(_table(["what", "median of the rounds", "ratio (least to most)"], _headline(h, rounds)), "\n")
+    print("One FEN a request, 64 connections, the same network ([examples](../../benchmarks/peers)):\n")
+    print(_table(["server", "requests/s", "p50, p99", "ours over it", "with one connection"], _peers(h, of.peers())))
 
 
 if __name__ == "__main__":

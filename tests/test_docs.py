@@ -206,13 +206,8 @@ def test_the_examples_of_the_numerics_page_run() -> None:
 
 
 @pytest.mark.deep
-def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1", "--positions", "1000"]
-    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True)
-    page = (tmp_path / "serving.md").read_text()
-    headings = ("#### Batch size", "#### Connections")
-    for words in ("bare onnxruntime, inputs ready", "µs of a processor", "a plain FastAPI handler", *headings):
-        assert words in page
-    figures = json.loads((tmp_path / "movemask-6.json").read_text())
-    assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
-    assert len(list(tmp_path.glob("*.svg"))) == 2
+def test_the_benchmark_prints_every_table() -> None:
+    command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1"]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for words in ("bare onnxruntime, inputs ready", "16 connections", "a plain FastAPI handler"):
+        assert words in printed

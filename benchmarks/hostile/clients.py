@@ -7,10 +7,7 @@ import itertools
 import json
 import os
 import random
-import re
-import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,13 +76,6 @@ class Service:
     def log_bytes(self) -> int:
         return (self.folder / "log.txt").stat().st_size
 
-    def stop(self, seconds: float = 60) -> float:
-        """Sends SIGTERM; the seconds until the process has ended."""
-        started = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(seconds)
-        return time.monotonic() - started
-
 
 def _cpu_seconds(pid: int) -> float:
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
@@ -99,9 +89,6 @@ def free_port() -> int:
         return port
 
 
-#: Set by `--nginx`: trials go through nginx by the shipped configuration.
-BEHIND_NGINX = "MOVEMASK_HOSTILE_NGINX"
-
 #: Set by `--workers`: how many workers the services have whose trial does not say.
 WORKERS = "MOVEMASK_HOSTILE_WORKERS"
 
@@ -109,29 +96,8 @@ _opened = itertools.count()
 
 
 def source() -> tuple[str, int]:
-    """A loopback address for a client's socket, another one for every fifty: nginx takes 100 connections of each."""
+    """A loopback address for a client's socket, another one for every fifty."""
     return f"127.0.{next(_opened) // 50 % 250}.2", 0
-
-
-@contextmanager
-def _nginx(folder: Path, behind: int, settings: Mapping[str, str]) -> Iterator[int]:
-    """The port of nginx in front of a port, without TLS, and with the time limits of the trial's service."""
-    port, text = free_port(), (ROOT / "deploy" / "proxies" / "nginx.conf").read_text()
-    seconds = {"client_header": "head_seconds", "client_body": "body_seconds", "send": "read_seconds"}
-    for name, setting in seconds.items():
-        if setting in settings:
-            text = re.sub(rf"{name}_timeout \w+", f"{name}_timeout {settings[setting]}s", text)
-    text = re.sub(r" +ssl_\w+ .*\n", "", text).replace("443 ssl http2", f"127.0.0.1:{port}")
-    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{behind}").replace("auto;", "1;")
-    text = text.replace("/run/nginx.pid", f"{folder}/nginx.pid").replace("/var/log/nginx/error.log", f"{folder}/e.log")
-    (folder / "nginx.conf").write_text(text)
-    command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder), "-g", "daemon off;"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            _ready(process, port, "nginx")
-            yield port
-        finally:
-            process.terminate()
 
 
 def _ready(process: subprocess.Popen[bytes], port: int, said: str) -> None:
@@ -152,9 +118,7 @@ def service(
     """A running service with these settings (MOVEMASK_…, in lower case without the prefix) and other variables;
     `command` is what runs `movemask`."""
     with tempfile.TemporaryDirectory(prefix="movemask-hostile-") as folder:
-        port, behind = free_port(), bool(os.environ.get(BEHIND_NGINX))
-        if behind:
-            settings = {"proxies": "1", "keep_alive_seconds": "75", **settings}
+        port = free_port()
         if WORKERS in os.environ:
             settings = {"workers": os.environ[WORKERS], **settings}
         variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
@@ -170,10 +134,9 @@ def service(
             )
         try:
             _ready(process, port, f"see {folder}/log.txt")
-            with nullcontext(port) if not behind else _nginx(Path(folder), port, settings) as asked:
-                tried = Service(process, asked, Path(folder))
-                tried.rest()
-                yield tried
+            tried = Service(process, port, Path(folder))
+            tried.rest()
+            yield tried
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -216,9 +179,6 @@ class Times:
         """The quantile of a status, in milliseconds; NaN without any."""
         values = sorted(self.seconds.get(status, []))
         return 1e3 * values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
-
-    def mean_ms(self, status: int) -> float:
-        return 1e3 * statistics.fmean(self.seconds[status])
 
     def count(self, status: int) -> int:
         return len(self.seconds.get(status, []))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
-from benchmarks.hostile.clients import Connection, Service, Times, positions, repeat, request, service, source
+from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service, source
 from benchmarks.hostile.load import ALIVE, SINGLE
 from benchmarks.hostile.trial import Trial
 
@@ -137,70 +136,6 @@ def unread(count: int) -> Iterator[Trial]:
         yield Trial(done, "cut off after 2 s; under 600 MB", seen, most < 600 and left < 10)
 
 
-def exports() -> Iterator[Trial]:
-    """Clients of two addresses that export the audit and read slowly, at once or after a while, and a third that asks
-    properly meanwhile."""
-    for count, eagerly in ((212, 0), (8, 12_000_000)):
-        yield from _exports(count, eagerly)
-
-
-def _exports(count: int, eagerly: int) -> Iterator[Trial]:
-    with service(max_connections_per_address="4000") as tried:
-
-        async def fill() -> None:
-            connection = Connection(tried.port)
-            for start in range(20):
-                items = [{"fen": fen} for fen in positions(1000, seed=start)]
-                status, _ = await connection.ask(request("/v1/policy/batch", {"positions": items}))
-                assert status == 200
-            connection.close()
-
-        async def read_slowly(number: int, raw: bytes) -> None:
-            opened = socket.socket()
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            opened.bind((f"127.0.{1 + number % 2}.3", 0))
-            opened.setblocking(False)
-            loop = asyncio.get_running_loop()
-            with opened:
-                await loop.sock_connect(opened, ("127.0.0.1", tried.port))
-                await loop.sock_sendall(opened, raw)
-                read = 0
-                while piece := await loop.sock_recv(opened, 1500 if read >= eagerly else 65_536):
-                    read += len(piece)
-                    if read >= eagerly:
-                        await asyncio.sleep(1)
-
-        async def trial() -> tuple[float, Times]:
-            raw = request("/v1/leakage/positions?format=ndjson")
-            reading = [asyncio.create_task(read_slowly(number, raw)) for number in range(count)]
-            times, end, most = Times(), time.monotonic() + 20, 0.0
-            asking = asyncio.create_task(repeat(tried.port, SINGLE, end, times, pause=0.02))
-            while time.monotonic() < end:
-                await asyncio.sleep(0.5)
-                most = max(most, tried.rss_mb)
-            await asking
-            for one in reading:
-                one.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
-            return most, times
-
-        asyncio.run(fill())
-        tried.rest()
-        before = tried.rss_mb
-        most, times = asyncio.run(trial())
-        time.sleep(3)
-        after = tried.rss_mb
-        total = sum(map(len, times.seconds.values()))
-        seen = (
-            f"memory {before:.0f} MB before, {most:.0f} MB at most, {after:.0f} MB when they have left; "
-            f"{times.count(200)} of {total} proper requests answered, p99 {times.ms(200, 0.99):.0f} ms"
-        )
-        kept = most < 600 and after < before + 50 and times.count(200) == total
-        done = f"{count} clients of two addresses that export 20,000 positions, and read 1.5 kB/s"
-        done += f" after {eagerly / 1e6:.0f} MB" if eagerly else ""
-        yield Trial(done, "others are served; under 600 MB, and returned", seen, kept)
-
-
 def crowd(count: int) -> Iterator[Trial]:
     """Connections that are only open, as many as the service takes and more."""
     with service(max_connections="1500", max_connections_per_address="4000", head_seconds="30") as tried:
@@ -228,34 +163,6 @@ def crowd(count: int) -> Iterator[Trial]:
         yield Trial(
             f"{count} connections, of which 1,500 are taken", "the rest is refused; others are served", seen, kept
         )
-
-
-def heads(megabytes: int) -> Iterator[Trial]:
-    """Heads without end, of one header and of many."""
-    with service() as tried:
-
-        async def pour(piece: bytes) -> int:
-            reader, writer = await asyncio.open_connection("127.0.0.1", tried.port, local_addr=source())
-            sent = 0
-            with suppress(OSError):
-                writer.write(b"GET / HTTP/1.1\r\nX: ")
-                while sent < megabytes << 20 and not reader.at_eof():
-                    writer.write(piece)
-                    await writer.drain()
-                    sent += len(piece)
-            writer.transport.abort()
-            return sent
-
-        async def trial() -> int:
-            return sum(
-                await asyncio.gather(
-                    *(pour(b"x" * 65_536) for _ in range(20)), *(pour(b"y\r\nX: " * 9_000) for _ in range(20))
-                )
-            )
-
-        sent = asyncio.run(trial())
-        seen = f"{sent / 1e6:.0f} MB were taken before the connections ended; peak {tried.peak_mb:.0f} MB"
-        yield Trial(f"40 heads of {megabytes} MB", "431; under 600 MB", seen, tried.peak_mb < 600 and sent < 200e6)
 
 
 async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> int:
@@ -311,28 +218,3 @@ def _pour(port: int, count: int, begin: bytes, piece: bytes, megabytes: float) -
         return sum(await asyncio.gather(*(_poured(port, begin, piece, megabytes) for _ in range(count))))
 
     return asyncio.run(together())
-
-
-def stopping() -> Iterator[Trial]:
-    """SIGTERM while clients send and read slowly."""
-    with service(drain_seconds="3") as tried:
-
-        async def trial() -> float:
-            streams = [
-                await asyncio.open_connection("127.0.0.1", tried.port, limit=1024, local_addr=source())
-                for _ in range(20)
-            ]
-            for index, one in enumerate(streams):
-                await (_unread if index % 2 else _half_body)(one)
-            await asyncio.sleep(3)
-            seconds = await asyncio.to_thread(tried.stop)
-            for _, writer in streams:
-                writer.transport.abort()
-            return seconds
-
-        seconds = asyncio.run(trial())
-        seen = f"ended after {seconds:.1f} s with exit code {tried.process.returncode}"
-        kept = seconds < 9 and tried.process.returncode == 0
-        yield Trial(
-            "SIGTERM beside ten clients that do not read and ten that do not finish", "drain (3 s) and 5 s", seen, kept
-        )

@@ -15,10 +15,10 @@ import chess
 import pytest
 import zstandard
 
-from benchmarks.ray_nodes import Nodes, nodes
 from movemask.errors import MissingExtra, require
 from tests.audit.clusters import compared, done, game, needs_ray, table
 from tests.audit.conftest import write_models
+from tests.audit.nodes import Nodes, nodes
 from tests.processes import environment, free_port, started, until
 
 pytestmark = [pytest.mark.ray, needs_ray]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 
 import click
@@ -18,6 +18,7 @@ from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
 from movemask.games.annotation import annotated
+from movemask.games.engine import Engine
 from movemask.policy.normalisation import Temperature
 from movemask.server.queue.pipeline import Pipeline
 from movemask.server.settings import Settings
@@ -38,6 +39,7 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings to use instead of the headers'.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
+@click.option("--engine", metavar="PROGRAM", help="UCI engine that judges the moves, by name or path; empty: none.")
 def annotate(
     games: str,
     out: Path | None,
@@ -46,23 +48,28 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
+    engine: str | None,
 ) -> None:
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
-    Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
-    glyphs and variations stay. It writes no [%eval], because the network's value forecasts the result between people
-    and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
-    a file without games gives no output.
+    Each move gets a comment with its probability, rank and surprise. What it cost is told by the rules, by [%eval] in
+    the file and, where there is none, by an engine, which writes its own; inaccuracies get ?!, mistakes ?, blunders ??.
+    The default is stockfish, if it is on PATH (MOVEMASK_ENGINE); it takes seconds for a game. Comments, glyphs and
+    variations stay. A summary goes to standard error. Exits with 1 if no game could be read; a file without games
+    gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
+    judge = Engine((settings if engine is None else Settings.read(engine=engine)).engine_program)
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
+        async with AsyncExitStack() as stack:
+            pipeline = stack.enter_context(closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)))
+            await stack.enter_async_context(aclosing(judge))
+            async for game in annotated(pipeline, lines, degrees, elo=elo, engine=judge):
                 why = str(game.report).removeprefix("pgn: ")
                 if game.no_game:
                     raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")

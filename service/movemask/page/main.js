@@ -39,7 +39,7 @@ const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
 const notice = new Notice();
-const analysis = new Analysis(store, notice);
+const analysis = new Analysis(store, notice, () => table.refresh());
 const table = new Table(store, analysis);
 const does =
   (type, more = {}) =>

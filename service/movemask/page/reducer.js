@@ -25,6 +25,16 @@ const EVENTS = {
   /** To a move of the tree, by the moves that lead to it. */
   go: (state, { path }) => ({ ...state, moves: along(state.moves, path) ? state.moves : state.tree.onwards(path), at: path.length }),
 
+  /** Goes back before the move on the board, for the player to look for a better one. */
+  again: (state) => ({ ...state, at: state.at - 1, trying: played(state).slice(0, -1).join() }),
+
+  /** Shows a better line in place of the move that follows `before`: its first move is played, the others come next. */
+  better(state, { before, line }) {
+    const moves = [...before, ...line.map(({ uci }) => uci)];
+    const grown = line.reduce((tree, { san }, ply) => tree.grown(moves.slice(0, before.length + ply + 1), san, { added: true }), state.tree);
+    return { ...state, tree: grown, moves, at: before.length + 1, trying: null };
+  },
+
   /** A move that was made in the position after `after`: in the game against the network, along the line, or as a variation. */
   play(state, { uci, san, after, now }) {
     if (after !== played(state).join()) return state; // the board still waits for its position

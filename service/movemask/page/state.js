@@ -19,6 +19,7 @@ export const game = (given = {}) => {
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
     doors: false, // whether a game is to be played from the position on the board
+    trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
     black: given.black ?? RATING,
   };
@@ -51,14 +52,20 @@ export const playing = (state) => live(state) && following(state);
 /** Whether there is nothing on the board but the start. */
 export const blank = ({ tree }) => tree.fen === "startpos" && tree.nodes.length === 1;
 
+/** Whether the board has a game that was played, not only moves that are tried here. */
+export const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;
+
 /** Whether the board has a game that can be reviewed. */
-export const reviewable = (state) => !playing(state) && state.tree.main.length > 0;
+export const reviewable = (state) => !playing(state) && isGame(state) && state.tree.main.length > 0;
 
 /** Whether the page offers to play or to load a game. */
 export const begins = (state) => hasBoard(state.view) && !live(state) && (state.doors || (state.view === "play" && blank(state)));
 
 /** Whether the player is to find moves alone: until hints are asked for. */
 export const alone = (state) => playing(state) && !state.hints;
+
+/** Whether the player looks for a better move in the position on the board. */
+export const trying = (state) => state.trying === played(state).join();
 
 /** The moves that led to the position on the board. */
 export const played = ({ moves, at }) => moves.slice(0, at);

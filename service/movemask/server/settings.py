@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -84,6 +85,9 @@ class Settings(BaseSettings):
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 
+    engine: str | None = Field(
+        None, description="UCI engine that judges moves in reviews, by its name on PATH or its path; empty: none."
+    )
     mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
@@ -145,6 +149,16 @@ class Settings(BaseSettings):
         return ModelFolders(folders, names)
 
     @property
+    def engine_program(self) -> str | None:
+        """The path of the engine; None without one. Raises SettingsError if the one that is named does not exist."""
+        if self.engine == "":
+            return None
+        found = shutil.which(self.engine or "stockfish")
+        if self.engine is not None and found is None:
+            raise SettingsError(f"MOVEMASK_ENGINE: there is no program {self.engine!r}, by name on PATH or by path")
+        return found
+
+    @property
     def listed_keys(self) -> str:
         """The text of `api_keys`, which is hidden in logs; empty without keys."""
         return self.api_keys.get_secret_value() if self.api_keys else ""
@@ -199,6 +213,7 @@ _DEFAULTS_IN_WORDS = {
     "models_dir": "your own models folder and the shipped one",
     "cors_origins": "none",
     "default_model": "the shipped model, if it is served, else the first by name",
+    "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
     "max_batch": "32, or 512 on a GPU",
 }

@@ -1,6 +1,6 @@
-"""A Ray cluster whose nodes are processes of this machine, for the tests and the benchmark: Ray's own cluster utility.
+"""A Ray cluster whose nodes are processes of this machine, for the tests: Ray's own cluster utility.
 
-    python -m benchmarks.ray_nodes 3 --cpus 1
+    python -m tests.audit.nodes 3 --cpus 1
 
 writes a line of JSON with the cluster's address, then obeys lines on standard input: `kill` kills the newest node, with
 all its processes, `add` adds one. It ends, and the nodes with it, when standard input does.
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 _OBJECT_STORE = 200 << 20
 
@@ -48,7 +48,7 @@ class Nodes:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with the package and the benchmarks to be found."""
+    """This process's, with the package and the tests to be found."""
     return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}
 
 
@@ -64,7 +64,7 @@ def nodes(
     """A cluster of so many nodes, the head included, with so many logical CPUs each; `variables` are environment
     variables of all its processes, `dashboard` and `client` ports of the head for `serve deploy` and Ray Client. It
     asks for a token, as Ray does by default; until it ends, the environment of this process has it."""
-    command = [sys.executable, "-m", "benchmarks.ray_nodes", str(count), "--cpus", str(cpus)]
+    command = [sys.executable, "-m", "tests.audit.nodes", str(count), "--cpus", str(cpus)]
     for name, port in (("dashboard", dashboard), ("client", client)):
         if port is not None:
             command += [f"--{name}", str(port)]
@@ -109,13 +109,15 @@ def main() -> None:
     try:
         workers = [cluster.add_node(**options) for _ in range(arguments.count - 1)]
         cluster.wait_for_nodes()
-        print(json.dumps({"address": cluster.address}), flush=True)
+        sys.stdout.write(json.dumps({"address": cluster.address}) + "\n")
+        sys.stdout.flush()
         for line in sys.stdin:
             if line.strip() == "kill":
                 _kill(cluster, workers.pop())
             elif line.strip() == "add":
                 workers.append(cluster.add_node(**options))
-            print("done", flush=True)
+            sys.stdout.write("done\n")
+            sys.stdout.flush()
     finally:
         cluster.shutdown()
 
