@@ -31,7 +31,10 @@ const EVENTS = {
   /** Shows a better line in place of the move that follows `before`: its first move is played, the others come next. */
   better(state, { before, line }) {
     const moves = [...before, ...line.map(({ uci }) => uci)];
-    const grown = line.reduce((tree, { san }, ply) => tree.grown(moves.slice(0, before.length + ply + 1), san, { added: true }), state.tree);
+    const grown = line.reduce(
+      (tree, { san }, ply) => tree.grown(moves.slice(0, before.length + ply + 1), san, { added: true }),
+      state.tree,
+    );
     return { ...state, tree: grown, moves, at: before.length + 1, trying: null };
   },
 

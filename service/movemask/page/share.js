@@ -16,7 +16,8 @@ export function shares({ shown, pgn, model, report }) {
     "copy-pgn": async (button) => copied(button, await pgn()),
     "copy-played": async (button) => copied(button, await pgn()),
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
-    "save-annotated": async () => save("annotated.pgn", PGN, await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN)),
+    "save-annotated": async () =>
+      save("annotated.pgn", PGN, await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN)),
   };
   return Object.entries(ways).map(([id, does]) => [
     id,
