@@ -50,7 +50,10 @@ export async function stream(path, body, take, signal) {
   }
 }
 
-/** The response to a request. */
+/**
+ * The response to a request.
+ * @type {(path: string, body: any, how: {accept?: string, signal?: AbortSignal}) => Promise<Response>}
+ */
 function asked(path, body, { accept, signal }) {
   const key = sessionStorage.getItem(KEY);
   const headers = key ? { Authorization: `Bearer ${key}` } : {};

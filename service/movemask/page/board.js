@@ -30,7 +30,7 @@ export class Board {
   #shapes;
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
-  /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` one made ahead, `{uci, text}`, or null for none. */
+  /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` `{uci, text}` of one made ahead, or null. */
   constructor(root, { onMove, onPremove }) {
     this.#root = root;
     this.#onMove = onMove;

@@ -191,9 +191,19 @@ async function worst() {
     ...positions.map((position) => {
       const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
       const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
-      const rating = position.elo ? { [position.turn]: position.elo } : {};
-      const line = { fen: position.fen, chess960: position.chess960, moves: [], at: 0, game: "", you: "", headers: {} };
-      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...rating });
+      const { elo } = position,
+        ratings = elo ? { white: elo, black: elo } : {}; // the opponent's is not known
+      const line = {
+        recorded: position.raw ?? 0,
+        fen: position.fen,
+        chess960: position.chess960,
+        moves: [],
+        at: 0,
+        game: "",
+        you: "",
+        headers: {},
+      };
+      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...ratings });
       return element(
         "a",
         { href },

@@ -30,7 +30,7 @@ import { runsClocks } from "./timer.js";
 import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
 import { forget, keepsUnfinished, unfinished } from "./unfinished.js";
-import { wrong } from "./words.js";
+import { inEnglish, wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
 const NOTCH = 60; // px that a wheel turns at least
@@ -210,7 +210,7 @@ function typed(event) {
     store.dispatch({ type: "premove", premove: text ? { text, uci: uciOf(text) } : null });
   } else {
     const found = matching(table.answer?.moves ?? [], text);
-    if (!found) return notice.tell("typed", new Error(`Not a legal move here: ${text || "type one, such as e4."}`));
+    if (!found) return notice.tell("typed", new Error(`Not a legal move here: ${text || "type one, such as e4"}.${inEnglish(text)}`));
     table.move(found.uci);
   }
   field.value = "";
@@ -307,6 +307,7 @@ listenToControls(store, {
     shares({
       shown: () => table.seen,
       pgn: (rated) => analysis.pgn(rated),
+      headers: () => store.state.tree.headers,
       model: () => named(store.state),
       report: (error) => notice.tell("event", error),
     }),

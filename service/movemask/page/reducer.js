@@ -15,7 +15,8 @@ export function reduce(state, event) {
 
 const EVENTS = {
   /** A setting: a rating, the second model, whose moves are reviewed. The model is the opponent's while a game goes on. */
-  set: (state, { name, value }) => (name === "model" && live(state) ? state : { ...state, [name]: value }),
+  set: (state, { name, value }) =>
+    name === "model" && live(state) ? state : { ...state, ...(name === "model" ? { recorded: 0 } : {}), [name]: value },
 
   view: (state, { view }) => ({ ...state, view }),
 
@@ -105,7 +106,7 @@ const EVENTS = {
   return: (state) => (state.match ? withMatch({ ...state, ...gameOf(state.match), view: "play" }, state.match) : state),
 
   /** An address: it holds the line, and the game has more. */
-  address(state, { settings, moves, at, game: id, fen, chess960, headers, you }) {
+  address(state, { settings, moves, at, game: id, fen, chess960, headers, you, recorded }) {
     const kept = live(state) ? { ...settings, model: state.model } : settings;
     if (state.match && id === state.match.id) {
       const back = following(state) ? state : EVENTS.return(state);
@@ -114,7 +115,7 @@ const EVENTS = {
     }
     const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
     const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
-    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you }), ...kept };
+    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you, recorded }), ...kept };
   },
 
   /** The names of moves that an address has brought. */

@@ -19,6 +19,7 @@ export const game = (given = {}) => {
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
     doors: false, // whether a game is to be played from the position on the board
+    recorded: given.recorded ?? 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
     trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
     black: given.black ?? RATING,

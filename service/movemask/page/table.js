@@ -213,7 +213,7 @@ export class Table {
 
   async #lenses(state, answer, current) {
     const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
-    if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
+    if (current()) showLenses(second ? [answer, second] : [answer], state.flip, played(state).length ? 0 : state.recorded);
   }
 }
 

@@ -65,6 +65,15 @@ export function pgnFault(detail) {
   return place ? `${place}, ${move}, ${fault}` : text;
 }
 
+/** The pieces of German, French and Spanish players in SAN; R, which is a king to the latter two, is read as a rook. */
+const LETTERS = { S: "N", C: "N", L: "B", F: "B", A: "B", T: "R", D: "Q" };
+
+/** A hint where a text has a move with the piece's letter in another language; "" elsewhere. */
+export function inEnglish(text) {
+  const [, piece, move] = /(?<![a-zA-Z])([SCLFATD])([a-h]?[1-8]?x?[a-h][1-8])/.exec(text) ?? [];
+  return piece ? ` Pieces are written K, Q, R, B and N, as in English: ${piece}${move} is ${LETTERS[piece]}${move}.` : "";
+}
+
 /** What went wrong, for whoever sees it. */
 export function wrong(error) {
   const { message, title, status, statuses } = error;
@@ -73,7 +82,7 @@ export function wrong(error) {
   if (status === 401) return "This service is open to those who have a key. Enter yours.";
   if (status === 403) return `Your key does not allow this: ${message}`;
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
-  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.`;
+  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.${inEnglish(message)}`;
   const [, move, fault, fen] = /^moves\[\d+\]: '(.+)' (is .+) in '(.+)'$/.exec(message) ?? [];
   if (fen) return `This line cannot be played: ${numbered(firstPly(fen))} ${move} ${fault}.`;
   if (statuses) {
