@@ -156,11 +156,13 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     visit.click("e2", "e4")
     visit.sees("You play e4.")
     visit.drag("d2", "d4")
+    visit.sees("Next: d4, if it is legal.")
     assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["d2", "d4"]
     visit.answers(held, "e5")
     visit.line("e4", "e5", "d4")
     visit.sees("You play d4.")
     visit.click("b1", "c3")
+    visit.sees("Next: Nc3, if it is legal.")
     visit.click("a5")  # an empty square takes it back
     expect(page.locator(".premove")).to_have_count(0)
     visit.click("d4", "c5")  # only if there is something to take
@@ -622,6 +624,43 @@ def test_a_game_is_heard_and_typed(visit: Visit) -> None:
     visit.answers(held, "a6")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "O-O")
     page.unroute("**/v1/move")
+
+
+def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known(visit: Visit) -> None:
+    held: list[Route] = []
+    late: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))
+    visit.click("e2", "e4")
+    visit.sees("You play e4.")
+    page.route("**/v1/policy", lambda route: late.append(route))
+    visit.answers(held, "e5")
+    visit.line("e4", "e5")
+    visit.type_move("Nf3")
+    visit.sees("Next: Nf3, if it is legal.")
+    page.unroute("**/v1/policy")
+    for route in late:
+        route.continue_()
+    visit.line("e4", "e5", "Nf3")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.unroute("**/v1/move")
+
+
+def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
+    page = visit.open()
+    opened(visit).get_by_text("Black").click()
+    page.keyboard.press("Enter")
+    visit.sees("Your turn.")
+    visit.click("e7", "e5")
+    visit.sees("Your turn.")
+    page.get_by_role("button", name="Resign").focus()
+    for key in ("Enter", "Tab", "Enter", "Tab"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("button", name="Rematch")).to_be_focused()
+    page.get_by_role("button", name="New game").click()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("slider", name="Rating")).to_be_focused()
 
 
 def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:

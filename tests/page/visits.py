@@ -141,10 +141,11 @@ class Visit:
     def load(self, text: str) -> None:
         """Pastes a FEN or a PGN, into its field where there is one."""
         field = self.page.get_by_label("FEN or PGN")
-        if not field.is_visible():
-            return self.page.evaluate(PASTE, text)
-        field.fill(text)
-        return self.page.get_by_role("button", name="Load").click()
+        if field.is_visible():
+            field.fill(text)
+            self.page.get_by_role("button", name="Load").click()
+        else:
+            self.page.evaluate(PASTE, text)
 
     def saved(self, button: str) -> str:
         """What a button downloads."""

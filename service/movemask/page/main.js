@@ -347,7 +347,7 @@ library.start({
 });
 byId("typed").addEventListener("submit", typed);
 byId("key-form").addEventListener("submit", enterKey);
-for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
+for (const id of ["bucket", "file", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => {
   if (document.hidden)
     keep(store.state); // a phone may end the page now without another word
