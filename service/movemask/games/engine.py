@@ -7,7 +7,7 @@ import logging
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import chess
@@ -29,7 +29,8 @@ _LINE = 10
 #: Lower priority than the network's: a service under load answers requests first.
 _NICE = ["nice", "-n", "10"]
 
-_OPTIONS = {"Threads": 1, "Hash": 16}
+_OPTIONS = {"Threads": 1, "Hash": 16}  # MB
+_WANTED = chess.engine.INFO_SCORE | chess.engine.INFO_PV
 
 
 class Evaluation(NamedTuple):
@@ -91,14 +92,8 @@ class Engine:
         if self._idle is not None:
             self._idle.cancel()
         try:
-            async with asyncio.timeout(self._stuck_seconds):
-                protocol = await self._started() if self._protocol is None else self._protocol
-                limit = chess.engine.Limit(nodes=NODES, time=_LONGEST)
-                info = await protocol.analyse(board, limit, game=game, info=_WANTED)
-            found = Evaluation(info["score"], tuple(info.get("pv", ())[:_LINE]))
-        except asyncio.CancelledError:
-            self._kill()
-            raise
+            protocol = await self._started() if self._protocol is None else self._protocol
+            found = await self._answered(self._asked(protocol, board, game))
         except Exception as error:  # of another program, which may do anything
             self._fail(error)
             return None
@@ -115,11 +110,13 @@ class Engine:
 
     async def aclose(self) -> None:
         """Kills the process, and waits until every process that was started has ended."""
+        self._command = None
         self._kill()
         if self._ending:
             await asyncio.wait(self._ending)
 
     async def _started(self) -> chess.engine.UciProtocol:
+        """A new process, which has not said anything yet."""
         assert self._command is not None
         options: dict[str, Any] = {}
         command = [self._command]
@@ -128,23 +125,43 @@ class Engine:
         else:
             options["creationflags"] = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
         # A process group of its own, because Ctrl-C is sent to the whole group of the service, which drains first.
-        transport, protocol = await chess.engine.UciProtocol.popen(command, setpgrp=True, **options)
-        self._transport, self._protocol = transport, protocol
+        self._transport, protocol = await chess.engine.UciProtocol.popen(command, setpgrp=True, **options)
+        self._protocol = protocol
         self._ending.add(protocol.returncode)
         protocol.returncode.add_done_callback(self._ending.discard)
-        await protocol.initialize()
-        await protocol.configure({name: value for name, value in _OPTIONS.items() if name in protocol.options})
         return protocol
+
+    @staticmethod
+    async def _asked(protocol: chess.engine.UciProtocol, board: chess.Board, game: object) -> Evaluation:
+        if not protocol.initialized:
+            await protocol.initialize()
+            await protocol.configure({name: value for name, value in _OPTIONS.items() if name in protocol.options})
+        limit = chess.engine.Limit(nodes=NODES, time=_LONGEST)
+        info = await protocol.analyse(board, limit, game=game, info=_WANTED)
+        return Evaluation(info["score"], tuple(info.get("pv", ())[:_LINE]))
+
+    async def _answered(self, asking: Coroutine[Any, Any, Evaluation]) -> Evaluation:
+        """What the engine answers. A process that is stuck, or that nobody waits for any more, is killed: python-chess
+        does not bear that its coroutines are cancelled, but they end with the process."""
+        task = asyncio.create_task(asking)
+        try:
+            answered, _ = await asyncio.wait({task}, timeout=self._stuck_seconds)
+        finally:
+            if not task.done():
+                self._kill()
+                await asyncio.wait({task})
+        if not answered:
+            task.exception()  # that its process has gone
+            raise TimeoutError(f"no answer for {self._stuck_seconds:g} s")
+        return task.result()
 
     def _fail(self, error: Exception) -> None:
         self._kill()
         self._paused_until = time.monotonic() + self._pause_seconds
+        if self._command is None:  # closed meanwhile
+            return
         if not self._failed:
-            why = (
-                f"no answer for {self._stuck_seconds:g} s"
-                if isinstance(error, TimeoutError)
-                else f"{type(error).__name__}: {error}"
-            )
+            why = f"{type(error).__name__}: {error}"
             log.error("the engine %s has failed: %s; games are reported without its evaluations", self._command, why)
         self._failed = True
 
@@ -154,6 +171,3 @@ class Engine:
         if self._transport is not None:
             self._transport.close()  # kills the process
         self._idle = self._transport = self._protocol = None
-
-
-_WANTED = chess.engine.INFO_SCORE | chess.engine.INFO_PV

@@ -52,7 +52,7 @@ export async function stream(path, body, take, signal) {
 
 /**
  * The response to a request.
- * @type {(path: string, body: any, how: {accept?: string, signal?: AbortSignal}) => Promise<Response>}
+ * @type {(path: string, body: any, how: {accept?: string, signal?: AbortSignal}) => Promise<any>}
  */
 function asked(path, body, { accept, signal }) {
   const key = sessionStorage.getItem(KEY);

@@ -15,7 +15,7 @@ const button = (text, onclick, className) => (onclick ? [" ", element("button", 
  * Shows what is said of the move that led to the board: `here` is its `{move, kind, name, text, better}`, undefined without one;
  * `otherwise` is said in its place. `better` is the SAN of a better move, `follow` plays it; `again` lets the player look for
  * one, and `give` ends that. Each of the three is undefined where it is not offered.
- * @type {(said: any) => void}
+ * @type {(given: {here?: any, otherwise?: string, follow?: () => void, again?: () => void, give?: () => void}) => void}
  */
 export function showVerdict({ here, otherwise, follow, again, give }) {
   byId("verdict").className = `verdict-here ${here?.kind ?? ""}`;

@@ -39,6 +39,11 @@ class EngineQueue:
         self._running: asyncio.Task[None] | None = None
         self._seconds = 0.1  # that the last position took
 
+    @property
+    def waiting(self) -> int:
+        """Positions that wait."""
+        return self._turns.items
+
     def for_client(self, client: str, charge: Callable[[int], None]) -> Evaluations | None:
         """The engine for one client's positions; None if there is none, or it has just failed.
 
@@ -48,9 +53,9 @@ class EngineQueue:
 
     def admit(self, positions: int) -> None:
         """Raises Overloaded if that many more positions would have to wait too long."""
-        more = self._turns.items + positions - _MOST_WAITING
-        if self._turns.items and more > 0:
-            fault = f"{self._turns.items} positions are already waiting for the engine; it has room for {_MOST_WAITING}"
+        more = self.waiting + positions - _MOST_WAITING
+        if self.waiting and more > 0:
+            fault = f"{self.waiting} positions are already waiting for the engine; it has room for {_MOST_WAITING}"
             raise Overloaded(fault, retry_after=max(1, math.ceil(more * self._seconds)))
 
     async def evaluations(
@@ -72,14 +77,13 @@ class EngineQueue:
             self._turns.remove(client, submission)
 
     async def aclose(self) -> None:
-        """Ends the engine."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        """Ends the engine. What still waits gets no evaluation."""
         await self._engine.aclose()
+        if self._running is not None:
+            await self._running
 
     async def _run(self) -> None:
-        while self._turns.items:
+        while self.waiting:
             for submission, place, _ in self._turns.take(SHARE):
                 if submission.dropped:
                     continue
