@@ -274,8 +274,9 @@ class GamesIn(In):
     temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[GamesInclude] = Field(
         _EMPTY,
-        max_length=2,
-        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy.",
+        max_length=3,
+        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy. `evaluations`: "
+        "the service's engine evaluates the positions that have no `[%eval]`, some 20 in a second.",
     )
 
 
