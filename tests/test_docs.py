@@ -26,7 +26,8 @@ from movemask.network.contract import Contract, read_contract
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.metrics import Metrics
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 

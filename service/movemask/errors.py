@@ -88,7 +88,11 @@ class Overloaded(CapacityError):
 
 
 class RateLimited(CapacityError):
-    """The client exceeds its rate."""
+    """The client exceeds its rate. `positions` : what it asked for, as far as that was known"""
+
+    def __init__(self, message: str, retry_after: int, positions: int) -> None:
+        super().__init__(message, retry_after)
+        self.positions = positions
 
 
 class ShuttingDown(CapacityError):

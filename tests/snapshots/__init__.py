@@ -22,7 +22,8 @@ from movemask.policy.normalisation import KERNELS
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.metrics import Metrics
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 from tests.audit.audits import audited
 from tests.networks import write_net
 from tests.snapshots.api_page import api_page

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
 from movemask.atomic_writes import atomic_write
-from movemask.board.pgn import Lines
+from movemask.board.pgn import read_trees
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
+from movemask.evaluate import Direct
 from movemask.games.annotation import annotated
 from movemask.policy.normalisation import Temperature
-from movemask.server.queue.pipeline import Pipeline
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 _OWN_ROWS = 10  # players with a row of their own
 
@@ -42,7 +42,7 @@ def annotate(
     games: str,
     out: Path | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
@@ -50,9 +50,9 @@ def annotate(
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
     Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
-    glyphs and variations stay. It writes no [%eval], because the network's value forecasts the result between people
-    and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could be read;
-    a file without games gives no output.
+    glyphs, variations and line ends stay. It writes no [%eval], because the network's value forecasts the result
+    between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could
+    be read; a file without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
@@ -60,29 +60,29 @@ def annotate(
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
-    async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
-                why = str(game.report).removeprefix("pgn: ")
-                if game.no_game:
-                    raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-                write(f"{game}\n\n")
-                if game.report is None:
-                    continue
-                if isinstance(game.report, MovemaskError):
-                    click.echo(f"left as it is: {games}: {why}", err=True)
-                    continue
-                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                    if side is not None:
-                        name = game.report.game.headers.get(colour, "?")
-                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+    async def write_all(source: TextSource, stream: BinaryIO) -> None:
+        async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo):
+            why = str(game.report).removeprefix("pgn: ")
+            if game.no_game:
+                raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
+            stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
+            if game.report is None:
+                continue
+            if isinstance(game.report, MovemaskError):
+                click.echo(f"left as it is: {games}: {why}", err=True)
+                continue
+            for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                if side is not None:
+                    name = game.report.game.headers.get(colour, "?")
+                    players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
+            asyncio.run(write_all(source, sys.stdout.buffer))  # a PGN is UTF-8, whatever the console's encoding
+            sys.stdout.flush()
         else:
             with atomic_write(out) as stream:
-                asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
+                asyncio.run(write_all(source, stream))
     if not players:
         raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)

@@ -18,7 +18,7 @@ def positions() -> None:
 
 
 @positions.command("delete")
-@click.option("--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, seconds since 1970.")
+@click.option("--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, @SECONDS since 1970.")
 @click.option("--model", metavar="NAME", help="Answered by this model.")
 @click.option("--all", "everything", is_flag=True, help="All positions of all models.")
 @click.option("--figures", is_flag=True, help="With only --model: delete its figures too.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +11,7 @@ import chess
 import numpy as np
 
 from movemask.board.moves import code_of, moves_of
-from movemask.board.pgn import Game, Ply, read_games, read_trees
+from movemask.board.pgn import Game, Ply
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
@@ -25,9 +24,6 @@ from movemask.policy.temperature import cross_entropy
 
 #: Most mistakes per request that are swept along the ratings, worst first; and the step through the usual ratings.
 _SWEPT, _STEP = 20, 4
-
-#: Games read at a time. A cancelled request is noticed between them.
-_GAMES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +85,6 @@ class GameReport:
     moves: tuple[MoveReport, ...]
     white: SideReport | None
     black: SideReport | None
-
-
-async def report_games(
-    evaluator: Evaluator,
-    pgn: str,
-    temperature: Temperature,
-    *,
-    max_positions: int,
-    trees: bool = False,
-) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN. A game that cannot be read, or text between games, gives an error in its place.
-
-    With `trees`, each game keeps its variations; their moves are counted but not judged. Raises LimitExceeded for more
-    than `max_positions` moves in all games, and errors of the model and the queue.
-    """
-    with_trees = (parsed.game for parsed in read_trees(pgn, max_positions) if parsed.game is not None)
-    remaining = with_trees if trees else read_games(pgn, max_positions)
-    games: list[Game | MovemaskError] = []
-    while group := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
-        games += group
-    return await reports_of(evaluator, games, temperature)
 
 
 async def reports_of(

@@ -57,10 +57,10 @@ Temperature = float | Literal["calibrated"]
 TemperatureField = Annotated[
     Temperature,
     GetPydanticSchema(  # one error, not one for each type
-        lambda _, schema_of: schema_of(Annotated[float, Field(gt=0, allow_inf_nan=False)])
+        lambda _, schema_of: schema_of(Annotated[float, Field(ge=0, allow_inf_nan=False)])
     ),
     WrapValidator(lambda value, read: value if value == "calibrated" else read(value)),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"const": "calibrated"}]}),
 ]
 Alpha = Annotated[
     float | None,
@@ -81,8 +81,9 @@ class Normalisation:
     """A rule that turns logits into a policy.
 
     The filters choose moves by the softmax at the temperature. The normaliser then turns the logits of these moves into
-    probabilities. Raises InvalidRule unless a parameter of a normaliser, such as `alpha` of `entmax`, comes with it,
-    and only with it. pydantic checks the bounds when numbers come in.
+    probabilities. At a temperature of 0 the most probable move gets everything, whatever the normaliser. Raises
+    InvalidRule unless a parameter of a normaliser, such as `alpha` of `entmax`, comes with it, and only with it.
+    pydantic checks the bounds when numbers come in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -214,6 +215,8 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
     """The legal moves that the filters keep, bool `[N]`; always each position's highest logit. None for all moves."""
+    if rule.temperature == 0:
+        return distributions.top_k(logits, indptr, 1)
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(logits, indptr, rule.divisor)
@@ -230,6 +233,8 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
 
 def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Float, Float]:
     """Probabilities float64 `[N]` and abstention `[B]`."""
+    if rule.temperature == 0:  # one move of each position is left
+        return np.ones(len(logits)), np.zeros(len(indptr) - 1)
     kernel = KERNELS[rule.normalizer]
     parameters = () if kernel.parameter is None else (getattr(rule, kernel.parameter),)
     made = kernel.of(logits, indptr, *parameters, rule.divisor)

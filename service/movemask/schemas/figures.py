@@ -7,6 +7,8 @@ from pydantic import Field
 from movemask.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
 from movemask.schemas.shapes import ByName, Items, Out
 
+_OTHERS = "Other files that have answered under this name, the latest first; `digest` selects one."
+
 
 class KindOut(Out):
     """Figures of one kind. All are exact except the quantiles. A quantile is never below its exact value (the smallest
@@ -38,6 +40,7 @@ class ModelLeakageOut(Out):
     """Figures of one network; `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
+    other_digests: Items[str] = Field(description=_OTHERS)
     positions: int = Field(description="Number of positions.")
     trained_with_mask: TrainedWithMask
     kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
@@ -68,6 +71,7 @@ class ModelHistoryOut(Out):
     """Figures of one network over time."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
+    other_digests: Items[str] = Field(description=_OTHERS)
     trained_with_mask: TrainedWithMask
     buckets: Items[BucketOut] = Field(description="In order of time; spans without positions are left out.")
 

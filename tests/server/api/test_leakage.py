@@ -257,7 +257,7 @@ def test_figures_of_a_span(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "params", "words"),
     [
-        ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write seconds since 1970"),
+        ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write an ISO 8601 time"),
         ("", {"since": "1h", "until": "2h"}, "since: '1h' is not before until, '2h'"),
         ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
         ("/positions", {"cursor": "x"}, "got 'x'; use `next` of the previous page"),

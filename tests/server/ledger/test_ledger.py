@@ -107,6 +107,22 @@ def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(ledger: Le
     assert models(ledger)[0].kinds["raw"].count == 2
 
 
+def test_the_figures_of_an_earlier_network_are_told_and_can_be_had(ledger: Ledger) -> None:
+    """After an upgrade with another file of the same name, 120 positions were nowhere to be found."""
+    for at, digest in enumerate(("sha256:a", "sha256:b", "sha256:c")):
+        write(ledger, [record(0.1 * (at + 1), fen=digest, digest=digest, at=1000.0 + at)])
+    write(ledger, [record(0.5, model="other", digest="sha256:a")])
+    (figures,) = models(ledger, "net")
+    assert (figures.digest, figures.others) == ("sha256:c", ("sha256:b", "sha256:a"))
+    (figures,) = models(ledger, "net", digest="sha256:a")
+    assert (figures.kinds["raw"].mean, figures.others) == (0.1, ("sha256:c", "sha256:b"))
+    assert {model.name for model in models(ledger, digest="sha256:a")} == {"net", "other"}
+    (history,) = read(ledger).history("net", Span(), "sha256:b", seconds=600)
+    assert (history[0].digest, history[1][0].kinds["raw"].mean) == ("sha256:b", 0.2)
+    assert [position["fen"] for position in read(ledger).worst("raw", 9, "net", digest="sha256:b")] == ["sha256:b"]
+    assert [position["fen"] for position in read(ledger).positions(9, digest="sha256:b")] == ["sha256:b"]
+
+
 def test_figures_by_group_add_up_to_those_of_all(ledger: Ledger) -> None:
     rng = np.random.default_rng(2)
     phases, turns = list(Phase), ["white", "black"]
@@ -165,10 +181,10 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> Non
     ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
     for age in ages:
         write(ledger, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
-    before = read(ledger).history(None, Span(), 600)[0][1]
+    before = read(ledger).history(None, Span(), seconds=600)[0][1]
     ledger.prune()
     ledger.prune()  # nothing more to do
-    after = read(ledger).history(None, Span(), 600)[0][1]
+    after = read(ledger).history(None, Span(), seconds=600)[0][1]
     assert [bucket.seconds for bucket in before] == [600] * 6
     lengths = {bucket.seconds for bucket in after}
     assert lengths == {600, 3600, 86400}
@@ -177,7 +193,7 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> Non
     assert by_cause is not None
     assert by_cause["blocked"]["raw"].count == len(ages)
     assert models(ledger)[0].kinds["raw"].count == len(ages)
-    hourly = read(ledger).history("net", Span(), 3600)[0][1]
+    hourly = read(ledger).history("net", Span(), seconds=3600)[0][1]
     assert {bucket.seconds for bucket in hourly} == {3600, 86400}
 
 

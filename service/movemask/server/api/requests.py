@@ -28,7 +28,16 @@ from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.evaluate import Query
 from movemask.games.think_time import LONGEST
-from movemask.policy.normalisation import Alpha, MinP, Normalisation, Normalizer, TemperatureField, TopK, TopP
+from movemask.policy.normalisation import (
+    Alpha,
+    MinP,
+    Normalisation,
+    Normalizer,
+    Temperature,
+    TemperatureField,
+    TopK,
+    TopP,
+)
 from movemask.schemas.choices import (
     CastlingName,
     GamesInclude,
@@ -60,6 +69,19 @@ def counted(field: str, unit: str, most: Callable[[RequestLimits], int]) -> Call
 
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
+
+
+def _above_zero(temperature: Temperature) -> Temperature:
+    if temperature == 0:
+        raise ValueError("Input should be greater than 0: at 0 a move that is not the most probable has no surprise")
+    return temperature
+
+
+AboveZero = Annotated[
+    TemperatureField,
+    AfterValidator(_above_zero),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
+]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
     list[Annotated[str, Field(max_length=8)]],
@@ -111,7 +133,9 @@ class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
     temperature: TemperatureField | None = Field(
-        None, description="Logits are divided by it. Default 1; `calibrated` uses the contract's temperature."
+        None,
+        description="Logits are divided by it. Default 1; 0 leaves the most probable move; `calibrated` uses the "
+        "contract's temperature.",
     )
     normalizer: Normalizer | None = Field(None, description="Turns logits into probabilities; by default softmax.")
     alpha: Alpha = None
@@ -247,9 +271,7 @@ class GamesIn(In):
         "used for both.",
     )
     model: str | None = _MODEL
-    temperature: TemperatureField = Field(
-        1.0, description="Logits are divided by it; `calibrated` uses the contract's."
-    )
+    temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=2,

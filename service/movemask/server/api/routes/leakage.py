@@ -82,16 +82,23 @@ async def _which(
     model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
     since: TimeText = None,
     until: TimeText = None,
-) -> tuple[str | None, Span]:
-    """The name of a model, None for all, and a span of time; raises UnknownModel or InvalidParameter."""
+    digest: Annotated[
+        str | None,
+        Query(
+            pattern="^sha256:[0-9a-f]{64}$",
+            description="SHA-256 of a network's file; by default the latest of each name (positions: all).",
+        ),
+    ] = None,
+) -> tuple[str | None, Span, str | None]:
+    """The name of a model, a span of time, and the digest of a network; raises UnknownModel or InvalidParameter."""
     now = time.time()
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.models.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span, digest
 
 
-Which = Annotated[tuple[str | None, Span], Depends(_which)]
+Which = Annotated[tuple[str | None, Span, str | None], Depends(_which)]
 
 
 @_get("/v1/leakage", scopes=_LEAKAGE, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
@@ -107,13 +114,14 @@ async def figures(
     sample of the requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
-    days, and a day before that. The answer gives the bounds it used. An answer is in the figures within half a second;
+    days, and a day before that. The answer gives the bounds it used. If other files have answered under a model's name,
+    `other_digests` names them: their figures come with `digest`. An answer is in the figures within half a second;
     `GET /readyz` says how many records wait.
     """
     dimension = None if by == "model" else by
 
     def read() -> LeakageFiguresOut:
-        models = services.reader.summaries(*which, dimension)
+        models = services.reader.summaries(*which, by=dimension)
         return _LeakageFigures(models={model.name: model_figures_out(model, dimension) for model in models})
 
     return await _respond(services, read)
@@ -130,7 +138,7 @@ async def history(
     `seconds`."""
 
     def read() -> HistoryOut:
-        histories = services.reader.history(*which, _BUCKETS[bucket])
+        histories = services.reader.history(*which, seconds=_BUCKETS[bucket])
         return _History(models={model.name: _history_out(model, buckets) for model, buckets in histories})
 
     return await _respond(services, read)
@@ -182,7 +190,7 @@ async def positions(
 ) -> Response:
     """Individual positions, those written last first. JSON is paged, and the pages stay stable while new positions
     arrive. NDJSON and CSV (set `format` or `Accept`) stream every position."""
-    (model, span), before = which, None if cursor is None else int(cursor)
+    before = None if cursor is None else int(cursor)
     chosen = format or _FORMATS[preferred(accept, tuple(_FORMATS))]
     if chosen == "json":
         if limit is not None and limit > 1000:
@@ -190,7 +198,7 @@ async def positions(
         wanted = limit or 100
 
         def read() -> PositionsOut:
-            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
+            page = services.reader.positions(wanted + 1, before, *which)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             positions = [_position_out(position) for position in page[:wanted]]
             return _Positions(positions=positions, next=more)
@@ -198,7 +206,7 @@ async def positions(
         return await _respond(services, read)
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
-        return services.reader.positions(size, before=before, model=model, span=span)
+        return services.reader.positions(size, before, *which)
 
     if chosen == "csv":
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
@@ -218,6 +226,7 @@ def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
     """The figures of one model."""
     out = _ModelLeakage(
         digest=model.digest,
+        other_digests=list(model.others),
         trained_with_mask=model.trained_with_mask,
         positions=positions_of(model.kinds),
         kinds=_kinds_out(model.kinds),
@@ -234,6 +243,7 @@ def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
 def _history_out(model: Summary, buckets: list[Bucket]) -> ModelHistoryOut:
     return _ModelHistory(
         digest=model.digest,
+        other_digests=list(model.others),
         trained_with_mask=model.trained_with_mask,
         buckets=[
             _Bucket(

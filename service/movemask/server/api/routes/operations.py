@@ -121,7 +121,7 @@ async def model(
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.LEAKAGE in context_of(http.scope).scopes:
-        for figures in await services.read(lambda: services.reader.summaries(entry.name)):
+        for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
             out.leakage = model_figures_out(figures)
     return _response(out)
 
