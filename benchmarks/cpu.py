@@ -2,8 +2,8 @@
 
 One FEN a request, at the default log level, over several numbers of connections. Beside it are the network alone,
 python-chess's own work on the same positions, and a FastAPI app with one route and a body. CPU time moves less than a
-rate on a machine that others share, so changes are judged by it; rates are told too. Two versions are measured in turns,
-because such a machine changes its pace by a third within minutes. Nothing else should run meanwhile. Linux only.
+rate on a machine that others share, so changes are judged by it; rates are told too. Two versions are measured in
+turns, because such a machine changes its pace by a third within minutes. Nothing else should run meanwhile. Linux only.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def table(rounds: Sequence[Mapping[tuple[str, str, int], float]], checkouts: Seq
     lines += [f"| {row} | {cells(row)} |" for row in _ROWS]
     bare = " | ".join(median("bare route", "", count) for count in CONNECTIONS)
     lines += [f"| a bare FastAPI route with a body | {bare} |", f"| requests a second | {cells('rate')} |"]
-    alone = f"The network alone takes {median('network', '', 0)} µs a position, python-chess {median('python-chess', '', 0)}."
+    network, moves = median("network", "", 0), median("python-chess", "", 0)
+    alone = f"The network alone takes {network} µs a position, python-chess {moves}."
     return "\n".join([*lines, "", alone])
 
 
@@ -125,12 +126,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         checkouts = {"": ROOT}
         if arguments.against is not None:
-            archive = subprocess.run(
-                ["git", "archive", arguments.against, "service"], cwd=ROOT, capture_output=True, check=True
-            )
+            command = ["git", "archive", arguments.against, "service"]
+            archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
             subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
             checkouts[arguments.against] = Path(folder)
         rounds = [one_round(of, checkouts) for _ in range(arguments.rounds)]
+    print(f"{of.model.name}, {of.bare.cores} cores" + "".join(f"; in brackets: {name}" for name in checkouts if name))
+    print()
     print(table(rounds, list(checkouts)))
 
 
