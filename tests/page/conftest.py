@@ -75,7 +75,7 @@ def shipped_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def port(models: Path) -> Iterator[int]:
     """A service of its own for the tests of the page."""
-    with served(models, "--threads", "1", "--cors-origins", ORIGIN) as (_, port):
+    with served(models, "--runs", "1", "--cors-origins", ORIGIN) as (_, port):
         yield port
 
 

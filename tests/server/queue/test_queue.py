@@ -44,7 +44,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
     """A queue of one thread, unless a test says otherwise."""
-    options = {"threads": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
+    options = {"runs": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
     made = Queue("gated", gate, **options)
     yield made
     gate.open.set()
@@ -65,7 +65,7 @@ async def waiting(queue: Queue, count: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2}], indirect=True)
 async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
     asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
@@ -170,7 +170,7 @@ async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered
         batches.append(("here" if threading.current_thread().name == here else "a thread", len(items)))
         return list(items)
 
-    with closing(Queue("quick", quick, threads=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", quick, runs=1, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
             assert await ask(queue, [1]) == [1]
         assert batches == [("a thread", 1), ("here", 1), ("here", 1)], "at first it is not known how long it takes"
@@ -184,7 +184,7 @@ async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered
 
 
 async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() -> None:
-    with closing(Queue("quick", lambda items, _: list(items), threads=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", lambda items, _: list(items), runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [0])
         first, second = asyncio.create_task(ask(queue, [1])), asyncio.create_task(ask(queue, [2]))
         asyncio.get_running_loop().call_soon(first.cancel)  # after both have come, before the loop runs them
@@ -200,7 +200,7 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
             raise InferenceFailed("no")
         return items
 
-    with closing(Queue("quick", run, threads=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", run, runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [1])
         fails = True
         with pytest.raises(InferenceFailed):
@@ -209,7 +209,7 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
         assert await ask(queue, [1]) == [1]
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
 async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate: Gate, queue: Queue) -> None:
     large = asyncio.create_task(ask(queue, range(20)))
     await begun(gate)
@@ -222,7 +222,7 @@ async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate:
     assert gate.sizes[2] <= 2, "the small one, with at most one beside it"
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
 async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_they(gate: Gate, queue: Queue) -> None:
     small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
     await begun(gate)

@@ -66,7 +66,7 @@ class Queue:
     ----------
     run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
         each item, or raises an error that concerns all items
-    threads, small_threads : batches that run at once, while large submissions wait alone and otherwise
+    runs, small_runs : most runs at once, a thread for each, while large submissions wait alone and otherwise
     max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
     max_waiting : most items waiting, of small submissions and of large ones, each. Beyond it: Overloaded, unless none
         wait
@@ -77,13 +77,13 @@ class Queue:
         name: str,
         run_batch: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]],
         *,
-        threads: int,
-        small_threads: int | None = None,
+        runs: int,
+        small_runs: int | None = None,
         max_batch: int,
         max_waiting: int,
     ) -> None:
         self.name, self._run_batch = name, run_batch
-        self._small_threads = small_threads or threads
+        self._small_runs = small_runs or runs
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._changed = threading.Condition()
         self._order = FairOrder[Submission]()
@@ -93,7 +93,7 @@ class Queue:
         self.closed = False
         self._threads = [
             threading.Thread(target=self._thread_main, name=f"network-{name}-{number}", daemon=True)
-            for number in range(threads)
+            for number in range(runs)
         ]
         for thread in self._threads:
             thread.start()
@@ -190,22 +190,22 @@ class Queue:
     def _next_batch(self) -> Batch:
         """Waits for items and takes a share of them. Empty if the queue is closed and has no items."""
         with self._changed:
-            while not self._order.items or self._free_threads() < 1:
+            while not self._order.items or self._free_runs() < 1:
                 if self.closed and not self._order.items:
                     return []
                 self._changed.wait()
-            share = ceil(self._order.cost / self._free_threads())
+            share = ceil(self._order.cost / self._free_runs())
             batch = self._take(min(self._max_batch, share))
             self._wake_threads()
             return batch
 
-    def _free_threads(self) -> int:
-        """Number of threads that may begin a run: all for large submissions, unless a small one comes or may come."""
+    def _free_runs(self) -> int:
+        """Number of runs that may begin: all for large submissions, unless a small one comes or may come."""
         large_alone = self._order.large.items and not self._order.expects_small(time.perf_counter())
-        return (len(self._threads) if large_alone else self._small_threads) - len(self._runs)
+        return (len(self._threads) if large_alone else self._small_runs) - len(self._runs)
 
     def _wake_threads(self) -> None:
-        self._changed.notify(max(0, min(self._order.items, self._free_threads())))
+        self._changed.notify(max(0, min(self._order.items, self._free_runs())))
 
     def _take(self, room: float) -> Batch:
         """Takes a batch of cost up to `room`, which this thread runs from now on."""
