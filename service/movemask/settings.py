@@ -1,10 +1,12 @@
-"""`NetworkSettings`: which networks run, and on what: what commands that need no service read of the environment.
+"""`NetworkSettings`: which networks and engine run, and on what: what commands that need no service read of the
+environment.
 
 `server.settings` adds the service's. The library reads none of them but MOVEMASK_MODELS_DIR (`network/files.py`).
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -20,7 +22,7 @@ PREFIX = "MOVEMASK_"
 
 
 class NetworkSettings(BaseSettings):
-    """Settings of networks. A field `name` is the variable MOVEMASK_NAME."""
+    """Settings of networks and the engine. A field `name` is the variable MOVEMASK_NAME."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
@@ -34,6 +36,20 @@ class NetworkSettings(BaseSettings):
     trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network in commands.")
+
+    engine: str | None = Field(
+        None, description="UCI engine that judges moves, by its name on PATH or its path; empty: none."
+    )
+
+    @property
+    def engine_program(self) -> str | None:
+        """The path of the engine; None without one. Raises SettingsError if the one that is named does not exist."""
+        if self.engine == "":
+            return None
+        found = shutil.which(self.engine or "stockfish")
+        if self.engine is not None and found is None:
+            raise SettingsError(f"{PREFIX}ENGINE: there is no program {self.engine!r}, by name on PATH or by path")
+        return found
 
     @property
     def model_folders(self) -> ModelFolders:

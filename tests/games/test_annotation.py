@@ -28,6 +28,7 @@ from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
 from movemask.server.api.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
+from tests.games.engines import program
 from tests.networks import fake_model, write_fake
 from tests.processes import run
 from tests.server.asking import asked
@@ -146,11 +147,22 @@ def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> Non
 def test_a_mistake_and_a_blunder_get_their_glyphs_and_those_that_are_there_stay(file: Path) -> None:
     (game, *_) = games_of(run("annotate", file).stdout)
     assert [node.nags for node in game.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
-    file.write_text("1. f3 e5 2. g4 Qh4# 0-1")
+    file.write_text("1. f3 { [%eval -1] } e5 { [%eval -1] } 2. g4 Qh4# 0-1")
     (game,) = games_of(run("annotate", file).stdout)
-    assert "; ? loses 10 points or more of 100, ?? 20; " in game.comment
+    assert "; ?! cost 5 points or more of 100, ? 10, ?? 15; " in game.comment
     assert [node.nags for node in game.mainline()] == [set(), set(), {chess.pgn.NAG_BLUNDER}, set()]
-    assert re.search("; blunder: allows mate in one, loses \\d+ points, made by ", list(game.mainline())[2].comment)
+    assert "; blunder: allows mate in one and cost 41 points, made by " in list(game.mainline())[2].comment
+
+
+def test_an_engine_writes_the_evaluations_that_are_missing(tmp_path: Path) -> None:
+    file = tmp_path / "game.pgn"
+    file.write_text("1. e4 { [%eval 0.3] } e5 2. Ke2 { [%eval -3.0] } 1-0")
+    written = run("annotate", file, "--engine", program(tmp_path, "well")).stdout
+    (game,) = games_of(written)
+    scores = [node.eval() for node in (game, *game.mainline())]
+    assert [None if one is None else one.white().score() for one in scores] == [0, 30, 0, -300]
+    file.write_text(written)
+    assert run("annotate", file, "--engine", program(tmp_path, "well")).stdout == written
 
 
 def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:

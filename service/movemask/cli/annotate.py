@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import InvalidPgn, MovemaskError
 from movemask.evaluate import Direct
 from movemask.games.annotation import annotated
+from movemask.games.engine import Engine
 from movemask.policy.normalisation import Temperature
 from movemask.settings import NetworkSettings
 
@@ -38,6 +40,7 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings to use instead of the headers'.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
+@click.option("--engine", metavar="PROGRAM", help="UCI engine that judges the moves, by name or path; empty: none.")
 def annotate(
     games: str,
     out: Path | None,
@@ -46,35 +49,39 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
+    engine: str | None,
 ) -> None:
     """Annotate the moves of GAMES, a PGN (- for standard input; also .gz, .zst).
 
-    Each move gets a comment with its probability, rank, surprise and cost; mistakes get ?, blunders ??. Comments,
-    glyphs, variations and line ends stay. It writes no [%eval], because the network's value forecasts the result
-    between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game could
-    be read; a file without games gives no output.
+    Each move gets a comment with its probability, rank and surprise. What it cost is told by the rules, by [%eval] in
+    the file and, where there is none, by an engine, which writes its own; inaccuracies get ?!, mistakes ?, blunders ??.
+    The default is stockfish, if it is on PATH (MOVEMASK_ENGINE); it takes seconds for a game. Comments, glyphs,
+    variations and line ends stay. A summary goes to standard error. Exits with 1 if no game could be read; a file
+    without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
+    judge = Engine((settings if engine is None else NetworkSettings.read(engine=engine)).engine_program)
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(source: TextSource, stream: BinaryIO) -> None:
-        async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo):
-            why = str(game.report).removeprefix("pgn: ")
-            if game.no_game:
-                raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-            stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
-            if game.report is None:
-                continue
-            if isinstance(game.report, MovemaskError):
-                click.echo(f"left as it is: {games}: {why}", err=True)
-                continue
-            for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                if side is not None:
-                    name = game.report.game.headers.get(colour, "?")
-                    players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+        async with aclosing(judge):
+            async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge):
+                why = str(game.report).removeprefix("pgn: ")
+                if game.no_game:
+                    raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
+                stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
+                if game.report is None:
+                    continue
+                if isinstance(game.report, MovemaskError):
+                    click.echo(f"left as it is: {games}: {why}", err=True)
+                    continue
+                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                    if side is not None:
+                        name = game.report.game.headers.get(colour, "?")
+                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:

@@ -12,6 +12,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from movemask.errors import Overloaded, SettingsError
+from movemask.games.engine import Engine
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
@@ -21,6 +22,7 @@ from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.metrics import Metrics
+from movemask.server.queue.engine import EngineQueue
 from movemask.server.queue.pipeline import Pipeline
 from movemask.server.queue.served_models import Needed, ServedModels
 from movemask.server.settings import Settings
@@ -48,6 +50,7 @@ class Services:
     reader: LedgerReader
     recorder: Recorder
     metrics: Metrics
+    engine: EngineQueue
     reading: CapacityLimiter
     workers: int
     large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -131,6 +134,7 @@ def running_services(
             LedgerReader(ledger.database),
             recorder,
             metrics,
+            EngineQueue(Engine(settings.engine_program)),
             reading=CapacityLimiter(_READING_THREADS),
             workers=rates.processes,
         )

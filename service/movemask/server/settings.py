@@ -160,6 +160,7 @@ _DEFAULTS_IN_WORDS = {
     "models_dir": "your own models folder and the shipped one",
     "cors_origins": "none",
     "default_model": "the shipped model, if it is served, else the first by name",
+    "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
     "runs": "the cores the process may use",
     "max_batch": "32, or 512 on a GPU",

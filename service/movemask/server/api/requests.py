@@ -84,7 +84,7 @@ AboveZero = Annotated[
 ]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
-    list[Annotated[str, Field(max_length=8)]],
+    list[Annotated[str, Field(max_length=12)]],
     Field(fail_fast=True),
     BeforeValidator(counted("moves", "moves", lambda limits: limits.moves)),
 ]
@@ -274,8 +274,9 @@ class GamesIn(In):
     temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[GamesInclude] = Field(
         _EMPTY,
-        max_length=2,
-        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy.",
+        max_length=3,
+        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy. `evaluations`: "
+        "the service's engine evaluates the positions that have no `[%eval]`, some 20 in a second.",
     )
 
 
