@@ -49,7 +49,7 @@ class AuditedClient(TestClient):
 Serve = Callable[..., TestClient]
 
 #: Settings of every app here that a test does not set.
-_USUAL: dict[str, Any] = {"threads": 1, "ledger_share": 0}
+_USUAL: dict[str, Any] = {"runs": 1, "ledger_share": 0}
 
 ROOT = Path(__file__).parent.parent
 

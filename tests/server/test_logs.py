@@ -18,6 +18,7 @@ from movemask.server import logs
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.logs import JsonFormatter, TextFormatter
 from movemask.server.problems import CONTENT_TYPE
+from movemask.times import rfc3339
 from tests.conftest import Serve
 from tests.processes import call, served, serving, started, stopped
 from tests.server.ledger.records import opened
@@ -79,6 +80,30 @@ def test_lines_that_are_lost_are_counted_and_told_once() -> None:
     told = [int(line.split()[3]) for line in lines if b" log lines were lost: " in line]
     assert len(told) == 1
     assert len(lines) + told[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
+
+
+def test_lines_of_requests_are_made_together_and_have_their_own_times_in_order() -> None:
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            kept.append(TextFormatter().format(record))
+
+    kept: list[str] = []
+    access, moments = logging.getLogger("access"), [1.0, 2.5, 1e9]
+    requests = logs.RequestLines(Kept())
+    access.addHandler(requests)
+    access.setLevel(logging.INFO)
+    try:
+        for moment in moments:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("movemask.server.logs.time.time", lambda moment=moment: moment)
+                logs.access("GET", "/x", 200, moment, 1, "id", None, debug=False)
+        logs.access("GET", "/livez", 200, 0.0, 0, "id", None, debug=True)
+    finally:
+        access.removeHandler(requests)
+        access.setLevel(logging.NOTSET)
+        requests.close()
+    line = "INFO    access: GET /x 200 ms=%.3f positions=1 request_id=id"
+    assert kept == [f"{rfc3339(moment)} {line % (1e3 * moment)}" for moment in moments]
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

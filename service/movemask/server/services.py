@@ -122,7 +122,7 @@ def running_services(
             settings.default_model,
             start,
             needed,
-            threads=settings.threads,
+            runs=settings.runs,
             provider=provider_named(settings.provider),
         )
         for entry in models.registry:

@@ -33,8 +33,11 @@ ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
 class Settings(NetworkSettings):
     """The service's settings, and those of its networks. A field `name` is the variable MOVEMASK_NAME and the flag
-    --name of `movemask serve`; but `trial_seconds`, which `movemask models add` alone uses, is no flag of `serve`.
+    --name of `movemask serve`, but for those in `of_commands`.
     """
+
+    #: Settings that the service does not use.
+    of_commands: ClassVar = frozenset({"threads", "trial_seconds"})
 
     patterns: ClassVar[Mapping[str, str]] = {
         "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - "
@@ -63,6 +66,10 @@ class Settings(NetworkSettings):
     )
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
+
+    runs: int = Field(
+        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, one thread each."
+    )
 
     mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
@@ -155,6 +162,7 @@ _DEFAULTS_IN_WORDS = {
     "default_model": "the shipped model, if it is served, else the first by name",
     "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
+    "runs": "the cores the process may use",
     "max_batch": "32, or 512 on a GPU",
 }
 

@@ -23,7 +23,7 @@ def loaded(folder: Path, needed: Needed = Needed.NONE, **settings: Any) -> Serve
     read = Settings.read(models_dir=folder, **settings)
     provider = provider_named(read.provider)
     folders, default = read.model_folders, read.default_model
-    return ServedModels(folders, default, pipeline, needed, threads=read.threads, provider=provider)
+    return ServedModels(folders, default, pipeline, needed, runs=read.runs, provider=provider)
 
 
 async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class ServedModels:
     default : name of the model of requests that name none; None: the shipped one, else the first by name
     start : makes the pipeline of a model that passed its check
     needed : the models that must pass it
-    threads : runs of a network at once
+    runs : of a network at once
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class ServedModels:
         start: Callable[[Model], Pipeline],
         needed: Needed = Needed.NONE,
         *,
-        threads: int,
+        runs: int,
         provider: Provider,
     ) -> None:
         files = folders.files(default)
-        loaded = {name: load_entry(file, 1, provider, runs=threads) for name, file in files.items()}
+        loaded = {name: load_entry(file, 1, provider, runs=runs) for name, file in files.items()}
         self.registry = Registry(loaded, default, folders.first)
         self.registry.log_failures()
         wanted = [] if needed is Needed.NONE else loaded if needed is Needed.ALL else [self.registry.default]
