@@ -22,7 +22,7 @@ from tests.client.through import through
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import environment
-from tests.server.ledger.records import recorded
+from tests.server.ledger.records import written
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert not isinstance(game, ErrorOut)
     assert [move.san for move in game.moves] == ["e4", "e5", "Nf3"]
     assert client.audit("startpos", policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
-    recorded(http.app.state.services)  # type: ignore[attr-defined]
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
     assert client.leakage().models["fake"].positions > 0
     assert client.leakage(by="phase").models["fake"].by
     assert len(client.leakage_worst(limit="2").positions) == 2
@@ -74,7 +74,7 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
         found = await other.policy(moves=["e4"], elo=1500)
         assert found.moves == client.policy(moves=["e4"], elo=1500).moves
         assert await other.annotate(PGN) == client.annotate(PGN)
-        recorded(http.app.state.services)  # type: ignore[attr-defined]
+        written(http.app.state.services.recorder)  # type: ignore[attr-defined]
         assert len([one async for one in other.leakage_positions()]) > 2
         assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
         with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
@@ -237,7 +237,7 @@ def test_a_batch_whose_body_was_not_read_uses_up_no_retry() -> None:
 def test_as_many_stored_positions_come_as_were_asked_for(client: movemask.Client, http: TestClient) -> None:
     """`limit` was overwritten, so that a program that asked for three got millions; so was `cursor`."""
     assert len(list(client.policies(["startpos"] * 5))) == 5
-    recorded(http.app.state.services)  # type: ignore[attr-defined]
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
     every = [one.time for one in client.leakage_positions()]
     assert len(every) == 5
     assert [one.time for one in client.leakage_positions(limit=3)] == every[:3]
@@ -279,7 +279,7 @@ def test_a_key_and_the_version_are_sent() -> None:
 #: What a service needs, and a program that asks one does not.
 SERVERS = {
     *("fastapi", "starlette", "uvicorn", "prometheus_client", "onnxruntime", "numpy", "orjson"),
-    *("sqlalchemy", "alembic", "psycopg", "pydantic_settings", "click"),
+    *("sqlalchemy", "psycopg", "pydantic_settings", "click"),
 }
 
 USE = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import re
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import chess
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
 from movemask.errors import InvalidPgn
+from movemask.evaluate import Direct
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
@@ -26,7 +28,8 @@ from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
 from movemask.server.api.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
-from tests.networks import fake_model, pipeline
+from tests.games.engines import program
+from tests.networks import fake_model, write_fake
 from tests.processes import run
 from tests.server.asking import asked
 
@@ -115,6 +118,20 @@ def test_the_games_are_what_they_were_with_comments(file: Path, network: Network
             assert (int(found[3]), int(found[4]), found[5]) == (rank, board.legal_moves.count(), board.san(policy.best))
 
 
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_lines_end_as_they_did(file: Path, tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    models = str(write_fake(tmp_path / "m").parent)
+    text = '[White "Ann"]\n\n1. e4 e5\n{two\nlines} *\n\nA remark\n\n[White "Ben"]\n\n1. Sf3 *\n'
+    found = []
+    for ends in ("\n", "\r\n"):
+        file.write_bytes(packed(text.replace("\n", ends).encode()))
+        assert run("annotate", file, "--models-dir", models, "--out", tmp_path / "out.pgn").exit_code == 0
+        found.append((tmp_path / "out.pgn").read_bytes())
+        assert run("annotate", file, "--models-dir", models).stdout_bytes == found[-1]
+    assert b"\r" not in found[0]
+    assert found[1] == found[0].replace(b"\n", b"\r\n")
+
+
 def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> None:
     rows = run("annotate", file).stderr.splitlines()
     table = {line.split()[0]: line.split()[1] for line in rows if not line.startswith("left")}
@@ -130,11 +147,22 @@ def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> Non
 def test_a_mistake_and_a_blunder_get_their_glyphs_and_those_that_are_there_stay(file: Path) -> None:
     (game, *_) = games_of(run("annotate", file).stdout)
     assert [node.nags for node in game.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
-    file.write_text("1. f3 e5 2. g4 Qh4# 0-1")
+    file.write_text("1. f3 { [%eval -1] } e5 { [%eval -1] } 2. g4 Qh4# 0-1")
     (game,) = games_of(run("annotate", file).stdout)
-    assert "; ? loses 10 points or more of 100, ?? 20; " in game.comment
+    assert "; ?! cost 5 points or more of 100, ? 10, ?? 15; " in game.comment
     assert [node.nags for node in game.mainline()] == [set(), set(), {chess.pgn.NAG_BLUNDER}, set()]
-    assert re.search("; blunder: allows mate in one, loses \\d+ points, made by ", list(game.mainline())[2].comment)
+    assert "; blunder: allows mate in one and cost 41 points, made by " in list(game.mainline())[2].comment
+
+
+def test_an_engine_writes_the_evaluations_that_are_missing(tmp_path: Path) -> None:
+    file = tmp_path / "game.pgn"
+    file.write_text("1. e4 { [%eval 0.3] } e5 2. Ke2 { [%eval -3.0] } 1-0")
+    written = run("annotate", file, "--engine", program(tmp_path, "well")).stdout
+    (game,) = games_of(written)
+    scores = [node.eval() for node in (game, *game.mainline())]
+    assert [None if one is None else one.white().score() for one in scores] == [0, 30, 0, -300]
+    file.write_text(written)
+    assert run("annotate", file, "--engine", program(tmp_path, "well")).stdout == written
 
 
 def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:
@@ -255,13 +283,11 @@ def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shippe
 def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
     model = fake_model()
-    with closing(pipeline(model)) as own:
-        ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
-        assert isinstance(game, Game)
-        (report,) = asyncio.run(reports_of(own, [game], 1.0))
-        points = asyncio.run(
-            sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer)
-        )
+    own = Direct(model)
+    ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
+    assert isinstance(game, Game)
+    (report,) = asyncio.run(reports_of(own, [game], 1.0))
+    points = asyncio.run(sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
     assert isinstance(tree, chess.pgn.Game)
     assert isinstance(report, GameReport)
     for move in report.moves:

@@ -1,106 +1,106 @@
-"""What a player would lose who learns from the review: what a move cost, by the rules first, then by the network."""
+"""What a player would lose who learns from the review: what a move cost, and nothing that nobody knows."""
 
 from __future__ import annotations
 
-import csv
-from typing import Any
-
 import chess
+import chess.engine
 import pytest
-from fastapi.testclient import TestClient
 
-from benchmarks import review
-from tests.server.asking import asked
-
-STRONG = {"self": 2500, "opponent": 2500}
-
-#: White moves the rook away and the queen takes it.
-HANGS = "5rk1/5pp1/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
+from movemask.board.pgn import Game, read_games
+from movemask.games.costs import Cost, Costs, Fact
+from movemask.games.engine import Evaluation
 
 
-def judged(client: TestClient, moves: str, fen: str = "", **more: Any) -> list[dict[str, Any]]:
+def costs(moves: str, fen: str = "") -> Costs:
     tags = f'[SetUp "1"]\n[FEN "{fen}"]\n\n' if fen else ""
-    (game,) = asked(client, "/v1/games", pgn=f"{tags}{moves} *", **more)["games"]
-    found: list[dict[str, Any]] = game["moves"]
-    return found
+    (game,) = read_games(f"{tags}{moves} *")
+    assert isinstance(game, Game)
+    return Costs.of(game)
+
+
+def last(moves: str, fen: str = "") -> Cost:
+    return list(costs(moves, fen))[-1]
+
+
+def evaluation(centipawns: int, *line: str) -> Evaluation:
+    """By its centipawns for White."""
+    score = chess.engine.PovScore(chess.engine.Cp(centipawns), chess.WHITE)
+    return Evaluation(score, tuple(chess.Move.from_uci(move) for move in line))
 
 
 @pytest.mark.parametrize(
     ("moves", "fen", "fact"),
     [
-        ("1. f3 e5 2. g4", "", "allows_mate"),
-        ("1. e4 e5 2. Bc4 Nc6 3. Qh5 Nf6", "", "allows_mate"),
-        ("1. Qg6", "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1", "stalemates"),
-        ("1. Kxe2", "8/8/8/8/8/8/4r3/2k1K3 w - - 0 1", "draws"),
+        ("1. f3 e5 2. g4", "", Fact.ALLOWS_MATE),
+        ("1. e4 e5 2. Bc4 Nc6 3. Qh5 Nf6", "", Fact.ALLOWS_MATE),
+        ("1. Qg6", "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1", Fact.STALEMATES),
+        ("1. Kxe2", "8/8/8/8/8/8/4r3/2k1K3 w - - 0 1", Fact.DRAWS),
         ("1. Kg1", "8/8/8/8/8/6k1/1r6/7K w - - 0 1", None),  # Black mates, and there is no other move
-        ("1. Ra2", "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", "misses_mate"),
+        ("1. Ra2", "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", Fact.MISSES_MATE),
     ],
 )
-def test_what_the_rules_know(shipped: TestClient, moves: str, fen: str, fact: str | None) -> None:
-    assert judged(shipped, moves, fen)[-1].get("fact") == fact
+def test_what_the_rules_know(moves: str, fen: str, fact: Fact | None) -> None:
+    cost = last(moves, fen)
+    assert cost.fact is fact
+    assert cost.is_key == (fact not in (None, Fact.DRAWS))
 
 
-def test_a_stalemate_and_a_mate_in_one_are_blunders_however_often_people_play_them(shipped: TestClient) -> None:
-    won = "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1"
-    (move,) = judged(shipped, "1. Qg6", won)
-    assert (move["mark"], move["source"]) == ("blunder", "rules")
-    assert move["lost"] == pytest.approx(0.5)  # a mate in one was there
-    *_, move = judged(shipped, "1. f3 e5 2. g4")
-    assert move["mark"] == "blunder"
-    assert move["better"]["san"] != "g4"
+def test_a_stalemate_where_mate_in_one_was_there_is_a_blunder_by_the_rules_alone() -> None:
+    cost = last("1. Qg6", "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1")
+    assert (cost.mark, cost.source, cost.lost) == ("blunder", "rules", 0.5)
+    assert [move.uci() for move in cost.line] in (["g1g7"], ["g1h2"], ["g1h1"])
 
 
-def test_an_avoidable_mate_in_one_is_a_mistake_in_a_lost_game_and_a_forced_one_costs_nothing(
-    shipped: TestClient,
-) -> None:
-    (move,) = judged(shipped, "1. Kg1", "4r1k1/5ppp/8/8/8/8/q5PP/7K w - - 0 1")
-    assert (move["mark"], move["fact"]) == ("mistake", "allows_mate")
-    assert move["lost"] < 0.1
-    (move,) = judged(shipped, "1. Kg1", "8/8/8/8/8/6k1/1r6/7K w - - 0 1")
-    assert "mark" not in move
-    assert move["lost"] == 0
+def test_checkmate_and_an_only_move_cost_nothing() -> None:
+    assert last("1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7#").lost == 0
+    assert last("1. Kg1", "8/8/8/8/8/6k1/1r6/7K w - - 0 1").lost == 0
 
 
-def test_checkmate_costs_nothing(shipped: TestClient) -> None:
-    assert judged(shipped, "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7#")[-1]["lost"] == 0
+def test_without_evaluations_a_move_has_no_cost_and_no_mark() -> None:
+    found = costs("1. e4 e5 2. Qh5 Ke7 3. a3 a6")
+    assert [cost.lost for cost in found] == [None] * 6
+    assert {cost.mark for cost in found} == {None}
+    allowed = last("1. f3 e5 2. g4")  # the game might have been lost before
+    assert (allowed.mark, allowed.lost, allowed.is_key) == (None, None, True)
 
 
-def test_the_network_compares_the_likeliest_moves_after_the_likeliest_replies(shipped: TestClient) -> None:
-    """The same, by single positions."""
-
-    def after(move: str) -> float:
-        """White's expected score: the values after two replies, the rest by the position's own."""
-        position = asked(shipped, fen=HANGS, moves=[move], elo=STRONG)
-        if position["status"] == "checkmate":
-            return 1.0
-        replies = position["moves"][:2]
-        rest = 1 - sum(reply["probability"] for reply in replies)
-        score: float = rest * (1 - position["value"]["score"])
-        for reply in replies:
-            following = asked(shipped, fen=HANGS, moves=[move, reply["uci"]], elo=STRONG)
-            mated = following["status"] == "checkmate"
-            score += reply["probability"] * (0 if mated else following["value"]["score"])
-        return score
-
-    (move,) = judged(shipped, "1. Rd2", HANGS)
-    assert (move["mark"], move["source"]) == ("blunder", "network")
-    tried = asked(shipped, fen=HANGS, elo=STRONG)["moves"][:2]
-    scores = {one["uci"]: after(one["uci"]) for one in tried}
-    assert move["lost"] == pytest.approx(max(scores.values()) - after("d1d2"), abs=1e-4)
-    assert move["better"]["uci"] == max(scores, key=lambda uci: scores[uci])
-    (move,) = judged(shipped, "1. Rxd5", HANGS)
-    assert "mark" not in move
+def test_an_engine_tells_what_the_pgn_does_not_and_the_pgn_wins() -> None:
+    known = costs("1. e4 {[%eval 0.3]} e5 2. Ke2 {[%eval -3.0]}")
+    assert known.missing == [0, 2]
+    known = known.evaluated(0, evaluation(30, "e2e4")).evaluated(2, evaluation(40, "g1f3", "b8c6"))
+    first, reply, king = known
+    assert (first.lost, first.source) == (0.0, "evaluations")
+    assert reply.source == "evaluations"
+    # https://lichess.org/page/accuracy: win % = 50 + 50 * (2 / (1 + exp(-0.00368208 * centipawns)) - 1)
+    assert king.lost == pytest.approx(0.537 - 0.249, abs=0.002)
+    assert king.mark == "blunder"
+    assert [move.uci() for move in king.line] == ["g1f3", "b8c6"]
+    assert known.missing == []
+    assert known.scores == pytest.approx([0.528, 0.528, 0.537, 0.249], abs=0.001)
 
 
-def test_hardly_a_move_that_costs_nothing_is_called_a_mistake(shipped: TestClient) -> None:
-    """At most 10 of 200, by Stockfish. The benchmark plays the moves before them too."""
-    with review.COSTLESS.open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == 200
-    games = []
-    for row in rows:
-        board = chess.Board(row["fen"])
-        san = board.variation_san([board.parse_uci(row["move"])])
-        games.append(f'[SetUp "1"]\n[FEN "{row["fen"]}"]\n[WhiteElo "1200"]\n\n{san} *\n')
-    found = asked(shipped, "/v1/games", pgn="\n".join(games))["games"]
-    assert sum("mark" in game["moves"][0] for game in found) <= 10
+def test_a_move_that_the_pgn_marks_gets_a_better_one_from_the_engine() -> None:
+    known = costs("1. e4 {[%eval 0.3]} e5 {[%eval 0.3]} 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]}")
+    assert known.missing == [0, 2]
+    king = known.evaluated(2, evaluation(-900, "g1f3"))[2]
+    assert king.lost == pytest.approx(0.528 - 0.249, abs=0.002)  # its own opinion does not count
+    assert [move.uci() for move in king.line] == ["g1f3"]
+
+
+@pytest.mark.parametrize(("after", "mark"), [(30, None), (-40, "inaccuracy"), (-90, "mistake"), (-160, "blunder")])
+def test_the_marks_are_at_lichess_thresholds(after: int, mark: str | None) -> None:
+    known = costs("1. e4 e5").evaluated(0, evaluation(30, "d2d4")).evaluated(1, evaluation(after, "e7e5"))
+    assert known[0].mark == mark
+    assert known[0].is_key == (mark in ("mistake", "blunder"))
+    assert bool(known[0].line) == (mark is not None)
+
+
+def test_the_first_choice_of_the_engine_costs_nothing() -> None:
+    known = costs("1. e4 e5").evaluated(0, evaluation(30, "e2e4")).evaluated(1, evaluation(-160, "e7e5"))
+    assert (known[0].lost, known[0].mark) == (0.0, None)
+
+
+def test_a_mate_in_one_that_is_allowed_in_a_lost_game_is_no_mistake() -> None:
+    lost = "4r1k1/5ppp/8/8/8/8/q5PP/7K w - - 0 1"
+    known = costs("1. Kg1", lost).evaluated(0, evaluation(-1000, "h2h3"))
+    assert (known[0].fact, known[0].mark, known[0].is_key) == (Fact.ALLOWS_MATE, None, False)

@@ -19,12 +19,12 @@ from movemask.board.position import Position
 from movemask.errors import InvalidPgn
 from movemask.evaluate import evaluate_positions
 from movemask.network.contract import read_contract
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
 from movemask.network_tools.calibration import MINIMUM_MOVES, Fitted, fitted
 from movemask.policy.normalisation import Normalisation
 from movemask.policy.temperature import TemperatureFit
-from movemask.server.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import run
@@ -34,17 +34,15 @@ TRUTH = 1.8
 
 def drawn_games(model: Model, games: int, plies: int) -> str:
     """Games whose moves are drawn from the model's own policy at temperature TRUTH."""
-    out = []
-    for seed in range(games):
-        board = chess.Board()
-        for ply in range(plies):
-            if not any(board.legal_moves):
-                break
-            rule = Normalisation(temperature=TRUTH)
-            policies = evaluate_positions(model, [Position(board.copy())], [None], rule).policies
-            board.push(moves_of(policies.codes)[policies.sample(0, TRUTH, 1000 * seed + ply)])
-        out.append(str(chess.pgn.Game.from_board(board)))
-    return "\n\n".join(out)
+    boards, rule = [chess.Board() for _ in range(games)], Normalisation(temperature=TRUTH)
+    for ply in range(plies):
+        going = [(seed, board) for seed, board in enumerate(boards) if any(board.legal_moves)]
+        positions = [Position(board.copy()) for _, board in going]
+        policies = evaluate_positions(model, positions, [None] * len(going), rule).policies
+        moves = moves_of(policies.codes)
+        for row, (seed, board) in enumerate(going):
+            board.push(moves[policies.indptr[row] + policies.sample(row, TRUTH, 1000 * seed + ply)])
+    return "\n\n".join(str(chess.pgn.Game.from_board(board)) for board in boards)
 
 
 @pytest.fixture
@@ -140,14 +138,14 @@ def test_compressed_games_give_the_same_fit_and_a_dry_run_writes_nothing(
 
 def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_models: Path, tmp_path: Path) -> None:
     games = tmp_path / "games.pgn"
-    games.write_text(drawn_games(load_registry(Settings.read().model_folders, None, 1).get(None), 25, 40))
+    games.write_text(drawn_games(load_registry(ModelFolders.chosen(), None, 1).get(None), 20, 40))
     before = {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")}
     result = run("calibrate", str(games))
     try:
         assert result.exit_code == 0, result.output
         assert f"copied to {own_models}" in result.output
         (name,) = [file.stem for file in own_models.glob("*.toml")]
-        folders = Settings.read().model_folders
+        folders = ModelFolders.chosen()
         assert name in folders.preferred
         registry = load_registry(folders, None, 1)
         assert registry.default == name

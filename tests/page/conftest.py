@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from movemask.network.files import shipped_models
+from tests.games.engines import program
 from tests.networks import write_fake
 from tests.page.visits import Visit
 from tests.processes import free_port, served
@@ -73,9 +74,10 @@ def shipped_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def port(models: Path) -> Iterator[int]:
-    """A service of its own for the tests of the page."""
-    with served(models, "--threads", "1", "--cors-origins", ORIGIN) as (_, port):
+def port(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A service of its own for the tests of the page, with an engine that finds every position even."""
+    engine = program(tmp_path_factory.mktemp("engine"), "moves")
+    with served(models, "--threads", "1", "--cors-origins", ORIGIN, "--engine", engine) as (_, port):
         yield port
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import chess
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.test_match import begin
@@ -67,6 +68,7 @@ def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
     expect(page.locator("#line button").first).to_have_text("O-O")
 
 
+@pytest.mark.deep
 def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4&flip=1")
     page.get_by_role("button", name="Set up a position").click()
@@ -84,7 +86,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     fen.fill("8/8/8/4k3/8/8/4P3/4K3 b")
     expect(page.locator('#editor-board [data-place="e5"]')).to_have_attribute("data-piece", "bk")
     page.get_by_role("dialog").get_by_role("button", name="Play from here").click()
-    panel = page.get_by_role("dialog", name="Play from this position")
+    panel = page.get_by_role("form", name="Play from this position")
     expect(panel.get_by_label("Black", exact=True)).to_be_checked()  # whose turn it is
     panel.get_by_role("button", name="Start").click()
     visit.sees("Your turn.")
@@ -92,6 +94,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     visit.line("Kd4")
 
 
+@pytest.mark.deep
 def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
     page = visit.open()
     visit.load("1k6/8/8/8/8/8/8/RK2R3 w KQ - 0 1")  # no rook of standard chess castles there
@@ -100,6 +103,7 @@ def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
     expect(page.get_by_role("dialog").get_by_label("White O-O-O")).to_be_checked()  # and may stay
 
 
+@pytest.mark.deep
 def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()

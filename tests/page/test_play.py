@@ -81,6 +81,7 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_a_dragged_piece_shows_where_it_would_go(visit: Visit) -> None:
     page = visit.open()
 
@@ -116,6 +117,7 @@ def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit) -> None:
         assert visit.piece("a8") == piece
 
 
+@pytest.mark.deep
 def test_moves_of_two_pieces_are_shown_whole(visit: Visit) -> None:
     """Castling, also onto the rook, en passant, and castling in Chess960."""
     visit.open()
@@ -161,12 +163,14 @@ def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
     expect(page).not_to_have_url(re.compile("at="))
 
 
+@pytest.mark.deep
 def test_a_flick_of_a_trackpad_is_one_step(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4.e7e5")
     page.locator("#board").evaluate(FLICK)
     expect(page).to_have_url(re.compile("at=1"))  # not 0
 
 
+@pytest.mark.deep
 def test_a_move_slides_unless_the_visitor_wants_no_motion(visit: Visit) -> None:
     page = visit.open()
     page.evaluate("""() => { const slide = Element.prototype.animate;
@@ -214,6 +218,7 @@ def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
     expect(page.locator(".arrow")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open("#play?moves=e2e4")
@@ -226,6 +231,7 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
         ("1. Nf3 a6 2. Nd4 a5 3. Nc3 a4 4. Nb5 *", "This PGN cannot be read: White's move 4, Nb5, is ambiguous."),
         ("1. e4 e7e2 *", "This PGN cannot be read: Black's move 1, e7e2, is not legal."),
         ("1. e4 e5 2. Nf9 *", "This PGN cannot be read: line 1: 'Nf9' is neither a tag nor a move in SAN."),
+        ("1. e4 e5 2. Sf3 *", "Pieces are written K, Q, R, B and N, as in English: Sf3 is Nf3."),
         ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
         ("<img src=x onerror=alert(1)>", "This is not a PGN: no moves found."),
         ("", "paste a FEN or a PGN first"),
@@ -258,11 +264,14 @@ def test_a_link_with_a_model_that_is_not_here_shows_its_position(visit: Visit) -
     assert "elsewhere" not in page.url
 
 
+@pytest.mark.deep
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     page = visit.open()
     visit.load(PGN)
     expect(page.locator("#line button")).to_have_count(14)
     expect(page.locator("#white-shown")).to_have_text("1900")
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    page.evaluate("window.jumped = 0")  # from here on all stays in its place
     page.get_by_role("button", name="Flip").click()
     page.locator("h1").click()
     board = chess.Board()
@@ -286,6 +295,7 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     assert page.evaluate("window.jumped") < 0.02
 
 
+@pytest.mark.deep
 def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None:
     page = visit.open()
     visit.load(STUDY)
@@ -312,6 +322,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     assert page.evaluate("navigator.clipboard.readText()") == chess.STARTING_FEN
     for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", "best by test P ")):
         text = visit.saved(button)
+        assert "Elo" not in text  # the sliders' ratings are not of the game
         assert "{ [%clk 0:05:00] best by test" in text  # whole, as a line's end would be part of it
         game = chess.pgn.read_game(io.StringIO(text))
         assert game
@@ -325,6 +336,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
         assert other.variations[0].variations[0].variations[0].san() == "c4"
 
 
+@pytest.mark.deep
 def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
     browser: Browser, shipped_alone: Path
 ) -> None:
@@ -348,6 +360,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
         visit.leave()
 
 
+@pytest.mark.deep
 def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
     command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
@@ -374,10 +387,11 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         visit.sees("to move. Likeliest: ")
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Leakage").click()
-        expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
+        expect(page.get_by_role("alert")).to_contain_text("needs the scope leakage", timeout=60_000)
         visit.leave()
 
 
+@pytest.mark.deep
 def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wrong(
     browser: Browser, shipped_alone: Path
 ) -> None:
@@ -396,7 +410,9 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
         page.get_by_role("link", name="Leakage").click()
         expect(page.get_by_role("heading", name="Leakage so far")).to_be_visible()
         visit.settles()
-        assert "needs the scope audit" in page.get_by_role("alert").inner_text()  # not at the next look, in ten seconds
+        assert (
+            "needs the scope leakage" in page.get_by_role("alert").inner_text()
+        )  # not at the next look, in ten seconds
         expect(page.get_by_label("API key")).to_be_focused()  # another key may
         page.get_by_role("link", name="Play", exact=True).click()
         expect(page.get_by_role("alert")).to_be_hidden()

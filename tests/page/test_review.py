@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import chess.pgn
 import pytest
@@ -12,13 +13,14 @@ from playwright.sync_api import Browser, Route, expect
 from tests.page.test_library import listed
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
-from tests.processes import call
+from tests.processes import call, served
 
-#: A game that was played here: White's third move gives the queen for a pawn.
+#: A game that was played here: White's third move gives the queen for a pawn. Its moves have evaluations up to there.
 OWN = (
     '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
-    "1. e4 e5 2. Qh5 Nc6 3. Qxh7 Rxh7 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
+    "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Qh5 {[%eval -0.2]} Nc6 {[%eval -0.2]} 3. Qxh7 {[%eval -8.0]} "
+    "Rxh7 {[%eval -8.0]} 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
 )
 
 #: A game of others: White lets Black mate, as most players of that rating would.
@@ -56,8 +58,11 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     expect(page.locator("#result")).to_contain_text("Kept under Games")
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6")
-    begin(visit, "Black")  # another game against the network, not an empty board
+    page.get_by_role("button", name="New game").click()
+    expect(page.get_by_role("button", name=re.compile(r"You \(1500\) .* 0-1"))).to_be_visible()  # to be reviewed
+    begin(visit, "Black")
     visit.sees("Your turn.")
+    page.go_back()  # to the first screen
     page.go_back()
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6")
     visit.sees("Black won by resignation, 0-1.")
@@ -86,23 +91,25 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     visit.load(OWN)
     verdicts = page.locator("#review-moves li")
     expect(verdicts).to_have_count(6)
-    moves = call(port, "/v1/games", {"pgn": OWN})["games"][0]["moves"][::2]
+    expect(page.locator("#review-counts")).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    moves = call(port, "/v1/games", {"pgn": OWN, "include": ["evaluations"]})["games"][0]["moves"][::2]
     for place, move in enumerate(moves):
         button = verdicts.nth(place).locator("button")
         expect(button.locator("b")).to_have_text(f"{place + 1}. {move['san']}")
-        cost, human = button.locator("span").all_inner_texts()
         mark = f"{move['mark'].capitalize()}, " if "mark" in move else ""
-        assert cost == f"{mark}{100 * move['lost']:.0f}"
+        expect(button.locator("span").first).to_have_text(f"{mark}{100 * move['lost']:.0f}")
+        human = button.locator("span").last.inner_text()
         assert float(human.split("\N{NO-BREAK SPACE}")[0]) == pytest.approx(
             100 * move["probability"], rel=0.06, abs=0.01
         )
-    expect(verdicts.nth(2)).to_contain_text("Blunder")
     page.locator("#review-moves button").nth(2).click()
     expect(page).to_have_url(re.compile("at=5"))
     verdict = page.locator("#verdict")
-    expect(verdict).to_contain_text("3. Qxh7 · Blunder. By the network's judgement, it costs ")
-    expect(verdict).to_contain_text("players rated 1500 would play it.")
+    expect(verdict).to_contain_text("3. Qxh7 · Blunder. It cost 43 points.")
+    expect(verdict).to_contain_text(re.compile(r"players rated 1500 play it, at 2000 [\d.]+.%\. a3 costs less"))
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
+    expect(page.locator("#moments .shares li")).to_have_count(5)
+    expect(page.locator("#board .arrow.best")).to_have_count(1)
     page.locator("#white").fill("2000")  # another rating, another share
     expect(verdict).to_contain_text("rated 2000")
     expect(page.locator("#review-moves [aria-current]")).to_be_in_viewport()
@@ -111,6 +118,69 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     expect(verdict).to_contain_text("Step through the game")
 
 
+def test_a_better_line_can_be_played_through(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    page.locator("#moments button").first.click()
+    page.get_by_role("button", name="a3 costs less").click()
+    visit.sees("3. a3: Black to move.")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    visit.sees("3\N{HORIZONTAL ELLIPSIS} a5: White to move.")
+    expect(page.locator("#line .variation")).to_contain_text("a3 a5")
+    expect(page.locator("#moments")).to_contain_text("3. Qxh7")  # the review stays
+
+
+def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    page.locator("#moments button").first.click()
+    page.get_by_role("button", name="Try again").click()
+    verdict = page.locator("#verdict")
+    expect(verdict).to_contain_text("Find a better move than 3. Qxh7.")
+    expect(page.locator("#bars")).to_have_text("Hidden while you look for a better move.")
+    expect(page.locator("#said")).not_to_contain_text("Likeliest")
+    expect(page.locator("#board .arrow")).to_have_count(0)
+    visit.settles()
+    visit.click("g1", "f3")
+    expect(verdict).to_contain_text("3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing.")
+    page.locator("#moments button").first.click()
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_role("button", name="Show the answer").click()
+    expect(page.locator("#board .arrow.best")).to_have_count(1)
+    expect(page.locator("#bars button").first).to_be_visible()
+
+
+def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Visit) -> None:
+    page = visit.open()
+    expect(page.locator("#forecast")).to_contain_text(
+        "Between White rated 1500 and Black rated 1500, the network expects of 100"
+    )
+    expect(page.locator("#value")).to_be_hidden()
+    expect(page.locator("#graph")).to_be_hidden()
+    visit.load(OWN)
+    page.locator("#review-moves button").nth(2).click()
+    expect(page.locator("#value b")).to_have_text("95")
+    expect(page.locator("#value b")).to_have_class("black")
+    expect(page.locator("#graph .score")).to_have_count(1)
+
+
+def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Browser, shipped_alone: Path) -> None:
+    with served(shipped_alone, "--threads", "1") as (_, port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        page = visit.open()
+        visit.load(KID)
+        expect(page.locator("#engine-said")).to_contain_text("Mistakes are not marked: the service has no engine")
+        expect(page.locator("#moments ol > li")).to_have_count(1)
+        expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")
+        expect(page.locator("#review-counts")).to_be_empty()
+        expect(page.locator("#line")).not_to_contain_text("?")
+        for place in ("#value", "#graph"):
+            expect(page.locator(place)).to_be_hidden()
+        visit.leave()
+
+
+@pytest.mark.deep
 def test_each_position_of_a_timed_game_shows_what_the_clocks_showed(visit: Visit) -> None:
     page = visit.open()
     moves = "1. e4 {[%clk 0:04:58]} e5 {[%clk 0:04:40]} 2. Nf3 {[%clk 0:04:31]} *"
@@ -130,6 +200,7 @@ def test_each_position_of_a_timed_game_shows_what_the_clocks_showed(visit: Visit
     expect(page.locator("#table .clock")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
     """Allowing a mate in one is a blunder, whatever its probability."""
     visit.open()
@@ -137,11 +208,11 @@ def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
     page = visit.page
     expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
     page.locator("#review-moves button").filter(has_text="7. Be2").click()
-    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one.")
-    expect(page.locator("#verdict")).to_contain_text("more than any other move.")
-    expect(page.locator("#moments")).to_contain_text("blunder 7. Be2 allows mate in one")
+    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one. It cost 50 points.")
+    expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder. It allows mate in one.")
 
 
+@pytest.mark.deep
 def test_stepping_through_a_reviewed_game_asks_nothing_of_the_service(visit: Visit) -> None:
     page = visit.open()
     with page.expect_response("**/v1/policy/batch", timeout=60_000):
@@ -161,12 +232,13 @@ def test_stepping_through_a_reviewed_game_asks_nothing_of_the_service(visit: Vis
     assert asked == []
 
 
+@pytest.mark.deep
 def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) -> None:
     """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
     moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
     page = visit.open(f"#play?moves={moves}&you=white&White=Ann&Result=0-1&Termination=Black+won+by+resignation")
     verdicts = page.locator("#review-moves li")
-    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} ") for san in ("e4", "Nf3", "Bc4")])
+    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} 0 ") for san in ("e4", "Nf3", "Bc4")])
     first = verdicts.all_inner_texts()
     assert not re.search("|".join(moves.split(".")), " ".join(first))
     page.reload()
@@ -174,6 +246,7 @@ def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) 
     assert verdicts.all_inner_texts() == first
 
 
+@pytest.mark.deep
 def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other_game(visit: Visit) -> None:
     page = visit.open()
     visit.load(KID)
@@ -186,13 +259,28 @@ def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
 
 
+@pytest.mark.deep
 def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: int) -> None:
-    for size, what in (((1280, 800), "#review-counts"), ((390, 844), "#board")):
-        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": size[0], "height": size[1]})
+    """Also after a tap far below the board of a phone. The game is of others, as a coach's is."""
+    for width, height, seen in (
+        (1366, 768, ("#board", "#review-counts", "#moments button >> nth=0")),
+        (360, 740, ("#board", ".step >> nth=0", "#tab-review")),
+        (740, 360, ("#board", ".step >> nth=0", "#tab-review")),
+    ):
+        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
         page = visit.open()
-        visit.load(OWN)  # from a field below
-        expect(page.locator("#review-counts")).to_contain_text("Your moves:")
-        expect(page.locator(what)).to_be_in_viewport(ratio=1)
+        visit.load(KID)  # from a field below
+        expect(page.locator("#review-moves li")).to_have_count(14)
+        for what in seen:
+            expect(page.locator(what)).to_be_in_viewport(ratio=1)
+        page.locator("#review-moves button").last.click()
+        expect(page.locator("#review-moves button").last).to_have_attribute("aria-current", "true")
+        expect(page.locator("#board")).to_be_in_viewport(ratio=1)
+        page.locator("#verdict").evaluate("one => one.scrollIntoView()")
+        page.get_by_role("link", name="Moves").click()
+        expect(page.locator("#line [aria-current]")).to_have_text("Nf3#")
+        page.get_by_role("link", name="Review").click()
+        expect(page.locator("#moments")).to_be_visible()
         visit.leave()
 
 
@@ -204,7 +292,7 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     visit.load(OWN)
     expect(page.locator("#below .player")).to_contain_text("You")  # now White is
     expect(page.locator("#black-shown")).to_have_text("1700")
-    page.get_by_role("button", name="Reset").click()
+    page.get_by_role("button", name="New game").click()
     expect(page.locator("#black-shown")).to_have_text("1500")
     expect(page.get_by_label("FEN or PGN")).to_have_value("")
     expect(page.locator("#below .player")).to_have_text("White")
@@ -225,15 +313,17 @@ def test_a_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> 
     other.leave()
 
 
+@pytest.mark.deep
 def test_a_network_of_one_rating_or_without_forecasts_judges_as_far_as_it_can(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     visit.load(OWN)
     expect(page.locator("#review-moves li")).to_have_count(6)
     page.locator("#review-moves button").first.click()
-    expect(page.locator("#verdict")).to_contain_text("players would play it")
-    expect(page.locator("#verdict")).to_contain_text("What it cost is unknown")
+    expect(page.locator("#verdict")).to_contain_text("players play it.")
+    expect(page.locator("#moments .shares")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:
     page = visit.open()
     page.evaluate(FILL, 1000)
@@ -249,6 +339,7 @@ def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:
     expect(page.locator("#library-found")).to_have_text("0 games found")
 
 
+@pytest.mark.deep
 def test_a_browser_that_stores_nothing_is_reported_after_the_game(own_visit: Visit) -> None:
     page = own_visit.open()
     session = page.context.new_cdp_session(page)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import chess
+import chess.engine
 import chess.pgn
 
 from movemask.board.moves import NULL_MOVES, read_move
@@ -19,16 +20,11 @@ from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position of a game with its history, and the move that was played there.
-
-    chances : the mover's expected score before and after the move, from the PGN's engine evaluations ([%eval]) by
-        lichess's formula; None if an evaluation is missing
-    """
+    """A position of a game with its history, and the move that was played there."""
 
     position: Position
     played: chess.Move
     elo: Elo | None
-    chances: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +33,7 @@ class Game:
 
     headers : the tags, without escapes
     played : all positions
+    scores : White's expected score in each position, by its end or the PGN's evaluation ([%eval]); None without either
     tree : python-chess's game with comments and variations; None if they were not read
     """
 
@@ -44,12 +41,8 @@ class Game:
     chess960: bool
     plies: tuple[Ply, ...]
     played: PlayedGame
+    scores: tuple[float | None, ...]
     tree: chess.pgn.Game | None = None
-
-    def evaluated(self, tree: chess.pgn.Game) -> Game:
-        """The game with the `chances` from the evaluations in `tree`, which holds the same moves."""
-        known = zip(self.plies, _chances(tree, self.played), strict=True)
-        return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
 #: The PGN standard's last glyph ($255).
@@ -297,30 +290,19 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
             raise InvalidPgn(f"{name}: ply {index + 1}: {what} is not legal in {game.last.fen()!r}")
         game.play(move)
     game.ended()
-    chances = _chances(parsed, game)
-    plies = (
-        Ply(Position.along(game, ply), move, elos[game.board(ply).turn], known)
-        for ply, (move, known) in enumerate(zip(moves, chances, strict=True))
-    )
-    return Game(headers, board.chess960, tuple(plies), game, parsed if with_tree else None)
+    plies = (Ply(Position.along(game, ply), move, elos[game.board(ply).turn]) for ply, move in enumerate(moves))
+    scores = (_score(node, game.board(ply)) for ply, node in enumerate([parsed, *parsed.mainline()]))
+    return Game(headers, board.chess960, tuple(plies), game, tuple(scores), parsed if with_tree else None)
 
 
-def _chances(parsed: chess.pgn.Game, game: PlayedGame) -> Iterator[tuple[float, float] | None]:
-    """`Ply.chances` of each move. A position that ends the game needs no evaluation."""
-    before = _expected(parsed, game.board(0))
-    for ply, node in enumerate(parsed.mainline(), 1):
-        after = _expected(node, game.board(ply))
-        mover = game.board(ply - 1).turn
-        yield None if before is None or after is None else (before[mover], after[mover])
-        before = after
-
-
-def _expected(node: chess.pgn.GameNode, board: chess.Board) -> dict[chess.Color, float] | None:
-    """Each side's expected score, 0 to 1; None if it is unknown."""
+def _score(node: chess.pgn.GameNode, board: chess.Board) -> float | None:
+    """White's expected score in a position; None if it is unknown."""
     if (outcome := board.outcome()) is not None:
-        white = 0.5 if outcome.winner is None else float(outcome.winner)
-    elif (score := node.eval()) is not None:
-        white = score.white().wdl(model="lichess").expectation()
-    else:
-        return None
-    return {chess.WHITE: white, chess.BLACK: 1 - white}
+        return 0.5 if outcome.winner is None else float(outcome.winner)
+    evaluation = node.eval()
+    return None if evaluation is None else expected_score(evaluation)
+
+
+def expected_score(evaluation: chess.engine.PovScore) -> float:
+    """White's expected score, 0 to 1, by an engine's evaluation and lichess's formula."""
+    return evaluation.white().wdl(model="lichess").expectation()

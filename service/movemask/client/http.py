@@ -20,7 +20,7 @@ from movemask.client import options
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
 from movemask.schemas.answers import ErrorOut, GamesOut, JudgementOut, MoveChosenOut, PolicyOut, SweepOut
-from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.schemas.figures import LeakageFiguresOut, PositionsOut, StoredPositionOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
 require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
@@ -176,8 +176,8 @@ class AsyncClient:
 
     async def leakage_positions(
         self, /, *, limit: int | None = None, **query: options.Parameter
-    ) -> AsyncGenerator[AuditedOut, None]:
-        """The audited positions, newest first: `limit` of them, or all. Parameters: `model`, `digest`, `since`,
+    ) -> AsyncGenerator[StoredPositionOut, None]:
+        """The recorded positions, newest first: `limit` of them, or all. Parameters: `model`, `digest`, `since`,
         `until`, and `cursor`, a page's `next`. They come in pages of 1,000, and `timeout` holds for each page."""
         left = inf if limit is None else _whole("limit", limit, 1)
         while left:

@@ -1,6 +1,6 @@
 """Writes reports on games into their PGN: comments, glyphs and a summary. The rest of the PGN stays as it is.
 
-`evaluator` makes a UCI engine write missing `[%eval]`, so that moves get their marks.
+With an engine it also writes the missing evaluations (`[%eval]`), so that moves get their marks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from movemask.board.pgn import Parsed, odd_tags
 from movemask.board.split import GameText, escaped
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
-from movemask.games.costs import BLUNDER, MISTAKE, Mark
+from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Mark
+from movemask.games.engine import Evaluations
 from movemask.games.reports import (
     GameReport,
     MoveReport,
     SideReport,
+    completed,
     moments_of,
     percent,
     reports_of,
@@ -38,8 +40,8 @@ _GAMES_TOGETHER = 16
 #: search is linear in the length of the text.
 _OURS = re.compile(
     r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
-    r"(?:; (?:(?:blunder|mistake|trap|gem): )?"
-    r"(?:(?:(?:allows|misses) mate in one|stalemates|draws)(?:, loses \d+ points?)?|loses \d+ points?)"
+    r"(?:; (?:(?:blunder|mistake|inaccuracy): )?"
+    r"(?:(?:(?:allows|misses) mate in one|stalemates|draws)(?: and cost \d+ points?)?|cost \d+ points?)"
     r"(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
@@ -51,12 +53,17 @@ _QUALITY = frozenset(range(1, 7))  # $1 to $6; a move has at most one of these g
 
 
 #: The glyphs of the marks, and their meaning for the summary of a game.
-_GLYPHS: Mapping[Mark, int] = {"mistake": chess.pgn.NAG_MISTAKE, "blunder": chess.pgn.NAG_BLUNDER}
-_MARKS = f"? loses {100 * MISTAKE:.0f} points or more of 100, ?? {100 * BLUNDER:.0f}"
+_GLYPHS: Mapping[Mark, int] = {
+    "inaccuracy": chess.pgn.NAG_DUBIOUS_MOVE,
+    "mistake": chess.pgn.NAG_MISTAKE,
+    "blunder": chess.pgn.NAG_BLUNDER,
+}
+_MARKS = f"?! cost {100 * INACCURACY:.0f} points or more of 100, ? {100 * MISTAKE:.0f}, ?? {100 * BLUNDER:.0f}"
 
 
 class _Exporter(chess.pgn.StringExporter):
-    """Writes the movetext. A Result tag may hold any text, but only results end the moves."""
+    """Writes the movetext. A Result tag may hold any text, but only results end the moves: other programs take 0-0
+    for castling."""
 
     def visit_result(self, result: str) -> None:
         super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")
@@ -104,15 +111,19 @@ async def annotated(
     temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
+    engine: Evaluations | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN (`read_trees`), annotated, and the text outside them.
 
-    A few games are read together. Raises the errors of `trees`, and those of model and queue.
+    A few games are read together. Raises the errors of `trees`, and those of model and queues.
     """
     name, unread = evaluator.model.name, iter(trees)
     while group := await asyncio.to_thread(list, islice(unread, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
-        reports = iter(await reports_of(evaluator, games, temperature, elo))
+        known = await reports_of(evaluator, games, temperature, elo)
+        if engine is not None:
+            known = await completed(evaluator, engine, known)
+        reports = iter(known)
         for text, tree, game in group:
             report = None if game is None else next(reports)
             if tree is not None and report is not None:
@@ -128,19 +139,23 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
+    nodes = [tree, *tree.mainline()]
+    for place, evaluation in report.costs.evaluations.items():
+        if nodes[place].eval() is None:
+            nodes[place].set_eval(evaluation.score)
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     words = [model, _MARKS]
-    moments = [f"{moment.text} ({moment.mark})" for moment in moments_of(report)]
+    moments = [f"{moment.mark or 'fault'}: {moment.text[:-1]}" for moment in moments_of(report)]
     if moments:
         words += [f"moments: {moments[0]}", *moments[1:]]
     named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
     tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*words, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
-    for node, move in zip(tree.mainline(), report.moves, strict=True):
-        node.comment = _joined(node.comment, _comment(move))
-        if move.cost.mark is not None and move.legal > 1 and not node.nags & _QUALITY:
-            node.nags.add(_GLYPHS[move.cost.mark])
+    for node, move, cost in zip(nodes[1:], report.moves, report.costs, strict=True):
+        node.comment = _joined(node.comment, _comment(move, cost, report.by_rating.get(move.ply, {})))
+        if cost.mark is not None and not node.nags & _QUALITY:
+            node.nags.add(_GLYPHS[cost.mark])
 
 
 def _joined(there: str, ours: str) -> str:
@@ -148,21 +163,21 @@ def _joined(there: str, ours: str) -> str:
     return " ".join(filter(None, [_OURS.sub("", there).strip(), ours]))
 
 
-def _comment(move: MoveReport) -> str:
+def _comment(move: MoveReport, cost: Cost, by_rating: Mapping[float, float]) -> str:
     if move.legal == 1:
         return "P 100 % (only move)"
     first = ""
     if move.rank > 1:
         first = f"; {move.position.sans([move.best])[0]} {100 * move.best_probability:.1f} %"
     place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
-    return f"P {percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
+    return f"P {percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(cost, by_rating)}"
 
 
-def _judged(move: MoveReport) -> str:
+def _judged(cost: Cost, by_rating: Mapping[float, float]) -> str:
     """What a move cost, in words."""
-    words = words_of(move.cost)
-    mark = f"{move.cost.mark}: " if move.cost.mark is not None else ""
-    rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
+    words = words_of(cost)
+    mark = f"{cost.mark}: " if cost.mark is not None else ""
+    rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in by_rating.items())
     return f"; {mark}{words}{', made by ' if rates else ''}{rates}" if words else ""
 
 

@@ -5,9 +5,8 @@ The network does not search, so its value of a position overlooks a capture by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import chess
 
@@ -16,8 +15,6 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
 from movemask.network.value import Value
-
-R = TypeVar("R")
 
 #: Number of moves that are looked at. Each move is one more position for the network.
 LOOKED_AT = 3
@@ -39,11 +36,11 @@ class Outlook:
     moves: tuple[tuple[chess.Move, float], ...]
 
     @classmethod
-    def of(cls, answer: Answer, looked_at: int = LOOKED_AT) -> Outlook:
-        """The outlook from an answer, with the number of moves that are looked at."""
+    def of(cls, answer: Answer) -> Outlook:
+        """The outlook from an answer."""
         moves: tuple[tuple[chess.Move, float], ...] = ()
         if answer.evaluated is not None:
-            likeliest = moves_of(answer.policy[0][:looked_at])
+            likeliest = moves_of(answer.policy[0][:LOOKED_AT])
             moves = tuple(zip(likeliest, answer.evaluated.policies.unshaped(answer.row), strict=False))
         return cls(answer.position, answer.value, answer.query.elo, moves)
 
@@ -70,24 +67,16 @@ async def forecasts(evaluator: Evaluator, outlooks: Sequence[Outlook]) -> list[V
             else:
                 queries.append(Query(position=position, elo=elo))
                 places.append((place, probability))
-    values = await submitted(evaluator, queries, _value)
+    values: list[Value | MovemaskError | None] = []
+    for start in range(0, len(queries), _POSITIONS_PER_SUBMISSION):  # so that a game's positions do not fill the queue
+        part = queries[start : start + _POSITIONS_PER_SUBMISSION]
+        values += await evaluator.submit([(query, _value) for query in part])
     for value, (place, probability) in zip(values, places, strict=True):
         if isinstance(value, MovemaskError):
             failed[place] = value
         elif value is not None:
             weighted[place].append((value.flipped(), probability))
     return [failed.get(place) or _mean(values) for place, values in enumerate(weighted)]
-
-
-async def submitted(
-    evaluator: Evaluator, queries: Sequence[Query], write: Callable[[Answer], R]
-) -> list[R | MovemaskError]:
-    """As `Evaluator.submit`, in parts, so that a game's positions do not fill the queue."""
-    results: list[R | MovemaskError] = []
-    for start in range(0, len(queries), _POSITIONS_PER_SUBMISSION):
-        part = queries[start : start + _POSITIONS_PER_SUBMISSION]
-        results += await evaluator.submit([(query, write) for query in part])
-    return results
 
 
 def value_after(board: chess.Board, value: Value | None) -> Value | None:

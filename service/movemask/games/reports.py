@@ -1,8 +1,13 @@
-"""Reports on games: how likely each move was, what it cost (`games.costs`), totals for each side, and the key moves."""
+"""Reports on games: how likely each move was, by the network, and what it cost (`games.costs`).
+
+They have totals for each side, and the key moves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -15,15 +20,16 @@ from movemask.board.pgn import Game, Ply
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
-from movemask.games.costs import Cost, Mark, costs_of
+from movemask.games.costs import Cost, Costs, Mark
+from movemask.games.engine import Evaluations
 from movemask.games.forecast import Outlook, forecasts
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Temperature
 from movemask.policy.temperature import cross_entropy
 
-#: Most mistakes per request that are swept along the ratings, worst first; and the step through the usual ratings.
-_SWEPT, _STEP = 20, 4
+#: Most key moves of a game, and the step through the usual ratings for their probabilities.
+_MOST, _STEP = 5, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,6 @@ class MoveReport:
     elo: Elo | None  # as the network gets it
     ignored: tuple[str, ...]
     outlook: Outlook
-    cost: Cost = field(default_factory=Cost)
-    by_rating: Mapping[float, float] = field(default_factory=dict)  # a mistake's probability at these ratings
     forecast: Value | None = None  # the value from one ply ahead, if asked for
 
 
@@ -79,12 +83,17 @@ class SideReport:
 
 @dataclass(frozen=True, slots=True)
 class GameReport:
-    """A game and its moves. A side without moves is None."""
+    """A game and its moves. A side without moves is None.
+
+    by_rating : the probability of each key move at some ratings, the same for both players, by `MoveReport.ply`
+    """
 
     game: Game
     moves: tuple[MoveReport, ...]
     white: SideReport | None
     black: SideReport | None
+    costs: Costs
+    by_rating: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
 
 
 async def reports_of(
@@ -108,59 +117,83 @@ async def reports_of(
         for number, ply in enumerate(game.plies, 1)
     ]
     moves = iter(await evaluator.submit(items))
-    costs = iter(await costs_of(evaluator, [game for game in games if isinstance(game, Game)]))
+    played = [game for game in games if isinstance(game, Game)]
+    costs = iter(await asyncio.to_thread(lambda: list(map(Costs.of, played))))
     reports: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
             reports.append(game)
             continue
-        played, cost = list(islice(moves, len(game.plies))), next(costs)
-        failures = [outcome for outcome in [*played, cost] if isinstance(outcome, MovemaskError)]
-        if failures or isinstance(cost, MovemaskError):
-            reports.append(failures[0])
+        outcomes, cost = list(islice(moves, len(game.plies))), next(costs)
+        failure = next((outcome for outcome in outcomes if isinstance(outcome, MovemaskError)), None)
+        if failure is not None:
+            reports.append(failure)
             continue
-        known = zip(played, cost, strict=True)
-        whole = tuple(replace(move, cost=lost) for move, lost in known if isinstance(move, MoveReport))
-        reports.append(GameReport(game, whole, _side(whole, chess.WHITE), _side(whole, chess.BLACK)))
-    return await _swept(evaluator, reports)
+        line = tuple(outcome for outcome in outcomes if isinstance(outcome, MoveReport))
+        reports.append(GameReport(game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), cost))
+    return await _all_swept(evaluator, reports)
 
 
-async def _swept(
+async def completed(
+    evaluator: Evaluator, evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
+) -> list[GameReport | MovemaskError]:
+    """The reports with all evaluations. Raises errors of the model and the queues."""
+    whole = list(reports)
+    async with aclosing(evaluated(evaluations, reports)) as found:
+        async for number, _, report in found:
+            whole[number] = report
+    return await _all_swept(evaluator, whole)
+
+
+def evaluated(
+    evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
+) -> AsyncGenerator[tuple[int, int, GameReport], None]:
+    """For each position that is evaluated, as it comes: the number of its game, the plies before it, and the report.
+
+    The games come in order, each from its end, so that the engine sees more. Raises errors of the engine's queue at
+    once, not when the first position is asked for.
+    """
+    latest = {number: report for number, report in enumerate(reports) if isinstance(report, GameReport)}
+    places = [(number, place) for number, report in latest.items() for place in reversed(report.costs.missing)]
+    boards = [latest[number].game.played.board(place) for number, place in places]
+    source = evaluations.of(boards)
+
+    async def with_evaluations() -> AsyncGenerator[tuple[int, int, GameReport], None]:
+        async with aclosing(source):
+            async for found, evaluation in source:
+                number, place = places[found]
+                report = latest[number]
+                latest[number] = replace(report, costs=report.costs.evaluated(place, evaluation))
+                yield number, place, latest[number]
+
+    return with_evaluations()
+
+
+async def _all_swept(
     evaluator: Evaluator, reports: Sequence[GameReport | MovemaskError]
 ) -> list[GameReport | MovemaskError]:
-    """The reports. The worst mistakes get their probability by rating, the same for both players."""
-    mistakes = [
-        (number, move)
-        for number, report in enumerate(reports)
-        if isinstance(report, GameReport)
-        for move in report.moves
-        if move.cost.mark is not None
-    ]
-    worst = sorted(mistakes, key=lambda mistake: -(mistake[1].cost.lost or 0.0))[:_SWEPT]
-    if not worst or not evaluator.model.contract.takes_elo:
-        return list(reports)
+    whole = iter(await asyncio.gather(*(swept(evaluator, one) for one in reports if isinstance(one, GameReport))))
+    return [next(whole) if isinstance(report, GameReport) else report for report in reports]
+
+
+async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
+    """The report with the probabilities of its key moves by rating. Raises errors of the model and the queue."""
+    moves = key_moves(report)
+    if not moves or not evaluator.model.contract.takes_elo:
+        return report
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
-    rule = Normalisation(temperature=worst[0][1].temperature)
+    rule = Normalisation(temperature=moves[0].temperature)
     items = [
-        (
-            Query(position=move.position, elo=Elo(rating, rating), rule=rule),
-            partial(_probability, played=move.move),
-        )
-        for _, move in worst
+        (Query(position=move.position, elo=Elo(rating, rating), rule=rule), partial(_probability, played=move.move))
+        for move in moves
         for rating in ratings
     ]
     probabilities = iter(await evaluator.submit(items))
-    swept: dict[tuple[int, int], MoveReport] = {}
-    for number, move in worst:
+    by_rating = {}
+    for move in moves:
         points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
-        by_rating = {rating: p for rating, p in points if not isinstance(p, MovemaskError)}
-        swept[number, move.ply] = replace(move, by_rating=by_rating)
-    return [
-        replace(report, moves=tuple(swept.get((number, move.ply), move) for move in report.moves))
-        if isinstance(report, GameReport)
-        else report
-        for number, report in enumerate(reports)
-    ]
+        by_rating[move.ply] = {rating: p for rating, p in points if not isinstance(p, MovemaskError)}
+    return replace(report, by_rating=by_rating)
 
 
 async def foreseen(
@@ -240,25 +273,33 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     )
 
 
-#: Most key moves of a game.
-_MOST = 5
+def key_moves(report: GameReport) -> list[MoveReport]:
+    """The mistakes and blunders that cost most, and the faults that only the rules know of; at most five."""
+    keys = [(cost.lost or 0.0, move) for move, cost in zip(report.moves, report.costs, strict=True) if cost.is_key]
+    return [move for _, move in sorted(keys, key=lambda key: -key[0])[:_MOST]]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A key move: a mistake or a blunder. `lost` is None if only the rules tell that it is one."""
+    """A key move. `mark` and `lost` are None if only the rules tell that it is a fault.
+
+    by_rating : its probability at some ratings
+    """
 
     ply: int  # from 1
-    mark: Mark
+    mark: Mark | None
     lost: float | None
     text: str  # in words
+    by_rating: Mapping[float, float]
 
 
 def moments_of(report: GameReport) -> list[Moment]:
-    """The moves that cost most, at most five, the costliest first."""
-    marked = [move for move in report.moves if move.cost.mark is not None and move.legal > 1]
-    costliest = sorted(marked, key=lambda move: -(move.cost.lost or 0.0))[:_MOST]
-    return [Moment(move.ply, move.cost.mark or "mistake", move.cost.lost, _text(move)) for move in costliest]
+    """The key moves, the costliest first."""
+    moments = []
+    for move in key_moves(report):
+        cost, by_rating = report.costs[move.ply - 1], report.by_rating.get(move.ply, {})
+        moments.append(Moment(move.ply, cost.mark, cost.lost, _text(move, cost, by_rating), by_rating))
+    return moments
 
 
 def percent(probability: float) -> str:
@@ -267,15 +308,30 @@ def percent(probability: float) -> str:
 
 
 def words_of(cost: Cost) -> str:
-    """What a move cost in words, such as `allows mate in one, loses 40 points`; empty for half a point or less."""
+    """What a move cost in words, such as `allows mate in one and cost 40 points`; empty for half a point or less."""
     points = 100 * (cost.lost or 0.0)
     words = [cost.fact.words] if cost.fact is not None else []
     if points > 0.5:
-        words.append(f"loses {points:.0f} point{'' if round(points) == 1 else 's'}")
-    return ", ".join(words)
+        words.append(f"cost {points:.0f} point{'' if round(points) == 1 else 's'}")
+    return " and ".join(words)
 
 
-def _text(move: MoveReport) -> str:
-    """A key move in a sentence: what it cost, and how likely it was."""
-    players = percent(move.probability) if move.probability >= 0.001 else "hardly anyone"
-    return f"{move.position.board.variation_san([move.move])} {words_of(move.cost)}, and {players} would play it"
+#: A move that everybody of a rating finds is compared with players this much stronger, or weaker if there are none.
+_STRONGER = 400
+
+
+def _text(move: MoveReport, cost: Cost, by_rating: Mapping[float, float]) -> str:
+    """A key move in words: what it cost, and who plays it."""
+    fault = f"{move.position.board.variation_san([move.move])} {words_of(cost)}."
+    rating = None if move.elo is None else move.elo.self
+    who = f"{_share(move.probability)} of players{'' if rating is None else f' rated {rating:.0f}'} play it"
+    if rating is None or not by_rating:
+        return f"{fault} {who}."
+    stronger = rating + _STRONGER
+    wanted = stronger if stronger <= max(by_rating) else rating - _STRONGER
+    other = min(by_rating, key=lambda one: abs(one - wanted))
+    return f"{fault} {who}, at {other:.0f} {_share(by_rating[other])}."
+
+
+def _share(probability: float) -> str:
+    return f"{100 * probability:.0f} %" if probability >= 0.1 else percent(probability)

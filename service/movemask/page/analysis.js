@@ -1,16 +1,17 @@
-// The game on the board: its moves with what the model thinks of them, the graph, and the review with its verdicts.
+// The game on the board: its moves with how likely they are and what they cost, the graph, and the review with its verdicts.
 
 import { byId } from "./dom.js";
+import { Costs } from "./costs.js";
 import { showGraph } from "./graph.js";
 import { SIDES } from "./match.js";
 import { showMoves } from "./movelist.js";
 import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
-import { showReview } from "./review.js";
-import { alone, played, playing } from "./state.js";
+import { showReview, showVerdict } from "./review.js";
+import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
-import { MARKS, verdictOf } from "./verdicts.js";
+import { MARKS, inPoints, verdictOf } from "./verdicts.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
@@ -18,12 +19,14 @@ export class Analysis {
   #store;
   #notice;
   #reports = new Reports();
+  #costs;
   #ratings = true; // whether the network takes ratings
-  #reviewed = {}; // `{line, review}`: the last review that was shown
 
-  constructor(store, notice) {
+  /** `changed` is called when the engine has found something. */
+  constructor(store, notice, changed) {
     this.#store = store;
     this.#notice = notice;
+    this.#costs = new Costs(changed);
   }
 
   /** Notes what an answer says of the position after a line, and of the move that comes next. */
@@ -42,6 +45,19 @@ export class Analysis {
     const { state } = this.#store;
     const ratings = rated ? { WhiteElo: String(Math.round(state.white)), BlackElo: String(Math.round(state.black)) } : {};
     return pgnOf(state.tree, ratings, this.#reports.result(state));
+  }
+
+  /** White's expected score in the position on the board; undefined if nothing tells it. */
+  score(state) {
+    return playing(state) ? undefined : this.#costs.scores(state, played(state)).at(-1);
+  }
+
+  /** The better move to draw on the board: than the move that led there or, before that, than the one that comes next. */
+  better(state) {
+    if (playing(state) || trying(state)) return undefined;
+    const { tree, moves, at } = state,
+      nodes = tree.along(moves);
+    return [nodes[at], nodes[at + 1]].map((index) => index && this.#costs.of(state, index).line?.[0]).find(Boolean);
   }
 
   /** Goes to the first move of the review that was a fault, or to the first of all. */
@@ -63,57 +79,130 @@ export class Analysis {
       first = firstPly(tree.fen),
       main = tree.along(tree.main),
       isMain = moves.join() === tree.main.join();
-    const review = going ? undefined : this.#reviewOf(state),
-      verdicts = going ? undefined : this.#verdictsOf(state);
-    const marks = new Map([...(verdicts ?? [])].map(([ply, { kind }]) => [main[ply + 1], MARKS[kind] ?? ""]));
+    const review = going ? undefined : this.#costs.review(state),
+      verdicts = going ? undefined : this.#verdictsOf(state),
+      nameOf = (ply) => `${numbered(first + ply)} ${tree.nodes[main[ply + 1]].san}`;
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
-    const goOnMain = (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) });
     byId("marks").classList.toggle("unseen", hidden || !moves.length);
     showMoves(byId("line"), {
       tree,
       current: tree.at(played(state)),
       reportOf: hidden ? () => ({}) : (index) => reports.of(state, index),
-      markOf: (index) => marks.get(index) ?? "",
+      markOf: going ? () => "" : (index) => MARKS[this.#costs.of(state, index).mark] ?? "",
       goTo: (path) => this.#store.dispatch({ type: "go", path }),
     });
     const opening = going ? undefined : reports.opening(state);
     byId("opening").hidden = !opening;
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";
     showGraph(byId("graph"), {
-      scores: hidden ? [] : reports.scores(state),
-      reports: hidden ? line.map(() => ({})) : line,
+      scores: going || !isGame(state) ? [] : this.#costs.scores(state, moves),
+      reports: line,
       at,
       goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
       moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
+    this.#showVerdict(state, verdicts, review);
     showReview({
-      shown: !going && main.length > 1 && (Object.keys(tree.headers).length > 0 || review?.moments.length > 0),
+      shown: reviewable(state),
       side: state.you,
       own: tree.headers[SIDES[state.you]] === "You",
       verdicts,
-      sans: main.slice(1).map((index) => tree.nodes[index].san),
-      first,
+      nameOf,
       at: isMain ? at : -1,
-      moments: review?.moments,
-      goTo: goOnMain,
+      moments: review?.moments ?? [],
+      engine: review?.engine,
+      finished: Boolean(review?.finished),
+      goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
       choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
     });
   }
 
+  /** The verdict on the move that led to the board; of a game whose one side is reviewed, on that side's last move. */
+  #showVerdict(state, verdicts, review) {
+    const { tree, you } = state,
+      line = played(state),
+      set = (name, value) => this.#store.dispatch({ type: "set", name, value });
+    byId("verdict").hidden = playing(state);
+    if (playing(state)) return;
+    if (trying(state)) {
+      const instead = tree.at(tree.onwards(line).slice(0, line.length + 1));
+      const otherwise = `Find a better move than ${numbered(firstPly(tree.fen) + line.length)} ${tree.nodes[instead].san}.`;
+      return showVerdict({ otherwise, give: () => set("trying", null) });
+    }
+    const isMain = line.join() === tree.main.slice(0, line.length).join(),
+      own = !isMain || !you || turnAfter(tree.fen, line.length - 1) === you;
+    const path = own ? line : line.slice(0, -1);
+    const verdict = path.length && this.#verdictOn(state, path, review);
+    if (!verdict) {
+      const otherwise = !isGame(state) ? "" : verdicts ? "Step through the game for the verdicts." : "The game is being read.";
+      return showVerdict({ otherwise });
+    }
+    const index = tree.at(path),
+      { line: better, lost } = this.#costs.of(state, index),
+      before = path.slice(0, -1);
+    const instead = tree.at(tree.main.slice(0, path.length)),
+      tried = !isMain && tree.nodes[instead ?? 0].parent === tree.nodes[index].parent ? this.#costs.of(state, instead).lost : undefined;
+    const improved = tried > lost ? `Better than ${tree.nodes[instead].san}, which cost ${inPoints(`${Math.round(100 * tried)}`)}. ` : "";
+    showVerdict({
+      here: {
+        ...verdict,
+        move: `${numbered(firstPly(tree.fen) + path.length - 1)} ${tree.nodes[index].san}`,
+        text: improved + verdict.text,
+        better: better?.[0].san,
+      },
+      follow: () => this.#store.dispatch({ type: "better", before, line: better }),
+      again: verdict.kind && own ? () => this.#store.dispatch({ type: "again" }) : undefined,
+    });
+  }
+
+  /** The verdict on the last move of a line; undefined before anything is known of it. */
+  #verdictOn(state, path, review) {
+    const { tree } = state,
+      index = tree.at(path),
+      cost = this.#costs.of(state, index),
+      report = this.#reports.of(state, index),
+      side = turnAfter(tree.fen, path.length - 1),
+      isMain = path.join() === tree.main.slice(0, path.length).join();
+    if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
+    const shares = isMain ? review?.moments.find(({ ply }) => ply === path.length)?.by_rating : undefined;
+    return verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares);
+  }
+
   /** Asks for what is missing of the game, and shows it. A game that goes on is not read ahead. `model` is the chosen one. */
   async review(state, model, current) {
+    this.#costs.leave(playing(state) ? null : state);
     if (alone(state) || !state.moves.length) return this.#notice.clear("review");
     try {
       await this.#complete(state);
       if (!playing(state)) await this.#readMain(state, current);
       this.#ratings = takesRatings(model);
       if (current()) this.draw(this.#store.state);
+      if (current() && !playing(state)) this.#judge(this.#store.state);
       if (current() && !playing(state) && isGame(state)) await this.#reports.askAll(this.#store.state);
       if (current()) this.#notice.clear("review");
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.review(state, model, current));
     }
+  }
+
+  /** Has the engine judge a game, and the moves that are tried here. Nothing waits for it. */
+  async #judge(state) {
+    const { tree } = state,
+      line = played(state);
+    const isMain = isGame(state) && line.join() === tree.main.slice(0, line.length).join();
+    try {
+      if (isGame(state)) this.#costs.readMain(state).catch((error) => this.#costless(error));
+      if (!isMain && line.length) await this.#costs.judge(state);
+      this.#notice.clear("costs");
+    } catch (error) {
+      this.#costless(error);
+    }
+  }
+
+  /** Tells why the engine has judged nothing, and asks again where that helps. */
+  #costless(error) {
+    this.#notice.tell("costs", error, () => this.#judge(this.#store.state));
   }
 
   /** The reports on the line on the board, and the names of its moves. */
@@ -138,34 +227,18 @@ export class Analysis {
 
   /** Reads the main line: of a game at once, of moves that are made here, when they rest, what opening they are. */
   async #readMain(state, current) {
-    if (this.#reports.review(state)) return;
+    if (this.#reports.isRead(state)) return;
     if (!isGame(state)) await new Promise((done) => setTimeout(done, RESTS));
     if (current()) await this.#ask(state, state.tree.main);
-  }
-
-  /** The review of the main line: of other ratings until that of these has come, so that the panel stays. */
-  #reviewOf(state) {
-    const { tree } = state,
-      line = [tree.fen, ...tree.main].join(),
-      review = this.#reports.review(state);
-    if (review || this.#reviewed.line !== line) this.#reviewed = { line, review };
-    return this.#reviewed.review;
   }
 
   /** The verdicts on the moves of the main line by ply, of the side that is reviewed or of both; undefined before it is read. */
   #verdictsOf(state) {
     const { tree, you } = state,
-      line = { ...state, moves: tree.main };
-    if (!this.#reports.review(state)) return undefined;
-    const found = this.#reports.along(line).map((report, ply) => {
-      const side = turnAfter(tree.fen, ply);
-      return report.probability === undefined || (you && side !== you)
-        ? []
-        : [[ply, verdictOf(report, this.#ratings ? state[side] : undefined)]];
-    });
-    return new Map(found.flat());
+      review = this.#costs.review(state);
+    if (!this.#reports.isRead(state)) return undefined;
+    const plies = tree.main.map((_, ply) => ply).filter((ply) => !you || turnAfter(tree.fen, ply) === you);
+    const found = plies.map((ply) => [ply, this.#verdictOn(state, tree.main.slice(0, ply + 1), review)]);
+    return new Map(found.filter(([, verdict]) => verdict));
   }
 }
-
-/** Whether the board has a game that was played, not only moves that are tried here. */
-const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;

@@ -28,28 +28,60 @@ export function useKey(key) {
 
 /** The JSON of an answer, or its text if `accept` names a type; a GET without a body. Throws Problem or Gone. */
 export async function call(path, body, accept) {
+  const response = await asked(path, body, { accept }),
+    text = await arrived(response.text());
+  if (response.ok && accept) return text;
+  const json = parsed(text);
+  if (response.ok && json !== undefined) return json;
+  throw problem(response, json);
+}
+
+/** Hands each line of a streamed answer to `take`, as it comes, until `signal` is aborted. Throws Problem or Gone. */
+export async function stream(path, body, take, signal) {
+  const response = await asked(path, body, { accept: "application/x-ndjson", signal });
+  if (!response.ok) throw problem(response, parsed(await arrived(response.text())));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ; ) {
+    const { value, done } = await arrived(reader.read());
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) take(JSON.parse(line));
+  }
+}
+
+/**
+ * The response to a request.
+ * @type {(path: string, body: any, how: {accept?: string, signal?: AbortSignal}) => Promise<any>}
+ */
+function asked(path, body, { accept, signal }) {
   const key = sessionStorage.getItem(KEY);
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
   if (accept) headers.Accept = accept;
-  const options = { headers };
+  const options = { headers, signal };
   if (body) {
     options.method = "POST";
     options.body = JSON.stringify(body);
     headers["Content-Type"] = "application/json";
   }
-  let response, text;
+  return arrived(fetch(new URL(path, document.baseURI), options));
+}
+
+/** What comes over the network. Throws Gone if it does not. */
+async function arrived(coming) {
   try {
-    response = await fetch(new URL(path, document.baseURI), options);
-    text = await response.text();
-  } catch {
+    return await coming;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new Gone("The service does not answer.");
   }
-  if (response.ok && accept) return text;
-  const json = parsed(text);
-  if (response.ok && json !== undefined) return json;
-  // A proxy in front may answer with a page of its own.
-  const problem = json ?? { title: `Status ${response.status}`, detail: "The service gave no reason." };
-  throw new Problem(response.status, problem, Number(response.headers.get("Retry-After")) || undefined);
+}
+
+/** What is wrong, by the JSON of a response, or by none: a proxy in front may answer with a page of its own. */
+function problem(response, json) {
+  const { status } = response,
+    why = json ?? { title: `Status ${status}`, detail: "The service gave no reason." };
+  return new Problem(status, why, Number(response.headers.get("Retry-After")) || undefined);
 }
 
 /** As `call`, but the same request is not sent again for a minute. */

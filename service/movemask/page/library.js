@@ -133,7 +133,7 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
  * What the list says of a game.
  * @type {(game: any) => string[]}
  */
-const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
+export const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
   const rating = (side) => ratingOf(headers[`${side}Elo`]);
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
@@ -172,11 +172,11 @@ async function ask(entry) {
   try {
     const {
       games: [answer],
-    } = await call("v1/games", { pgn: game.pgn, ...named() });
+    } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations"] });
     Object.assign(game, {
       asked: true,
       opening: answer.opening,
-      moment: answer.moments?.[0] && `${answer.moments[0].kind}: ${answer.moments[0].text}`,
+      moment: answer.moments?.[0] && `${answer.moments[0].kind ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
       error: reason(answer.error?.detail),
     });

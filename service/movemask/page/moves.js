@@ -1,15 +1,9 @@
-// Bars of the moves with their probabilities, and the forecast beside the board.
+// Bars of the moves with their probabilities, White's chances beside the board, and the forecast in words.
 
-import { resultOf } from "./answer.js";
+import { SIDES } from "./match.js";
 import { element, percent } from "./dom.js";
 
 const SHOWN = 8;
-const ENDED = {
-  // White's value of a game that is over
-  "1-0": { win: 1, draw: 0, loss: 0, score: 1 },
-  "0-1": { win: 0, draw: 0, loss: 1, score: 0 },
-  "1/2-1/2": { win: 0, draw: 1, loss: 0, score: 0.5 },
-};
 
 /** What stands in place of hints in a game against the network. */
 export const HIDDEN = "Hidden while you play. \u201cShow hints\u201d shows it.";
@@ -23,9 +17,9 @@ export function bar(share, kind = "") {
   return element("span", { className: "bar", "aria-hidden": "true" }, filled);
 }
 
-/** The moves of an answer as buttons, most probable first; null for moves that are not to be seen. */
-export function showBars(root, moves, { onMove, onLight, next }) {
-  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, HIDDEN));
+/** The moves of an answer as buttons, most probable first; null for moves that are not to be seen, and `hidden` says why. */
+export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }) {
+  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, hidden));
   if (!moves.length) return root.replaceChildren(element("p", { className: "quiet" }, "The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
     const button = element(
@@ -69,37 +63,28 @@ export function showBars(root, moves, { onMove, onLight, next }) {
   root.replaceChildren(list, ...more);
 }
 
-/** The forecast for White, Black and a draw as a bar whose White part is on White's side. The number is the leader's
- * expected score in percent, at its end. No answer, no bar. */
-export function showValue(root, answer, flip) {
-  const value = answer?.forecast ?? answer?.value ?? ENDED[answer && resultOf(answer)];
-  root.replaceChildren();
+/** White's expected score as a bar whose white part is on White's side, with the leader's score in percent; hidden if undefined. */
+export function showChances(root, score, flip) {
+  root.hidden = score === undefined;
   root.classList.toggle("flipped", flip);
-  if (!value) {
-    root.setAttribute("aria-label", answer ? "This network forecasts no result" : "No forecast");
-    return;
-  }
-  const ours = answer.turn === "white" || !answer.value;
-  const shares =
-    value.win === null
-      ? [
-          ["white", ours ? value.score : 1 - value.score],
-          ["black", ours ? 1 - value.score : value.score],
-        ]
-      : [
-          ["white", ours ? value.win : value.loss],
-          ["draw", value.draw],
-          ["black", ours ? value.loss : value.win],
-        ];
-  for (const [kind, share] of shares) {
-    const part = element("span", { className: kind, title: `${kind} ${percent(share)}` });
-    part.style.flexGrow = share;
-    root.append(part);
-  }
-  const white = ours ? value.score : 1 - value.score;
-  root.append(element("b", { className: white < 0.5 ? "black" : "" }, String(Math.round(100 * Math.max(white, 1 - white)))));
-  const said = shares.map(([kind, share]) =>
-    kind === "draw" ? `draw ${percent(share)}` : `${kind === "white" ? "White" : "Black"} wins ${percent(share)}`,
-  );
-  root.setAttribute("aria-label", `Forecast: ${said.join(", ")}`);
+  if (root.hidden) return;
+  const part = (kind, share) => {
+    const made = element("span", { className: kind });
+    made.style.flexGrow = share;
+    return made;
+  };
+  const leader = element("b", { className: score < 0.5 ? "black" : "" }, String(Math.round(100 * Math.max(score, 1 - score))));
+  root.replaceChildren(part("white", score), part("black", 1 - score), leader);
+  root.setAttribute("aria-label", `White's chances by the engine or the PGN: ${percent(score)}`);
+}
+
+/** What the network expects of a game between these players from here, as what it is; "" if it forecasts nothing. */
+export function forecastIn(answer, ratings) {
+  const value = answer.forecast ?? answer.value;
+  if (!value) return "";
+  const between = ratings ? `Between White rated ${ratings.white} and Black rated ${ratings.black}` : "Between people";
+  if (value.win === null) return `${between}, the network expects ${SIDES[answer.turn]} to score ${percent(value.score)} from here.`;
+  const [white, black] = answer.turn === "white" ? [value.win, value.loss] : [value.loss, value.win];
+  const [wins, draws, losses] = [white, value.draw, black].map((share) => Math.round(100 * share));
+  return `${between}, the network expects of 100 games from here: White wins ${wins}, Black ${losses}, ${draws} drawn.`;
 }

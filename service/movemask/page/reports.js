@@ -1,21 +1,21 @@
-// What the model thinks of the moves of games, kept by the moves that lead there and by the ratings.
+// How likely the model finds the moves of games, kept by the moves that lead there and by the ratings.
 
-import { SCORES, endingBy, resultOf, whiteScore } from "./answer.js";
+import { resultOf } from "./answer.js";
 import { call, know, remembered } from "./api.js";
 import { elo, named, position } from "./state.js";
-import { evaluationOf, turnAfter } from "./tree.js";
+import { turnAfter } from "./tree.js";
 
 const SETTINGS = 6; // models and ratings whose reports are kept
 const AT_ONCE = 64; // positions of a request
 
 /** Everything that reports depend on, besides the moves. */
-const settingOf = ({ model, white, black, tree }) => JSON.stringify([model, white, black, tree.fen, tree.chess960, tree.evaluations]);
+const settingOf = ({ model, white, black, tree }) => JSON.stringify([model, white, black, tree.fen, tree.chess960]);
 
 export class Reports {
-  #known = new Map(); // by setting: Maps of moves, ends and reviews, each by the key of a node
+  #known = new Map(); // by setting: what is known of moves and ends by the key of a node, and the keys of the lines that were read
   #openings = new Map(); // by first position and line
 
-  /** What is known of a move: `{probability, rank, surprise, score}`, with White's score before it; else empty. */
+  /** What is known of a move: `{probability, rank, surprise}`; else empty. */
   of(state, index) {
     return this.#of(state).moves.get(state.tree.key(index)) ?? {};
   }
@@ -29,19 +29,14 @@ export class Reports {
       .map((index) => ({ uci: tree.nodes[index].uci, san: tree.nodes[index].san, ...this.of(state, index) }));
   }
 
-  /** White's expected scores along the line: before each move, and after the last; undefined where unknown. */
-  scores(state) {
-    return [...this.along(state).map(({ score }) => score), this.#end(state, state.moves)?.score];
-  }
-
   /** The result of the main line, if it has one on the board. */
   result(state) {
     return this.#end(state, state.tree.main)?.result;
   }
 
-  /** What a reading of the main line found: `{moments}`; undefined before it. */
-  review(state) {
-    return this.#of(state).reviews.get(keyOf(state.tree, state.tree.main));
+  /** Whether the main line was read. */
+  isRead(state) {
+    return this.#of(state).read.has(keyOf(state.tree, state.tree.main));
   }
 
   /** The opening of the main line; undefined if it is not known. */
@@ -53,16 +48,14 @@ export class Reports {
   note(state, line, answer) {
     const known = this.#of(state),
       { tree } = state,
-      index = tree.at(line),
-      score = whiteScore(answer);
-    const result = resultOf(answer);
-    known.ends.set(tree.key(index), { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : score });
+      index = tree.at(line);
+    known.ends.set(tree.key(index), { result: resultOf(answer) });
     for (const child of tree.children(index)) {
       const rank = answer.moves.findIndex(({ uci }) => uci === tree.nodes[child].uci);
       if (rank < 0) continue;
       const { probability } = answer.moves[rank];
       const key = tree.key(child);
-      known.moves.set(key, { ...known.moves.get(key), probability, rank: rank + 1, surprise: -Math.log(probability), score });
+      known.moves.set(key, { ...known.moves.get(key), probability, rank: rank + 1, surprise: -Math.log(probability) });
     }
   }
 
@@ -71,31 +64,19 @@ export class Reports {
     return this.along(state).every(({ rank }) => rank) && (!state.moves.length || Boolean(this.#end(state, state.moves)));
   }
 
-  /** Asks for the reports on a line: of every move, the end, and what stands out. Returns the names of the moves. */
+  /** Asks for the reports on a line: of every move, and the end. Returns the names of the moves. */
   async ask(state, line) {
-    const { tree, white, black } = state,
+    const { tree } = state,
       known = this.#of(state),
       key = keyOf(tree, line);
-    const headers = { WhiteElo: Math.round(white), BlackElo: Math.round(black) };
-    if (tree.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: tree.fen });
-    if (tree.chess960) headers.Variant = "Chess960";
-    const tags = Object.entries(headers)
-      .map(([name, value]) => `[${name} "${value}"]`)
-      .join("\n");
-    const indices = tree.along(line);
-    const words = indices.map((index) => tree.nodes[index]).map((node) => `${node.uci ?? ""} {${evaluationOf(node)}}`);
-    const asked = { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(state), include: ["forecast"] };
-    const [found] = (await remembered("v1/games", asked)).games;
+    const [found] = (await remembered("v1/games", { pgn: plainPgn(state, line), ...named(state), include: ["forecast"] })).games;
     if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
-    known.reviews.set(key, { moments: found.moments });
+    known.read.add(key);
     this.#openings.set(tree.fen + key, found.opening);
-    const answer = await remembered("v1/policy", question(state, line)),
-      result = resultOf(answer);
-    known.ends.set(key, { result, how: endingBy(answer)?.how, score: result ? SCORES[result] : whiteScore(answer) });
-    found.moves.forEach((move, ply) => {
-      const { probability, rank, surprise, lost, source, mark, fact, better, forecast } = move,
-        score = whiteScore(move);
-      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, lost, source, mark, fact, better, forecast, score });
+    known.ends.set(key, { result: resultOf(await remembered("v1/policy", question(state, line))) });
+    const indices = tree.along(line);
+    found.moves.forEach(({ probability, rank, surprise, forecast }, ply) => {
+      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, forecast });
     });
     return found.moves.map(({ san }) => san);
   }
@@ -129,7 +110,7 @@ export class Reports {
 
   #of(state) {
     const setting = settingOf(state);
-    if (!this.#known.has(setting)) this.#known.set(setting, { moves: new Map(), ends: new Map(), reviews: new Map() });
+    if (!this.#known.has(setting)) this.#known.set(setting, { moves: new Map(), ends: new Map(), read: new Set() });
     if (this.#known.size > SETTINGS) this.#known.delete(this.#known.keys().next().value);
     return this.#known.get(setting);
   }
@@ -143,4 +124,14 @@ export const question = (state, line) => ({
   include: ["san", "forecast"],
 });
 
-const keyOf = (tree, line) => tree.key(tree.at(line));
+/** A line as a PGN with the ratings, for the service to report on; `note` gives the comment of a node. */
+export function plainPgn({ tree, white, black }, line, note = (_node) => "") {
+  const headers = { WhiteElo: Math.round(white), BlackElo: Math.round(black) };
+  if (tree.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: tree.fen });
+  if (tree.chess960) headers.Variant = "Chess960";
+  const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`);
+  const words = tree.along(line).map((index) => `${tree.nodes[index].uci ?? ""} {${note(tree.nodes[index])}}`);
+  return `${tags.join("\n")}\n\n${words.join(" ")} *\n`;
+}
+
+export const keyOf = (tree, line) => tree.key(tree.at(line));

@@ -1,76 +1,92 @@
-// The review of a game: what each move cost and how human it was, and the moves that cost most.
+// The review of a game: the verdict on the move on the board, the moves that cost most, and all moves.
 
-import { byId, element } from "./dom.js";
-import { numbered } from "./tree.js";
+import { byId, element, percent } from "./dom.js";
+import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
-const NO_GAME = "When you have played or loaded a game, this says what each move cost and how human it was.";
+const NO_ENGINE =
+  "Mistakes are not marked: the service has no engine (MOVEMASK_ENGINE), and this PGN has no evaluations. The network says who would " +
+  "play a move, not whether it is good.";
+
+/** A button, or nothing where it is not to be offered. */
+const button = (text, onclick, className) => (onclick ? [" ", element("button", { type: "button", className, onclick }, text)] : []);
 
 /**
- * Shows the review. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are on
- * their way. `sans` is the main line with its `first` ply; `at` is where the board is on it, or -1; `own` says that the
- * side is the player's; `moments` are the key moves; `goTo` gets a place on the line, `choose` a side.
+ * Shows what is said of the move that led to the board: `here` is its `{move, kind, name, text, better}`, undefined without one;
+ * `otherwise` is said in its place. `better` is the SAN of a better move, `follow` plays it; `again` lets the player look for
+ * one, and `give` ends that. Each of the three is undefined where it is not offered.
+ * @type {(given: {here?: any, otherwise?: string, follow?: () => void, again?: () => void, give?: () => void}) => void}
  */
-export function showReview({ shown, side, own, verdicts, sans, first, at, moments, goTo, choose }) {
-  byId("review-panel").hidden = !shown;
-  byId("panel-play").classList.toggle("reviewing", shown && own); // somebody else's game moves nothing
-  if (!shown) {
-    byId("verdict").className = "verdict-here";
-    return byId("verdict").replaceChildren(element("span", { className: "quiet" }, NO_GAME));
-  }
+export function showVerdict({ here, otherwise, follow, again, give }) {
+  byId("verdict").className = `verdict-here ${here?.kind ?? ""}`;
+  const words = here
+    ? [element("b", {}, `${here.move}${here.name && ` · ${here.name}`}. `), here.text]
+    : [element("span", { className: "quiet" }, otherwise)];
+  byId("verdict").replaceChildren(
+    ...words,
+    ...button(`${here?.better} costs less`, here?.better && follow, "link"),
+    ...button("Try again", again),
+    ...button("Show the answer", give),
+  );
+}
+
+/**
+ * Shows the review of a game. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are
+ * on their way. `nameOf` gives a ply's move with its number; `at` is where the board is on the main line, or -1; `own` says that
+ * the side is the player's; `moments` are the key moves; `engine` is how far the engine is, `finished` that it is done; `goTo`
+ * gets a place on the line, `choose` a side.
+ */
+export function showReview({ shown, side, own, verdicts, nameOf, at, moments, engine, finished, goTo, choose }) {
+  if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
-  const name = (ply) => `${numbered(first + ply)} ${sans[ply]}`,
-    ply = [at - 1, at - 2].find((one) => verdicts?.has(one));
-  const here = verdicts?.get(ply);
-  byId("verdict").className = `verdict-here ${here?.kind ?? ""}`;
-  byId("verdict").replaceChildren(
-    ...(here
-      ? [element("b", {}, `${name(ply)}${here.name && ` · ${here.name}`}. `), here.text]
-      : [element("span", { className: "quiet" }, verdicts ? "Step through the game for the verdicts." : "The game is being read.")]),
-  );
-  const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ";
-  byId("review-counts").textContent = verdicts ? `${whose}${counted([...verdicts.values()])}.` : "";
+  const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
+    all = [...(verdicts ?? [])],
+    unjudged = all.filter(([, { cost }]) => !cost).length > 1; // lichess gives the first position no evaluation
+  byId("review-counts").textContent = all.length && (engine || !unjudged) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
+  showEngine(engine, finished, unjudged);
   const current = (place) => (place === at ? "true" : undefined);
+  const entry = (ply, ...words) =>
+    element("button", { type: "button", onclick: () => goTo(ply + 1), "aria-current": current(ply + 1) }, ...words);
   byId("review-moves").replaceChildren(
-    ...[...(verdicts ?? [])].map(([ply, { kind, cost, human }]) =>
+    ...all.map(([ply, { kind, cost, human }]) =>
       element(
         "li",
         {},
-        element(
-          "button",
-          { type: "button", onclick: () => goTo(ply + 1), "aria-current": current(ply + 1) },
-          element("b", {}, name(ply)),
-          " ",
-          element("span", { className: kind }, cost),
-          " ",
-          element("span", {}, human),
-        ),
+        entry(ply, element("b", {}, nameOf(ply)), " ", element("span", { className: kind }, cost), " ", element("span", {}, human)),
       ),
     ),
   );
   requestAnimationFrame(() => {
     // by then the browser has laid it out anyway
     const list = byId("review-moves"),
-      button = list.querySelector("[aria-current]");
-    if (button) list.scrollTop = button.offsetTop - list.clientHeight / 2;
+      there = list.querySelector("[aria-current]");
+    if (there) list.scrollTop = there.offsetTop - list.clientHeight / 2;
   });
-  const none = element("p", { className: "quiet" }, moments ? "No move lost 10 points or more." : "The game is being read.");
-  const entries = (moments ?? []).map(({ kind, ply, text }) =>
-    element(
-      "li",
-      {},
-      element(
-        "button",
-        {
-          type: "button",
-          onclick: () => goTo(ply),
-          "aria-current": current(ply),
-        },
-        element("b", { className: kind }, kind),
-        ` ${text}`,
-      ),
-    ),
+  const none = engine && finished ? "No move cost 10 points or more." : finished ? "" : "The game is being read.";
+  const entries = moments.map(({ ply, by_rating: shares = [], ...moment }) => {
+    const verdict = verdicts?.get(ply - 1),
+      kind = verdict?.kind ?? moment.kind ?? "fault";
+    const words = verdict ? [`${nameOf(ply - 1)}${verdict.name && ` · ${verdict.name}`}. `, verdict.text] : ["", moment.text];
+    return element("li", {}, entry(ply - 1, element("b", { className: kind }, words[0]), words[1]), ...sharesOf(shares));
+  });
+  byId("moments").replaceChildren(entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
+}
+
+/** How far the engine is, or why there are no marks; `unjudged` says that it left moves without a cost. */
+function showEngine(engine, finished, unjudged) {
+  const busy = Boolean(engine) && !finished;
+  byId("engine-progress").hidden = !busy;
+  if (busy) Object.assign(byId("engine-progress"), { max: engine.of || 1, value: engine.done });
+  const failed = engine && engine.done < engine.of ? "The engine has failed; the service's log says why." : NO_ENGINE;
+  byId("engine-said").textContent = busy ? `The engine looks at ${engine.of} positions.` : finished && unjudged ? failed : "";
+}
+
+/** How many players of some ratings play a move, as bars. */
+function sharesOf(shares) {
+  if (!shares.length) return [];
+  const cells = shares.map(({ rating, probability }) =>
+    element("li", {}, element("span", {}, `${rating}`), bar(probability), element("span", {}, percent(probability))),
   );
-  byId("moments").replaceChildren(entries.length ? element("ol", {}, ...entries) : none);
+  return [element("ul", { className: "shares", "aria-label": "How many play it, by rating" }, ...cells)];
 }

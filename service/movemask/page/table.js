@@ -1,6 +1,6 @@
 // The table: the board, the players, and what is said of the position. It shows a state, and asks for what that needs.
 
-import { endingBy } from "./answer.js";
+import { SCORES, endingBy, resultOf } from "./answer.js";
 import { remembered } from "./api.js";
 import { Board } from "./board.js";
 import { clocksAfter, kept } from "./clock.js";
@@ -8,17 +8,18 @@ import { chosen } from "./controls.js";
 import { byId, element } from "./dom.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
-import { HIDDEN, showBars, showValue } from "./moves.js";
+import { HIDDEN, forecastIn, showBars, showChances } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { question } from "./reports.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { alone, following, live, played, playing, turn } from "./state.js";
+import { alone, begins, blank, following, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
 
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
+const BETTER = 0.3; // width of the arrow of a better move, as a probability
 
 export class Table {
   #store;
@@ -32,7 +33,7 @@ export class Table {
     this.#analysis = analysis;
     this.#board = new Board(byId("board"), {
       onMove: (uci) => this.move(uci),
-      onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
+      onPremove: (premove) => store.dispatch({ type: "premove", premove }),
     });
   }
 
@@ -63,7 +64,10 @@ export class Table {
     document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
     byId("setup").hidden = live(state);
-    byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
+    byId("clear").hidden = blank(state);
+    byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
+    document.body.classList.toggle("bare", !state.moves.length);
+    document.body.classList.toggle("first", begins(state) && blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
       byId("resign").textContent = match.moves.length < 2 ? "Abort" : "Resign";
@@ -110,16 +114,25 @@ export class Table {
     this.#analysis.draw(state);
   }
 
+  /** Shows what the engine has found meanwhile. */
+  refresh() {
+    const { state } = this.#store;
+    if (!this.answer) return;
+    this.#board.draw(this.#arrows(state, this.answer));
+    this.#chances(state, this.answer);
+    this.#analysis.draw(state);
+  }
+
   /** Takes away what was said of another position, when there is no answer for the one that is wanted. Its moves are known. */
   forget() {
     const { state } = this.#store;
     this.#shown = null;
     document.body.classList.add("stale");
     this.#board.freeze();
-    showValue(byId("value"), null, state.flip);
+    showChances(byId("value"), undefined, state.flip);
     this.#say(state, { turn: turn(state), moves: [] });
     this.#analysis.draw(state);
-    for (const id of ["bars", "lenses", "legal"]) byId(id).replaceChildren();
+    for (const id of ["bars", "lenses", "legal", "forecast"]) byId(id).replaceChildren();
     clearRatings();
   }
 
@@ -136,13 +149,13 @@ export class Table {
       flip,
       last: line.at(-1),
       moves: open ? answer.moves : [],
-      arrows: arrows(state, answer),
+      arrows: this.#arrows(state, answer),
       player: going && atEnd ? match.you[0] : "",
       premove: (going && match.premove?.uci) || null,
       check: answer.status === "checkmate" || /[+#]$/.test(last?.san) ? `${answer.turn[0]}k` : undefined,
     });
     const hidden = alone(state);
-    showValue(byId("value"), hidden ? null : answer, flip);
+    this.#chances(state, answer);
     byId("legal").replaceChildren(
       ...answer.moves
         .map((move) => move.san)
@@ -150,12 +163,16 @@ export class Table {
         .map((san) => new Option(san)),
     );
     if (state.view === "play") {
-      const who = takesRatings(chosen(state, this.#models)) ? `players rated ${state[answer.turn]}` : "players";
-      byId("whose").textContent = `What ${who} would play, by ${answer.model.name}. It is no engine's advice.`;
-      showBars(byId("bars"), hidden ? null : answer.moves, {
+      const rated = takesRatings(chosen(state, this.#models)),
+        looks = trying(state);
+      const who = rated ? `players rated ${state[answer.turn]}` : "players";
+      byId("whose").textContent = `What ${who} would play here. It is not an engine's advice.`;
+      byId("forecast").textContent = hidden ? "" : forecastIn(answer, rated ? state : null);
+      showBars(byId("bars"), hidden || looks ? null : answer.moves, {
         onMove: (uci) => this.move(uci),
         onLight: (uci) => this.#board.light(uci),
         next: moves[at],
+        hidden: looks ? "Hidden while you look for a better move." : HIDDEN,
       });
     }
     showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: clocksOf(state) });
@@ -170,14 +187,33 @@ export class Table {
     const last = at ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
     const ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
     const aborted = state.aborted && !moves.length ? "The game is aborted. " : "";
-    const said = playing(state) ? saidInGame(match, moves.length - at) : aborted + saidOf(answer, { last, ending });
+    const shown = trying(state) ? { ...answer, moves: [] } : answer;
+    const said = playing(state) ? saidInGame(match, moves.length - at) : aborted + saidOf(shown, { last, ending });
     if (byId("said").textContent !== said) byId("said").textContent = said;
     return last;
   }
 
+  /** The bar beside the board: the result of a game that is over, or what the evaluations say. */
+  #chances(state, answer) {
+    const result = SCORES[resultOf(answer)];
+    showChances(byId("value"), playing(state) ? undefined : (result ?? this.#analysis.score(state)), state.flip);
+  }
+
+  /** What players would play, and a better move than that of the game. */
+  #arrows(state, answer) {
+    if (!state.arrows || alone(state) || trying(state)) return [];
+    if (state.view === "lens") return lensArrows(answer);
+    const likely = answer.moves
+      .filter((move) => move.probability >= LEAST_ARROW)
+      .slice(0, ARROWS)
+      .map((move) => ({ ...move, kind: "legal" }));
+    const better = this.#analysis.better(state);
+    return better ? [...likely, { uci: better.uci, probability: BETTER, kind: "best" }] : likely;
+  }
+
   async #lenses(state, answer, current) {
     const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
-    if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
+    if (current()) showLenses(second ? [answer, second] : [answer], state.flip, played(state).length ? 0 : state.recorded);
   }
 }
 
@@ -192,13 +228,4 @@ function clocksOf(state) {
       .map((index) => tree.nodes[index]);
   const timed = nodes(moves).some((node) => kept(node) !== undefined);
   return timed ? clocksAfter(nodes(played(state)), firstPly(tree.fen), tree.headers.TimeControl) : null;
-}
-
-function arrows(state, answer) {
-  if (!state.arrows || alone(state)) return [];
-  if (state.view === "lens") return lensArrows(answer);
-  return answer.moves
-    .filter((move) => move.probability >= LEAST_ARROW)
-    .slice(0, ARROWS)
-    .map((move) => ({ ...move, kind: "legal" }));
 }

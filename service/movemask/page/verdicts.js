@@ -1,54 +1,58 @@
-// A verdict on a move in two parts that have nothing to do with each other: what it cost, and how human it was.
-// Both figures are the service's; a move that costs much may be what most people play.
+// A verdict on a move in two parts that have nothing to do with each other: what it cost, by the engine, and how many would
+// play it, by the network. Both figures are the service's.
 
 import { percent } from "./dom.js";
 
-export const MARKS = { mistake: "?", blunder: "??" };
-const NAMES = { mistake: "Mistake", blunder: "Blunder" };
+export const MARKS = { inaccuracy: "?!", mistake: "?", blunder: "??" };
+const NAMES = { inaccuracy: "Inaccuracy", mistake: "Mistake", blunder: "Blunder" };
 const FACTS = {
   allows_mate: "It allows mate in one.",
   misses_mate: "It misses a mate in one.",
   stalemates: "It stalemates.",
   draws: "It leads to a dead position.",
 };
+const FAULTS = ["allows_mate", "misses_mate", "stalemates"];
+const STRONGER = 400; // Elo points that the other players have whose share is told
 
 /**
- * The verdict `{kind, name, cost, human, text}` on a move. `report` is what the service says of it; `rating` is the
- * mover's, undefined for a network that takes none. `kind` is "mistake", "blunder" or "".
+ * The verdict `{kind, name, cost, human, text}` on a move: what the service says of its cost and of its likelihood. `rating`
+ * is the mover's, undefined for a network that takes none; `shares` are a key move's `{rating, probability}`. `kind` is a
+ * mark; "fault" if nothing tells the cost of what the rules know to be one; or "".
  */
-export function verdictOf({ probability, rank, lost, source, mark = "", fact, better }, rating) {
-  const points = lost === undefined ? undefined : Math.round(100 * lost),
-    who = rating ? `players rated ${rating}` : "players";
+export function verdictOf({ lost, mark, fact }, { probability, rank }, rating, shares = []) {
+  const points = lost === undefined ? "" : `${Math.round(100 * lost)}`;
   return {
-    kind: mark,
+    kind: mark ?? (lost === undefined && FAULTS.includes(fact) ? "fault" : ""),
     name: NAMES[mark] ?? "",
-    cost: [NAMES[mark], points === undefined ? "unknown" : `${points}`].filter(Boolean).join(", "),
+    cost: [NAMES[mark], points].filter(Boolean).join(", "),
     human: percent(probability),
-    text: [FACTS[fact], costs(points, source), likely(probability, rank, who), better && `${better.san} costs less.`]
-      .filter(Boolean)
-      .join(" "),
+    text: [FACTS[fact], points && `It cost ${inPoints(points)}.`, likely(probability, rank, rating, shares)].filter(Boolean).join(" "),
   };
 }
 
-/** How many mistakes and blunders there are, in words. */
+/** A number of points in words. */
+export const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);
+
+/** How many inaccuracies, mistakes and blunders there are, in words. */
 export function counted(verdicts) {
   const count = (kind, one, many) => {
     const found = verdicts.filter((verdict) => verdict.kind === kind).length;
     return `${found} ${found === 1 ? one : many}`;
   };
-  return `${count("mistake", "mistake", "mistakes")}, ${count("blunder", "blunder", "blunders")}`;
+  const kinds = [
+    ["inaccuracy", "inaccuracies"],
+    ["mistake", "mistakes"],
+    ["blunder", "blunders"],
+  ];
+  return kinds.map(([one, many]) => count(one, one, many)).join(", ");
 }
 
-/** Only the rules and evaluations know a cost; the network judges, and overlooks some. */
-function costs(points, source) {
-  if (points === undefined) return "What it cost is unknown: this network forecasts no results.";
-  const judged = source === "network",
-    amount = `${points} ${points === 1 ? "point" : "points"} of 100`;
-  if (!points) return judged ? "The network sees no cost." : "It costs nothing.";
-  return judged ? `By the network's judgement, it costs ${amount}.` : `It costs ${amount}.`;
-}
-
-function likely(probability, rank, who) {
-  const share = probability < 0.001 ? `Hardly any ${who} would play it` : `${percent(probability)} of ${who} would play it`;
-  return rank === 1 ? `${share}, more than any other move.` : `${share}.`;
+/** Who plays a move, and of a key move, how many stronger or weaker players do. */
+function likely(probability, rank, rating, shares) {
+  if (probability === undefined) return "";
+  const who = rating ? `players rated ${rating}` : "players";
+  const share = probability < 0.001 ? `Hardly any ${who} play it` : `${percent(probability)} of ${who} play it`;
+  const wanted = rating + (rating + STRONGER > shares.at(-1)?.rating ? -STRONGER : STRONGER);
+  const other = shares.toSorted((a, b) => Math.abs(a.rating - wanted) - Math.abs(b.rating - wanted))[0];
+  return `${share}${other ? `, at ${other.rating} ${percent(other.probability)}` : rank === 1 ? ", more than any other move" : ""}.`;
 }

@@ -12,7 +12,7 @@ from movemask.schemas.shapes import ByName, Items, Out
 
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
-Mark = Literal["mistake", "blunder"]
+Mark = Literal["inaccuracy", "mistake", "blunder"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
 DrawReason = Literal[
     "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
@@ -220,6 +220,36 @@ class SweepOut(Where):
     moves: Items[SweptOut] = Field(description="Highest mean probability first.")
 
 
+class NamedMoveOut(Out):
+    """A move."""
+
+    uci: str = Field(description="The move in UCI.")
+    san: str = Field(description="The move in SAN.")
+
+
+class CostOut(Out):
+    """What a move of a game cost."""
+
+    ply: int = Field(description="Number of the move in the game, in plies from 1.")
+    lost: float | None = Field(
+        None, description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells."
+    )
+    source: Literal["rules", "evaluations", "engine"] | None = Field(
+        None,
+        description="What told `lost`: the `rules`, `evaluations` in the PGN (`[%eval]`), or the service's `engine`.",
+    )
+    mark: Mark | None = Field(
+        None,
+        description="`inaccuracy`: cost 0.05 or more; `mistake`: 0.1 or more; `blunder`: 0.15 or more, as on lichess.",
+    )
+    fact: Literal["allows_mate", "misses_mate", "stalemates", "draws"] | None = Field(
+        None, description="What the rules know of the move. Mates are mates in one that another move avoids or gives."
+    )
+    line: Items[NamedMoveOut] | None = Field(
+        None, description="What was better: the engine's best line from the position before, or the mate in one."
+    )
+
+
 class MadeOut(Out):
     """How often players make a move if both have this rating."""
 
@@ -227,10 +257,9 @@ class MadeOut(Out):
     probability: float = Field(description="Probability of the move, 0 to 1.")
 
 
-class PlayedOut(Out):
+class PlayedOut(CostOut):
     """A move that was played: how human it was, and what it cost."""
 
-    ply: int = Field(description="Number of the move in the game, in plies from 1.")
     turn: Turn = Field(description="The side to move.")
     uci: str = Field(description="The move in UCI.")
     san: str = Field(description="The move in SAN.")
@@ -240,26 +269,6 @@ class PlayedOut(Out):
     value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
     forecast: ValueOut | None = Field(None, description=FORECAST)
     leakage: LeakageOut = Field(description="What a wrong mask would have put on illegal moves.")
-    lost: float | None = Field(
-        None, description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells."
-    )
-    source: Literal["rules", "evaluations", "network"] | None = Field(
-        None,
-        description="What told `lost`: the `rules`, the `evaluations` in the PGN (`[%eval]`), or the `network`, by its "
-        "forecasts at rating 2500 after this move and after the likeliest others.",
-    )
-    mark: Mark | None = Field(
-        None, description="`mistake`: loses 0.1 or more, or allows mate in one; `blunder`: loses 0.2 or more."
-    )
-    fact: Literal["allows_mate", "misses_mate", "stalemates", "draws"] | None = Field(
-        None, description="What the rules know of the move. Mates are mates in one that another move avoids or gives."
-    )
-    better: MoveOut | None = Field(
-        None, description="Where the network found a mistake: a move that costs less, and its probability at 2500."
-    )
-    by_rating: Items[MadeOut] | None = Field(
-        None, description="For the 20 worst mistakes of a request: how often players of each rating make it."
-    )
 
 
 class NodeOut(Out):
@@ -285,12 +294,15 @@ class SideOut(Out):
 
 
 class MomentOut(Out):
-    """A key move: one of those that cost most."""
+    """A key move: a mistake or a blunder, one of those that cost most; or without a cost, a fault by the rules."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    kind: Mark = Field(description="The move's `mark`.")
-    lost: float | None = Field(description="What it cost, 0 to 1; null if only the rules tell that it is a mistake.")
-    text: str = Field(description="The move in a sentence.")
+    kind: Mark | None = Field(description="The move's `mark`; null without a cost.")
+    lost: float | None = Field(description="What it cost, 0 to 1; null if only the rules tell that it is a fault.")
+    text: str = Field(description="What it cost and who plays it, in words.")
+    by_rating: Items[MadeOut] | None = Field(
+        None, description="How often players of each rating play it; left out for networks that take no ratings."
+    )
 
 
 class GameOut(Out):
@@ -308,19 +320,50 @@ class GameOut(Out):
     opening: Opening | None = Field(
         description="By the last position in lichess's list; null in Chess960, or from a FEN."
     )
+    scores: Items[float | None] = Field(
+        description="White's expected score, 0 to 1, in each position from the first to the last, by its end, its "
+        "`[%eval]` or the engine; null where none tells."
+    )
     moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
     moves: Items[PlayedOut] = Field(description="The moves, in order.")
     tree: Items[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 
 
+class ProgressOut(Out):
+    """How far the engine is."""
+
+    done: int = Field(description="Positions that it has evaluated.")
+    of: int = Field(description="Positions that it was to evaluate; it has failed if it ends with fewer.")
+
+
 class GamesOut(Out):
-    """Reports on the games of a PGN."""
+    """Reports on the games of a PGN. As NDJSON, it is the first line, before the engine has evaluated anything."""
 
     model: ModelOut = Field(description="The network that was used.")
     temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
     games: Items[GameOut | ErrorOut] = Field(
         description="One for each game, in order, and an error for text in front of or between games."
     )
+    engine: ProgressOut | None = Field(
+        description="What the engine evaluated; null without `evaluations` in `include`, and where there is no engine."
+    )
+
+
+class EvaluatedOut(Out):
+    """A line of NDJSON: a position that the engine has evaluated, and what it tells of the moves around it."""
+
+    game: int = Field(description="Number of the game in `games`, from 0.")
+    position: int = Field(description="Number of plies before the position.")
+    score: float = Field(description="White's expected score, 0 to 1.")
+    costs: Items[CostOut] = Field(description="The move before and the move after it, as far as their costs are known.")
+    engine: ProgressOut = Field(description="How far the engine is.")
+
+
+class MomentsOut(Out):
+    """A line of NDJSON: the key moves of a game, once the engine has evaluated it."""
+
+    game: int = Field(description="Number of the game in `games`, from 0.")
+    moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
 
 
 class PartOut(Out):

@@ -1,4 +1,4 @@
-"""The audit's figures over time, and its positions."""
+"""The ledger's figures over time, and its positions."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class HistoryOut(Out):
     models: ByName[ModelHistoryOut] = Field(description="By the name of the network.")
 
 
-class AuditedOut(Out):
-    """An audited position."""
+class StoredPositionOut(Out):
+    """A recorded position."""
 
     fen: str = Field(description="The position, as in the answer.")
     chess960: bool = Field(description="Whether castling is as in Chess960.")
@@ -108,11 +108,11 @@ class AuditedOut(Out):
 class WorstOut(Out):
     """The positions that leak most."""
 
-    positions: Items[AuditedOut] = Field(description="Worst first.")
+    positions: Items[StoredPositionOut] = Field(description="Worst first.")
 
 
 class PositionsOut(Out):
-    """A page of audited positions."""
+    """A page of recorded positions."""
 
-    positions: Items[AuditedOut] = Field(description="Newest first.")
+    positions: Items[StoredPositionOut] = Field(description="Newest first.")
     next: str | None = Field(description="The `cursor` of the next page; null on the last page.")

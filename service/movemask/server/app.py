@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -77,8 +77,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with running_services(settings, metrics, rates, needed, prepare) as app.state.services:
-            async with sessions():
+        with running_services(settings, metrics, rates, needed, prepare) as services:
+            app.state.services = services
+            async with sessions(), aclosing(services.engine):
                 yield
 
     # FastAPIOffline serves the scripts and styles of /docs itself, without a CDN.

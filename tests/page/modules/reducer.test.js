@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { START, Tree, hashOf, match, readHash, reduce } from "./modules.js";
+import { START, Tree, hashOf, match, readHash, reduce, trying } from "./modules.js";
 
 const after = (...events) => events.reduce((state, event) => reduce(state, { now: 0, ...event }), START);
 const begun = (more) => ({
@@ -61,4 +61,25 @@ test("a move along the line stays on it, and another one is a variation", () => 
   const other = after(mine, made("d2d4", []));
   assert.deepEqual([other.moves, other.tree.main], [["d2d4"], ["e2e4"]]);
   assert.deepEqual(reduce(other, { type: "undo", now: 0 }).tree.main, ["e2e4"]);
+});
+
+test("a better line takes the place of the move that was played, and the game stays beside it", () => {
+  const line = [
+    { uci: "d2d4", san: "d4" },
+    { uci: "d7d5", san: "d5" },
+  ];
+  const better = after(mine, { type: "better", before: [], line });
+  assert.deepEqual([better.moves, better.at, better.tree.main], [["d2d4", "d7d5"], 1, ["e2e4"]]);
+  assert.deepEqual(
+    better.tree.along(better.moves).map((index) => better.tree.nodes[index].san),
+    [undefined, "d4", "d5"],
+  );
+});
+
+test("who tries again stands before the move, until another is made", () => {
+  const state = after(mine, { type: "step", at: 1 }, { type: "again" });
+  assert.deepEqual([state.at, trying(state)], [0, true]);
+  const made = reduce(state, { type: "play", uci: "d2d4", san: "d4", after: "", now: 0 });
+  assert.equal(trying(made), false);
+  assert.equal(trying(after(mine)), false);
 });

@@ -2,34 +2,36 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { counted, verdictOf } from "./modules.js";
 
-const said = (report, rating) => verdictOf({ probability: 0.394, rank: 1, ...report }, rating).text.replaceAll("\u00a0", " ");
+const SHARES = [800, 1200, 1600, 2000, 2400].map((rating, place) => ({ rating, probability: (5 - place) / 10 }));
+const said = (cost, report = {}, ...more) =>
+  verdictOf(cost, { probability: 0.394, rank: 2, ...report }, ...more).text.replaceAll("\u00a0", " ");
 
-test("a stalemate is a blunder, however many people play it", () => {
-  const text = said({ lost: 0.47, mark: "blunder", fact: "stalemates", better: { san: "Kg6" } }, 1500);
+test("what a move cost stands beside who plays it, at another rating too if it is a key move", () => {
   assert.equal(
-    text,
-    "It stalemates. It costs 47 points of 100. 39.4 % of players rated 1500 would play it, more than any other move. Kg6 costs less.",
+    said({ lost: 0.31, mark: "blunder" }, {}, 1500, SHARES),
+    "It cost 31 points. 39.4 % of players rated 1500 play it, at 2000 20.0 %.",
   );
+  assert.match(said({ lost: 0.31 }, {}, 2300, SHARES), /rated 2300 play it, at 2000 20\.0 %\.$/); // nobody is that much stronger
+  assert.match(said({ lost: 0.31 }, { rank: 1 }), /of players play it, more than any other move\.$/);
+  assert.match(said({ lost: 0.01 }, { probability: 0.0001 }, 1500), /^It cost 1 point\. Hardly any players rated 1500 play it\.$/);
 });
 
 test("what costs nothing is not praised", () => {
-  assert.equal(said({ lost: 0.004, rank: 2 }), "It costs nothing. 39.4 % of players would play it.");
-  assert.match(said({ lost: 0.01 }), /^It costs 1 point of 100\./);
+  assert.equal(said({ lost: 0.004 }), "It cost nothing. 39.4 % of players play it.");
 });
 
-test("the network's judgement is called so, as it overlooks some", () => {
-  assert.match(said({ lost: 0, source: "network" }), /^The network sees no cost\. /);
-  assert.match(said({ lost: 0.07, source: "network" }), /^By the network's judgement, it costs 7 points of 100\. /);
-  assert.match(said({ lost: 0.07, source: "evaluations" }), /^It costs 7 points of 100\. /);
+test("where nothing tells the cost, nothing is said of it, but what the rules know is", () => {
+  const verdict = verdictOf({ fact: "allows_mate" }, { probability: 0.2, rank: 2 });
+  assert.deepEqual([verdict.kind, verdict.name, verdict.cost], ["fault", "", ""]);
+  assert.match(verdict.text, /^It allows mate in one\. 20\.0.% of players play it\.$/);
+  assert.equal(verdictOf({}, { probability: 0.2, rank: 2 }).kind, "");
 });
 
-test("where nothing tells the cost, it is unknown, and an avoidable mate in one is a mistake all the same", () => {
-  const verdict = verdictOf({ probability: 0.0001, rank: 20, mark: "mistake", fact: "allows_mate" });
-  assert.equal(verdict.cost, "Mistake, unknown");
-  assert.match(verdict.text, /^It allows mate in one\. What it cost is unknown.* Hardly any players would play it\.$/);
+test("a mate in one that is allowed in a lost game is no fault", () => {
+  assert.equal(verdictOf({ lost: 0.01, fact: "allows_mate" }, { probability: 0.2, rank: 2 }).kind, "");
 });
 
-test("mistakes and blunders are counted", () => {
+test("inaccuracies, mistakes and blunders are counted", () => {
   const kinds = ["mistake", "", "blunder", "blunder"].map((kind) => ({ kind }));
-  assert.equal(counted(kinds), "1 mistake, 2 blunders");
+  assert.equal(counted(kinds), "0 inaccuracies, 1 mistake, 2 blunders");
 });

@@ -55,7 +55,12 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"moves": [], "temperature": "1.5"}, 422, "invalid-request", "got '1.5'; write a number without quotation"),
         (b"", 422, "invalid-request", "body: is missing; send a JSON object"),
         ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; available: fake"),
-        ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
+        (
+            {"temperature": -1},
+            422,
+            "invalid-request",
+            "temperature: Input should be greater than or equal to 0, got -1",
+        ),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
         ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
         ({"elo": True}, 422, "invalid-request", "elo: Input should be a rating, or an object of two"),
@@ -358,19 +363,20 @@ def test_refused_bodies_leave_nothing_in_memory_even_if_no_garbage_is_collected(
     }
     unpacked = {"Content-Encoding": "gzip"}
     for name, body in shapes.items():
-        for content, headers in ((body, JSON), (gzip.compress(body, 1), JSON | unpacked)):
+        packed = (gzip.compress(body, 1), JSON | unpacked)
+        for content, headers in ((body, JSON), packed) if name == "unknown" else (packed,):
             assert client.post("/v1/policy/batch", content=content, headers=headers).status_code in (400, 413, 422)
             gc.collect()
             tracemalloc.start()
             gc.disable()
             try:
-                for _ in range(8):
+                for _ in range(4):
                     client.post("/v1/policy/batch", content=content, headers=headers)
                 held, _ = tracemalloc.get_traced_memory()
             finally:
                 gc.enable()
                 tracemalloc.stop()
-            assert held < 3 * len(content) + 2**20, name  # of eight; the client keeps some
+            assert held < 2 * len(content) + 2**20, name  # of four; the client keeps some
 
 
 def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import chess
 import numpy as np
+import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.schemas.answers import GamesOut
+from movemask.schemas.answers import CostOut, EvaluatedOut, GamesOut, MomentsOut, ProgressOut
 from tests.conftest import Serve
-from tests.field import CASES, NAMES, Case
+from tests.field import CASES
+from tests.games.engines import program
 from tests.server.asking import asked, refused, sample
 
 PGN = """[Event "one"]
@@ -87,7 +90,8 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
-def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(client: TestClient, accept: str) -> None:
+def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(serve: Serve, accept: str) -> None:
+    client = serve()
     client.post("/v1/games", json={"pgn": "1. e4 e5 2. Ke3 *\n\n1. e4 *"}, headers={"Accept": accept})
     assert sample(client, 'movemask_invalid_total{problem="invalid-pgn"}') == 1
 
@@ -132,25 +136,18 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     assert game["white"]["moves"] == 1
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_games_of_other_programs_are_read(client: TestClient, case: Case) -> None:
-    games = judged(client, pgn=case.text)["games"]
-    assert len(games) == len(case.games)
-    for game, expected in zip(games, case.games, strict=True):
-        if "error" in expected:
-            assert expected["error"] in game["error"]["detail"]
-            continue
+def test_games_of_other_programs_are_read_and_the_network_gets_the_ratings_of_their_tags(leela: TestClient) -> None:
+    """Those of all files in one request, but for three that leave a comment or a game open; the reader's test has what
+    is wrong with others."""
+    whole = [case for case in CASES if case.good == case.games]
+    alone = [case for case in whole if case.path.stem in ("pgn-P37", "pgn-P45", "pgn-signature")]
+    together = [case for case in whole if case not in alone]
+    texts = ["\n\n".join(case.text for case in together), *(case.text for case in alone)]
+    games = [game for text in texts for game in judged(leela, pgn=text)["games"]]
+    for game, expected in zip(games, (game for case in [*together, *alone] for game in case.games), strict=True):
         assert [move["uci"] for move in game["moves"]] == expected["moves"].split()
         for name, value in expected.get("tags", {}).items():
             assert game["headers"][name] == value
-
-
-RATED = [case for case in CASES if any("elo" in game for game in case.games)]
-
-
-@pytest.mark.parametrize("case", RATED, ids=[case.path.stem for case in RATED])
-def test_the_network_gets_the_ratings_of_the_tags(leela: TestClient, case: Case) -> None:
-    for game, expected in zip(judged(leela, pgn=case.text)["games"], case.games, strict=True):
         if "elo" in expected:
             white, black = expected["elo"]
             assert game["elo"] == {"white": white, "black": black}
@@ -197,3 +194,58 @@ def test_a_text_is_split_into_its_games(client: TestClient) -> None:
     (again,) = asked(client, "/v1/games/split", pgn=found[0]["text"])["parts"]
     assert again == found[0]
     assert asked(client, "/v1/games/split", pgn=" ") == {"parts": []}
+
+
+def lines_of(client: TestClient, **body: Any) -> list[Any]:
+    """The lines of a streamed answer."""
+    answer = client.post("/v1/games", json=body, headers={"Accept": "application/x-ndjson"})
+    assert answer.status_code == 200, answer.text
+    return [orjson.loads(line) for line in answer.text.splitlines()]
+
+
+TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 *"
+
+
+def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serve, tmp_path: Path) -> None:
+    client = serve(engine=program(tmp_path, "moves"))
+    first, *found, last = lines_of(client, pgn=TRAP, include=["evaluations"])
+    assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=4)
+    assert [move.get("lost") for move in first["games"][0]["moves"]] == [None] * 4
+    looks = [EvaluatedOut.model_validate(line) for line in found]
+    assert [look.position for look in looks] == [4, 2, 1, 0]  # from the end; one has an evaluation
+    assert [look.engine.done for look in looks] == [1, 2, 3, 4]
+    assert {look.score for look in looks} == {0.5}
+    (moment,) = MomentsOut.model_validate(last).moments
+    assert (moment.ply, moment.kind) == (3, "blunder")
+    told = {cost.ply: cost for look in looks for cost in look.costs}
+    whole = judged(client, pgn=TRAP, include=["evaluations"])
+    assert whole["engine"] == {"done": 4, "of": 4}
+    (game,) = whole["games"]
+    assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.5], abs=0.001)
+    for move in game["moves"]:
+        assert told[move["ply"]] == CostOut.model_validate(move)
+    assert game["moments"] == last["moments"]
+    assert [move["san"] for move in game["moves"][2]["line"]] == ["a3", "a5"]
+
+
+def test_without_an_engine_or_a_wish_nothing_is_evaluated(serve: Serve, tmp_path: Path) -> None:
+    (only,) = lines_of(serve(), pgn=TRAP, include=["evaluations"])
+    assert only["engine"] is None
+    assert judged(serve(engine=program(tmp_path, "well")), pgn=TRAP)["engine"] is None
+    assert not (tmp_path / "starts").exists()
+
+
+def test_an_engine_that_fails_leaves_the_report_and_a_ready_service(serve: Serve, tmp_path: Path) -> None:
+    client = serve(engine=program(tmp_path, "dies"))
+    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] == {"done": 1, "of": 4}
+    assert client.get("/readyz").status_code == 200
+    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] is None  # for a while
+
+
+def test_what_the_engine_looks_at_costs_the_clients_rate(serve: Serve, tmp_path: Path) -> None:
+    def left(**body: Any) -> int:
+        client = serve(engine=program(tmp_path, "well"), client_rate=0.001, client_burst=100)
+        answer = client.post("/v1/games", json={"pgn": "1. e4 e5 *", **body})
+        return int(answer.headers["RateLimit"].partition("r=")[2].partition(";")[0])
+
+    assert left() - left(include=["evaluations"]) == 3

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -30,8 +29,6 @@ from movemask.server.edge.guard import MAX_PIPELINED, ConnectionLimits, Guard, G
 from movemask.server.edge.rates import client_address
 from movemask.server.edge.request_reader import MAX_HEADERS
 from movemask.server.process.listening import Port
-from tests.networks import write_fake
-from tests.processes import served
 
 pytestmark = pytest.mark.anyio
 
@@ -333,10 +330,9 @@ async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) ->
 
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
-def test_a_client_that_waits_to_send_a_refused_body_is_told(tmp_path: Path, path: str, length: int) -> None:
-    write_fake(tmp_path)
+def test_a_client_that_waits_to_send_a_refused_body_is_told(service: int, path: str, length: int) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
-    with served(tmp_path) as (_, port), socket.create_connection(("127.0.0.1", port), 20) as client:
+    with socket.create_connection(("127.0.0.1", service), 20) as client:
         client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))

@@ -28,7 +28,7 @@ from movemask.leakage.measure import Figure
 from movemask.server.ledger.entries import LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader, Span, Summary
-from movemask.server.ledger.tables import WRITER
+from movemask.server.ledger.tables import VERSION, WRITER
 from tests.postgres import Server
 from tests.server.ledger.records import opened, record, write
 
@@ -410,26 +410,24 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "version", "words"),
+    ("made", "words"),
     [
-        ("schema_version (version INTEGER)", 1, "migrate only those of 3 and later. Name another database, or move"),
-        ("alembic_version (version_num TEXT)", 2, "migrate only those of 3 and later. Name another database, or move"),
-        ("alembic_version (version_num TEXT)", "ae1027a6acf", "migrate only those of 3 and later. Name another"),
-        ("schema_version (version)", 99, "Start the newer movemask that migrated them, or restore an older backup"),
+        (("CREATE TABLE cell (count INTEGER)",), "has tables without a version"),
+        (
+            ("CREATE TABLE ledger_version (version INTEGER)", "INSERT INTO ledger_version VALUES (2)"),
+            "has tables of version 2",
+        ),
     ],
 )
-def test_databases_of_earlier_and_later_services_are_left_alone(
-    tables: str, version: object, words: str, tmp_path: Path
+def test_a_database_of_another_version_is_left_alone_and_the_error_says_what_to_do(
+    made: tuple[str, ...], words: str, database_url: str
 ) -> None:
-    with sqlite3.connect(tmp_path / "audit.db") as connection:
-        connection.execute(f"CREATE TABLE {tables}")
-        connection.execute(f"INSERT INTO {tables.split()[0]} VALUES ('{version}')")
-        connection.execute("CREATE TABLE cell (count INTEGER)")
-    connection.close()
-    before = (tmp_path / "audit.db").read_bytes()
-    with (
-        pytest.raises(LedgerError, match=f"has tables of version {version}, .*{words}"),
-        opened(f"sqlite:///{tmp_path}/audit.db"),
-    ):
+    engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        for statement in made:
+            connection.exec_driver_sql(statement)
+    rest = f"{words}, and this movemask writes version {VERSION}: move the database away or name another, "
+    with pytest.raises(LedgerError, match=rest), opened(database_url):
         pass
-    assert (tmp_path / "audit.db").read_bytes()[100:] == before[100:]  # but for the journal's mode in the header
+    with engine.connect() as connection:
+        assert len(sa.inspect(connection).get_table_names()) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import chess.pgn
 
@@ -24,6 +24,8 @@ from movemask.schemas.shapes import as_json
 if TYPE_CHECKING:
     from movemask.server.api.requests import MoveIn
 
+C = TypeVar("C", bound=answers.CostOut)
+
 #: Most illegal moves that an answer names.
 _NAMED_ILLEGAL = 20
 
@@ -35,6 +37,8 @@ _Illegal, _IllegalMove = as_json(answers.IllegalOut), as_json(answers.IllegalMov
 _Statistics, _Draw, _Figure = as_json(answers.StatisticsOut), as_json(answers.DrawOut), as_json(answers.FigureOut)
 _Game, _Played, _Side = as_json(answers.GameOut), as_json(answers.PlayedOut), as_json(answers.SideOut)
 _Moment, _Node, _Made = as_json(answers.MomentOut), as_json(answers.NodeOut), as_json(answers.MadeOut)
+_Cost, _NamedMove, _Progress = as_json(answers.CostOut), as_json(answers.NamedMoveOut), as_json(answers.ProgressOut)
+_Evaluated, _Moments = as_json(answers.EvaluatedOut), as_json(answers.MomentsOut)
 
 
 def policy_out(answer: Answer, include: Sequence[Include], *, timing: bool = True) -> answers.PolicyOut:
@@ -112,10 +116,31 @@ def sweep_out(
 
 
 def games_out(
-    games: list[answers.GameOut | answers.ErrorOut], model: Model, temperature: float | None
+    games: list[answers.GameOut | answers.ErrorOut],
+    model: Model,
+    temperature: float | None,
+    engine: answers.ProgressOut | None,
 ) -> answers.GamesOut:
     """The reports on the games of a PGN."""
-    return _Games(model=model_out(model), temperature=temperature, games=games)
+    return _Games(model=model_out(model), temperature=temperature, games=games, engine=engine)
+
+
+def progress_out(done: int, of: int) -> answers.ProgressOut:
+    """How far the engine is."""
+    return _Progress(done=done, of=of)
+
+
+def evaluated_out(number: int, place: int, report: GameReport, progress: answers.ProgressOut) -> answers.EvaluatedOut:
+    """A position that the engine has evaluated, by the number of its game and of the plies before it."""
+    around = [_cost(report, ply, _Cost(ply=ply)) for ply in (place, place + 1) if 0 < ply <= len(report.moves)]
+    return _Evaluated(
+        game=number, position=place, score=report.costs.evaluations[place].expected, costs=around, engine=progress
+    )
+
+
+def moments_out(number: int, report: GameReport) -> answers.MomentsOut:
+    """The key moves of a game, by its number."""
+    return _Moments(game=number, moments=_moments(report))
 
 
 def game_out(report: GameReport, model: Model) -> answers.GameOut:
@@ -128,11 +153,9 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
         white=_side(report.white),
         black=_side(report.black),
         opening=opening_of(game.played),
-        moments=[
-            _Moment(ply=moment.ply, kind=moment.mark, lost=moment.lost, text=moment.text)
-            for moment in moments_of(report)
-        ],
-        moves=[_played(move, model) for move in report.moves],
+        scores=report.costs.scores,
+        moments=_moments(report),
+        moves=[_cost(report, move.ply, _played(move, model)) for move in report.moves],
     )
     if first.elo is not None:
         mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
@@ -274,19 +297,32 @@ def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
         out.value = value_out(report.value)
     if report.forecast is not None:
         out.forecast = value_out(report.forecast)
-    cost = report.cost
+    return out
+
+
+def _cost(report: GameReport, ply: int, out: C) -> C:
+    """Adds what a move cost to what is told of it."""
+    cost, position = report.costs[ply - 1], report.moves[ply - 1].position
     if cost.lost is not None and cost.source is not None:
         out.lost, out.source = cost.lost, cost.source
     if cost.mark is not None:
         out.mark = cost.mark
     if cost.fact is not None:
         out.fact = cost.fact.value
-    if cost.better is not None:
-        move, probability = cost.better
-        out.better = _Move(uci=move.uci(), san=position.sans([move])[0], probability=probability)
-    if report.by_rating:
-        out.by_rating = [_Made(rating=rating, probability=p) for rating, p in report.by_rating.items()]
+    if cost.line:
+        board = position.board.copy(stack=False)
+        out.line = [_NamedMove(uci=move.uci(), san=board.san_and_push(move)) for move in cost.line]
     return out
+
+
+def _moments(report: GameReport) -> list[answers.MomentOut]:
+    moments = []
+    for moment in moments_of(report):
+        out = _Moment(ply=moment.ply, kind=moment.mark, lost=moment.lost, text=moment.text)
+        if moment.by_rating:
+            out.by_rating = [_Made(rating=rating, probability=p) for rating, p in moment.by_rating.items()]
+        moments.append(out)
+    return moments
 
 
 def _tree(game: chess.pgn.Game) -> list[answers.NodeOut]:

@@ -21,7 +21,7 @@ from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 #: The cells of a group, by kind of leakage.
 CellsByKind = dict[str, Cell]
 
-#: A stored position: fields of the API's `AuditedOut`, with a Figure by kind in `kinds`. Single positions have `id`.
+#: Fields of the API's `StoredPositionOut`, with a Figure by kind in `kinds`. Single positions have `id`.
 StoredPosition = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ class Summary:
 
     @property
     def positions(self) -> int:
-        """Number of audited positions."""
+        """Number of recorded positions."""
         return positions_of(self.kinds)
 
 

@@ -29,6 +29,7 @@ def run_service(settings: Settings) -> None:
     exit_at_once()
     logs.configure(settings.log_level, settings.log_format)
     settings.model_folders.files(settings.default_model)
+    engine = settings.engine_program
     keys = Keys.of(settings.listed_keys, settings.api_keys_file)
     check_tls(settings.tls_cert, settings.tls_key)
     _allow_descriptors()
@@ -36,7 +37,7 @@ def run_service(settings: Settings) -> None:
     with ExitStack() as stack:
         port = stack.enter_context(closing(Port(settings.host, settings.port, workers)))
         address = _address(settings, port)
-        log.info("starting on %s", address)
+        log.info("starting on %s, %s", address, f"with the engine {engine}" if engine else "without an engine")
         _warn_without_keys(port, keyed=keys is not None)
         if workers > 1:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-"))

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 
 import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
 from movemask.board.pgn import Game, Parsed, read_games, read_trees
 from movemask.board.split import split
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
+from movemask.games.engine import Evaluations
 from movemask.games.forecast import LOOKED_AT
-from movemask.games.reports import GameReport, foreseen, reports_of
+from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
-from movemask.schemas.answers import GamesOut, SplitOut
+from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
 from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
-from movemask.server.api.responses import game_out, games_out
+from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import RequestContext, context_of, while_connected
 from movemask.server.edge.keys import KeyScope
 from movemask.server.problems import counted_problem, item_error
 from movemask.server.services import AppServices, Services
 
-JSON, PGN = "application/json", "application/x-chess-pgn"
+JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
 #: Characters of a PGN that count as one position against a client's rate, besides its moves: reading takes 5 ms.
 _CHARACTERS = 4096
@@ -49,7 +52,7 @@ routes = Routes("games")
     pieces=lambda limits: _PIECES,
     positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
     responses={
-        200: {"content": {PGN: TEXT}, "description": "Reports on the games, or a PGN."}
+        200: {"content": {PGN: TEXT, NDJSON: TEXT}, "description": "Reports on the games, or a PGN."},
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
@@ -57,21 +60,42 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     leakage. Each side gets its cross-entropy, perplexity and share of most probable moves; each game gets its opening
     and its key moves. A game that cannot be read gets an `error` in its place.
 
-    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?` after
-    mistakes and `??` after blunders. Add `tree` to `include` for the comments and variations of the original.
+    What moves cost is told by the rules and by `[%eval]` in the PGN, and with `evaluations` in `include` by the
+    service's engine, if it has one. An evaluated position costs a client's rate as much as one of the network's.
+
+    With `Accept: application/x-ndjson` the report comes at once, on the first line. Then there is a line for each
+    position as the engine evaluates it (`EvaluatedOut`), and one for each game's key moves (`MomentsOut`).
+
+    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures and the engine's evaluations
+    in comments, and `?!`, `?` and `??` after inaccuracies, mistakes and blunders. Add `tree` to `include` for the
+    comments and variations of the original.
     """
     context, limit = context_of(http.scope), services.limits.positions
     pipeline = services.models.pipeline(request.model)
-    evaluator = pipeline.for_caller(context)
-    if preferred(http.headers.get("accept", ""), (JSON, PGN)) == PGN:
+    evaluator, engine = pipeline.for_caller(context), None
+    if "evaluations" in request.include:
+        engine = services.engine.for_client(context.client, lambda count: context.charge(context.charged + count))
+    wanted = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
+    if wanted == PGN:
         trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
         _charge(context, request, [parsed.game for parsed in trees])
-        coroutine = _annotated(evaluator, trees, request, services)
+        coroutine = _annotated(evaluator, trees, request, services, engine)
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
-    games = await while_connected(http.scope, _reported(evaluator, read, request))
-    return await run_in_threadpool(_reports, games, pipeline.model, services)
+    reports = await while_connected(http.scope, _reported(evaluator, read, request))
+    of = _missing(reports)
+    if wanted == NDJSON:
+        found, progress = None, None
+        if engine is not None:
+            found, progress = evaluated(engine, reports), progress_out(0, of)
+        first = await run_in_threadpool(_json, reports, pipeline.model, services, progress)
+        return StreamingResponse(_lines(first, evaluator, found, of, services), media_type=NDJSON)
+    progress = None
+    if engine is not None:
+        reports = await while_connected(http.scope, completed(evaluator, engine, reports))
+        progress = progress_out(of - _missing(reports), of)
+    return Response(await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON)
 
 
 @routes.post(
@@ -108,6 +132,11 @@ def _charge(context: RequestContext, request: GamesIn, games: Iterable[Game | Mo
     context.charge(context.charged + moves * (1 + LOOKED_AT * ("forecast" in request.include)))
 
 
+def _missing(reports: Iterable[GameReport | MovemaskError]) -> int:
+    """Number of positions that an engine should evaluate."""
+    return sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
+
+
 async def _reported(
     evaluator: Evaluator, games: Sequence[Game | MovemaskError], request: GamesIn
 ) -> list[GameReport | MovemaskError]:
@@ -116,21 +145,56 @@ async def _reported(
     return await foreseen(evaluator, reports) if "forecast" in request.include else reports
 
 
-async def _annotated(evaluator: Evaluator, trees: Sequence[Parsed], request: GamesIn, services: Services) -> str:
+async def _lines(
+    first: bytes,
+    evaluator: Evaluator,
+    found: AsyncGenerator[tuple[int, int, GameReport], None] | None,
+    of: int,
+    services: Services,
+) -> AsyncIterator[bytes]:
+    """The first line; a line for each evaluation; and one for the key moves of each game, after its last evaluation."""
+    yield first + b"\n"
+    if found is None:
+        return
+    latest: tuple[int, GameReport] | None = None
+
+    async def key_moves(number: int, report: GameReport) -> bytes:
+        try:
+            report = await swept(evaluator, report)
+        except MovemaskError as error:  # the status has been sent; the key moves come without their ratings
+            counted_problem(error, services.metrics.problem)
+        return orjson.dumps(moments_out(number, report)) + b"\n"
+
+    async with aclosing(found):
+        done = 0
+        async for number, place, report in found:
+            if latest is not None and latest[0] != number:
+                yield await key_moves(*latest)
+            latest, done = (number, report), done + 1
+            yield orjson.dumps(evaluated_out(number, place, report, progress_out(done, of))) + b"\n"
+        if latest is not None:
+            yield await key_moves(*latest)
+
+
+async def _annotated(
+    evaluator: Evaluator, trees: Sequence[Parsed], request: GamesIn, services: Services, engine: Evaluations | None
+) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
     texts = []
-    async for game in annotated(evaluator, trees, request.temperature):
+    async for game in annotated(evaluator, trees, request.temperature, engine=engine):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
         texts.append(f"{game}\n\n")
     return "".join(texts)
 
 
-def _reports(reports: list[GameReport | MovemaskError], model: Model, services: Services) -> Response:
-    """The response with the reports, and the error of a game in its place."""
+def _json(
+    reports: Sequence[GameReport | MovemaskError], model: Model, services: Services, engine: ProgressOut | None
+) -> bytes:
+    """The reports, and the error of a game in its place."""
     temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
     games = [
         item_error(game, services.metrics.problem) if isinstance(game, MovemaskError) else game_out(game, model)
         for game in reports
     ]
-    return Response(orjson.dumps(games_out(games, model, temperature)), media_type=JSON)
+    return orjson.dumps(games_out(games, model, temperature, engine))

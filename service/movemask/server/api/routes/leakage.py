@@ -1,4 +1,4 @@
-"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write.
+"""`GET /v1/leakage…`: figures of the ledger, as of each worker's last write.
 
 Two threads of `Services.reading` read the database and write the JSON: the event loop and FastAPI's threads stay free.
 """
@@ -23,7 +23,6 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.cells import CAUSE
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.schemas.figures import (
-    AuditedOut,
     BucketOut,
     GroupOut,
     HistoryOut,
@@ -32,6 +31,7 @@ from movemask.schemas.figures import (
     ModelHistoryOut,
     ModelLeakageOut,
     PositionsOut,
+    StoredPositionOut,
     WorstOut,
 )
 from movemask.schemas.shapes import Out, as_json
@@ -47,7 +47,7 @@ from movemask.times import FORMS, rfc3339, time_of
 
 _LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
 _History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(BucketOut)
-_Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
+_Worst, _Positions, _Stored = as_json(WorstOut), as_json(PositionsOut), as_json(StoredPositionOut)
 _Group, _Kind = as_json(GroupOut), as_json(KindOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
@@ -73,7 +73,7 @@ TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {FOR
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
 routes = Routes("leakage")
-_AUDIT, _POSITIONS = frozenset({KeyScope.AUDIT}), frozenset({KeyScope.POSITIONS})
+_LEAKAGE, _POSITIONS = frozenset({KeyScope.LEAKAGE}), frozenset({KeyScope.POSITIONS})
 _get = partial(routes.get, responses=problems.documented(404, 422, 503))
 
 
@@ -101,7 +101,7 @@ async def _which(
 Which = Annotated[tuple[str | None, Span, str | None], Depends(_which)]
 
 
-@_get("/v1/leakage", scopes=_AUDIT, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
+@_get("/v1/leakage", scopes=_LEAKAGE, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
 async def figures(
     services: AppServices,
     which: Which,
@@ -127,7 +127,7 @@ async def figures(
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/history", scopes=_AUDIT, summary="Leakage over time", response_model=HistoryOut)
+@_get("/v1/leakage/history", scopes=_LEAKAGE, summary="Leakage over time", response_model=HistoryOut)
 async def history(
     services: AppServices,
     which: Which,
@@ -167,7 +167,7 @@ async def worst(
 @routes.get(
     "/v1/leakage/positions",
     scopes=_POSITIONS,
-    summary="The audited positions",
+    summary="The recorded positions",
     response_model=PositionsOut,
     responses={
         **problems.documented(404, 422, 503),
@@ -270,8 +270,8 @@ def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
     return {name: _Kind(**cell.figures()) for name, cell in kinds.items()}
 
 
-def _position_out(position: StoredPosition) -> AuditedOut:
-    return _Audited(
+def _position_out(position: StoredPosition) -> StoredPositionOut:
+    return _Stored(
         fen=_fen_out(position),
         chess960=position["chess960"],
         model=position["model"],

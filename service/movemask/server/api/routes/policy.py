@@ -187,7 +187,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     """How the move probabilities of one position change with the rating of one or both players.
 
     This needs a network that takes ratings. For networks trained for a single rating, list several in `models`
-    instead of `ratings`. Each point counts as one answered position in the audit.
+    instead of `ratings`. Each point counts as one answered position in the ledger.
     """
     query = query_of(request)
     most = services.limits.moves

@@ -1,0 +1,106 @@
+// What the moves of games cost, by the service's engine or the PGN's evaluations, kept by the moves that lead there.
+
+import { remembered, stream } from "./api.js";
+import { keyOf, plainPgn, question } from "./reports.js";
+import { named, played } from "./state.js";
+import { Tree, evaluationOf } from "./tree.js";
+
+const GAMES = 6; // whose costs are kept
+
+/** A game, as far as costs depend on it; its key moves' likelihoods depend on the network. */
+const gameOf = ({ model, tree }) => JSON.stringify([model, tree.fen, tree.chess960, tree.evaluations]);
+
+export class Costs {
+  #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
+  #changed;
+  #asking = null; // the main line that the engine looks at, `{key, abort}`
+
+  /** `changed` is called when something new is known. */
+  constructor(changed) {
+    this.#changed = changed;
+  }
+
+  /** What a move cost: `{lost, source, mark, fact, line}`, as far as it is known. */
+  of(state, index) {
+    return this.#of(state).moves.get(state.tree.key(index)) ?? {};
+  }
+
+  /** White's expected score after each move of a line, and before the first; undefined where unknown. */
+  scores(state, line) {
+    const { tree } = state,
+      { scores } = this.#of(state);
+    return tree.along(line).map((index) => scores.get(tree.key(index)));
+  }
+
+  /** How far the main line is read: `{engine: {done, of} or null, moments, finished}`; undefined before it is. */
+  review(state) {
+    return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
+  }
+
+  /** Has the engine look at the main line; one that it looks at already goes on. Throws what the service says. */
+  async readMain(state) {
+    const { tree } = state,
+      key = gameOf(state) + keyOf(tree, tree.main);
+    if (this.#asking?.key === key || this.review(state)?.finished) return;
+    this.leave();
+    const asking = { key, abort: new AbortController() },
+      known = this.#of(state),
+      nodes = tree.along(tree.main).map((index) => tree.key(index));
+    const review = { engine: null, moments: [], finished: false };
+    this.#asking = asking;
+    const take = (line) => {
+      if (line.games) {
+        const [found] = line.games;
+        if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+        found.moves.forEach((move) => known.moves.set(nodes[move.ply], move));
+        found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
+        known.lines.set(nodes.at(-1), review);
+      }
+      for (const cost of line.costs ?? []) known.moves.set(nodes[cost.ply], cost);
+      if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
+      review.engine = line.engine ?? review.engine;
+      review.moments = line.moments ?? line.games?.[0].moments ?? review.moments;
+      this.#changed();
+    };
+    const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
+    try {
+      await stream("v1/games", body, take, asking.abort.signal);
+      review.finished = true;
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    } finally {
+      if (this.#asking === asking) this.#asking = null;
+    }
+    this.#changed();
+  }
+
+  /** Has the engine judge the move that led to the board, whatever came before it. */
+  async judge(state) {
+    const { tree } = state,
+      line = played(state),
+      index = tree.at(line),
+      known = this.#of(state);
+    if (known.scores.has(tree.key(index))) return;
+    const { fen } = await remembered("v1/policy", question(state, line.slice(0, -1)));
+    const move = { tree: new Tree({ fen, chess960: tree.chess960 }).grown([line.at(-1)]), white: state.white, black: state.black };
+    const asked = { pgn: plainPgn(move, [line.at(-1)]), ...named(state), include: ["evaluations"] };
+    const [{ moves, scores }] = (await remembered("v1/games", asked)).games;
+    known.moves.set(tree.key(index), moves[0]);
+    known.scores.set(tree.key(index), scores[1] ?? undefined);
+    this.#changed();
+  }
+
+  /** Stops the engine, unless it looks at the game of a state. */
+  leave(state = null) {
+    if (state && this.#asking?.key === gameOf(state) + keyOf(state.tree, state.tree.main)) return;
+    this.#asking?.abort.abort();
+    this.#asking = null;
+  }
+
+  #of(state) {
+    const game = gameOf(state);
+    if (!this.#known.has(game)) this.#known.set(game, { moves: new Map(), scores: new Map(), lines: new Map() });
+    if (this.#known.size > GAMES) this.#known.delete(this.#known.keys().next().value);
+    return this.#known.get(game);
+  }
+}

@@ -1,0 +1,63 @@
+"""What an operator would lose: an engine that is no trouble to the service, whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from pathlib import Path
+
+import chess
+import pytest
+
+from movemask.games.engine import Engine, Evaluation
+from tests.games.engines import program, starts
+
+BOARDS = [chess.Board(), chess.Board("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1")]
+
+
+async def evaluated(engine: Engine) -> list[int]:
+    async with aclosing(engine.of(BOARDS)) as found:
+        return [place async for place, _ in found]
+
+
+@pytest.mark.anyio
+async def test_a_process_starts_when_it_is_needed_and_ends_when_it_is_not(tmp_path: Path) -> None:
+    engine = Engine(program(tmp_path, "well"), idle=0)
+    async with aclosing(engine):
+        assert not (tmp_path / "starts").exists()
+        assert await evaluated(engine) == [0, 1]
+        evaluation = await engine.evaluate(BOARDS[0], "another game")
+        assert isinstance(evaluation, Evaluation)
+        assert evaluation.expected == 0.5
+        assert starts(tmp_path) == 1
+        loop = asyncio.get_running_loop()
+        idle = loop.create_future()
+        loop.call_later(0, idle.set_result, None)  # after the engine's own
+        await idle
+        assert await evaluated(engine) == [0, 1]
+        assert starts(tmp_path) == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("how", "found", "why"), [("dies", [0], "died unexpectedly"), ("silent", [], "no answer for")])
+async def test_an_engine_that_fails_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, found: list[int], why: str
+) -> None:
+    engine = Engine(program(tmp_path, how), stuck=20 if found else 0.2, pause=0)
+    async with aclosing(engine):
+        assert await evaluated(engine) == found
+        assert engine.ready
+        assert await evaluated(engine) == found  # it was tried again
+    (record,) = (one for one in caplog.records if one.levelno >= logging.ERROR)
+    assert f"{tmp_path / how} has failed: " in record.message
+    assert why in record.message
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_has_failed_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    async with aclosing(Engine(str(tmp_path / "nothing there"))) as engine:
+        assert engine.ready
+        assert await evaluated(engine) == []
+        assert not engine.ready
+    assert not Engine(None).ready
