@@ -313,7 +313,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     page.get_by_text("Share and export").click()
     page.get_by_role("button", name="Copy FEN").click()
     assert page.evaluate("navigator.clipboard.readText()") == chess.STARTING_FEN
-    for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", "best by test P ")):
+    for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", " P ")):
         text = visit.saved(button)
         assert "Elo" not in text  # the sliders' ratings are not of the game
         assert "{ [%clk 0:05:00] best by test" in text  # whole, as a line's end would be part of it
