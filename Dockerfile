@@ -17,7 +17,7 @@ RUN python -m venv /opt/build \
     -r requirements/service.txt \
  && cd /opt/movemask/lib/python3.*/site-packages \
  && find . \( -type d -name tests -o -name '*.pyi' -o -name '*.pxd' -o -name '*.a' \) -prune -exec rm -rf {} + \
- && rm -rf numpy/distutils numpy/f2py numpy/_core/include alembic/testing sqlalchemy/testing \
+ && rm -rf numpy/distutils numpy/f2py numpy/_core/include sqlalchemy/testing \
     onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     onnxruntime/capi/libonnxruntime.so.*
 COPY pyproject.toml README.md LICENSE ./
@@ -30,7 +30,7 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --whe
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
  && mkdir -p /opt/movemask/share/movemask && ln -s /models /opt/movemask/share/movemask/models \
  && install -D -m 644 deploy/healthcheck.py /opt/movemask/healthcheck.py \
- && export MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
+ && export MOVEMASK_DATABASE_URL=sqlite:////tmp/ledger.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
  && movemask predict \
  && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
  && { movemask serve & server=$!; } \

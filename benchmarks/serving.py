@@ -21,10 +21,10 @@ from benchmarks.bare import Bare
 from benchmarks.load import Load, load, request
 from benchmarks.positions import random_games
 from benchmarks.servers import PEERS, CannotStart, Server, movemask, peer
+from movemask.cores import available_cores
 from movemask.network.files import shipped_models
 from movemask.network.model import Model
 from movemask.network.registry import load_registry, network_file
-from movemask.server.settings import available_cores
 
 MANY, SOME, A_CALL, CALLERS = 64, 16, 256, 2
 

@@ -7,38 +7,48 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from movemask.local.network import Network, load
 from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
 from movemask.server.app import create_app
+from movemask.server.ledger import recorder
+from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 from movemask.server.logs import DirectHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
-from tests.server.ledger.records import recorded
+from tests.server.ledger.records import written
 
-hypothesis.settings.register_profile("movemask", deadline=None, max_examples=50)  # no test fails for a busy machine
+#: No test fails for a busy machine. scripts/test-deep tries many more examples.
+_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("movemask", _PATIENT, max_examples=20)
+hypothesis.settings.register_profile("deep", _PATIENT, max_examples=500)
 hypothesis.settings.load_profile("movemask")
 
 
 class AuditedClient(TestClient):
-    """A client whose reads of the audit hold everything that was answered before: the service's own are as fresh as its
-    last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
+    """A client whose reads of the ledger hold everything that was answered before: the service's own are as fresh as
+    its last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
-            recorded(self.app.state.services)  # type: ignore[attr-defined]
+            written(self.app.state.services.recorder)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 
 
 Serve = Callable[..., TestClient]
+
+#: Settings of every app here that a test does not set.
+_USUAL: dict[str, Any] = {"threads": 1, "ledger_share": 0}
 
 ROOT = Path(__file__).parent.parent
 
@@ -51,6 +61,12 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["MOVEMASK_TRIAL_SECONDS"] = "0"  # networks made here need no trial; those of `test_trial` ask for one
     os.environ["MOVEMASK_ENGINE"] = ""  # answers are the same where an engine is installed; tests of one name it
     return user_models()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recorded_at_once() -> None:
+    """Answers are not gathered: a test that looks at what is recorded of them would wait for more."""
+    recorder._TOGETHER = 0.0
 
 
 @pytest.fixture(scope="session")
@@ -93,8 +109,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
-            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
-            chosen = {"models_dir": models, **usual, **settings}
+            chosen = {"models_dir": models, "database_url": f"sqlite:///{tmp_path}/audit.db", **_USUAL, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
             client = stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
             return client
@@ -127,16 +142,47 @@ def models(tmp_path: Path) -> Path:
     return write_net(tmp_path / "m").parent
 
 
-@pytest.fixture
-def client(serve: Serve) -> TestClient:
-    """A client of the app on the fake."""
-    return serve()
+@pytest.fixture(scope="session")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], TestClient]]:
+    """Starts one app for each models folder in a test process; hands out its client with an empty ledger."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(models: Path) -> TestClient:
+            url = f"sqlite:///{tmp_path_factory.mktemp('audit')}/audit.db"
+            app = create_app(Settings.read(models_dir=models, database_url=url, **_USUAL))
+            return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
+
+        def emptied(models: Path) -> TestClient:
+            client = started(models)
+            client.cookies.clear()
+            services = client.app.state.services  # type: ignore[attr-defined]
+            written(services.recorder)
+            with services.ledger.database.writing() as connection:
+                for table in (POSITION, WORST, CELL, MODEL):
+                    connection.execute(sa.delete(table))
+            return client
+
+        yield emptied
+
+
+@pytest.fixture(scope="session")
+def _fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A models folder with the fake."""
+    return write_fake(tmp_path_factory.mktemp("fake")).parent
 
 
 @pytest.fixture
-def shipped(serve: Serve) -> TestClient:
-    """A client of the shipped network, which takes both ratings."""
-    return serve(shipped_models())
+def client(_kept: Callable[[Path], TestClient], _fake: Path) -> TestClient:
+    """A client of the app on the fake, which is started once; its ledger is empty, its metrics count on. A test that
+    changes the app, or counts from nothing, starts one of its own by `serve`."""
+    return _kept(_fake)
+
+
+@pytest.fixture
+def shipped(_kept: Callable[[Path], TestClient]) -> TestClient:
+    """A client of the shipped network, which takes both ratings; as `client`."""
+    return _kept(shipped_models())
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
 
 
 def pipeline(model: Model, **settings: Any) -> Pipeline:
-    """A pipeline on a model, without an audit."""
+    """A pipeline on a model, without a recorder."""
     usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
     return Pipeline(model, **{**usual, **settings})
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from movemask import __version__
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 from tests.conftest import ROOT
 from tests.processes import certificate, environment, free_port, started, until
 

@@ -23,11 +23,11 @@ from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
-from movemask.policy.normalisation import Normalizer
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.metrics import Metrics
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 
@@ -193,11 +193,6 @@ def test_links_lead_somewhere() -> None:
     for file in (file for one in pages for file in ROOT.glob(one)):
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name}: {target}"
-
-
-def test_the_numerics_page_lists_every_normaliser() -> None:
-    _, table = doc("numerics.md").split("| normalizer | gives |")
-    assert first_column(table.split("\n\n")[0]) == set(get_args(Normalizer))
 
 
 def test_the_examples_of_the_numerics_page_run() -> None:

@@ -139,10 +139,10 @@ def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults:
 
 
 def positions(client: TestClient) -> int:
-    """How many the audit counts; -1 if it cannot be read."""
+    """How many the ledger counts; -1 if it cannot be read."""
     answer = client.get("/v1/leakage")
     if answer.status_code != 200:
-        assert answer.json()["type"] == "urn:movemask:problem:audit-unavailable"
+        assert answer.json()["type"] == "urn:movemask:problem:ledger-unavailable"
         return -1
     return sum(model["positions"] for model in answer.json()["models"].values())
 
@@ -152,9 +152,16 @@ def counted(port: int) -> int:
     return sum(int(model["positions"]) for model in call(port, "/v1/leakage")["models"].values())
 
 
-def audit(client: TestClient) -> Any:
-    """The state of the audit as operators see it."""
-    return client.get("/readyz").json()["audit"]
+def ledger(client: TestClient) -> Any:
+    """The state of the ledger as operators see it."""
+    return client.get("/readyz").json()["ledger"]
+
+
+def closed(client: TestClient) -> None:
+    """Ends the connections of a service to its database, before its server or its disk goes."""
+    services = client.app.state.services  # type: ignore[attr-defined]
+    services.recorder.close()  # whose thread may be using one
+    services.ledger.close()
 
 
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
@@ -165,7 +172,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
         monkeypatch.setattr(module, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
-        client = serve(database_url=url, audit_share=1)
+        client = serve(database_url=url, ledger_share=1)
         client.app.state.services.recorder.max_waiting = 4  # type: ignore[attr-defined]
         for move in MOVES[:2]:
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
@@ -176,25 +183,25 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             for count in range(400 if fault == "full" else 3):
                 assert client.post("/v1/policy", json={"moves": [MOVES[count % 5]]}).status_code == 200
                 answered += 1
-                if fault == "full" and audit(client)["failure"]:
+                if fault == "full" and ledger(client)["failure"]:
                     break
-            until(lambda: audit(client)["failure"] is not None, f"{fault} is told")
-            assert audit(client)["waiting"] >= 1
-            before = audit(client)["dropped"]
+            until(lambda: ledger(client)["failure"] is not None, f"{fault} is told")
+            assert ledger(client)["waiting"] >= 1
+            before = ledger(client)["lost"]
             lost = before
             while lost == before:  # until the buffer is full; records of several answers may take a place together
                 assert client.post("/v1/policy", json={"moves": []}).status_code == 200
                 answered += 1
                 assert answered < 500
-                lost = audit(client)["dropped"]
-            assert audit(client)["waiting"] == 4
-            assert f"movemask_audit_dropped_total {float(lost)}" in client.get("/metrics").text
+                lost = ledger(client)["lost"]
+            assert ledger(client)["waiting"] == 4
+            assert f"movemask_ledger_lost_total {float(lost)}" in client.get("/metrics").text
             assert positions(client) in (-1, *range(2, answered))
         until(lambda: positions(client) == answered - lost, "everything that waited is written")
-        assert audit(client) == {"waiting": 0, "dropped": lost, "failure": None}
+        assert ledger(client) == {"waiting": 0, "lost": lost, "failure": None}
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
-        client.app.state.services.ledger.close()  # type: ignore[attr-defined]  # before its disk goes
+        closed(client)
 
 
 @pytest.mark.parametrize("where", [0, 4096])
@@ -210,11 +217,11 @@ def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
         damaged.write(b"\xde\xad" * 40_000)
     for _ in range(3):
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-    until(lambda: audit(client)["failure"] is not None, "the damage is told")
+    until(lambda: ledger(client)["failure"] is not None, "the damage is told")
     assert f"{file} is damaged, or another file; move it away, and a new one is made" in caplog.text
     file.rename(tmp_path / "damaged.db")
     until(lambda: positions(client) == 3, "a new file counts from nothing")
-    assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+    assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
 def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_anew(
@@ -248,12 +255,12 @@ def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_a
         read()
         assert all(one.result() for one in load)
         until(
-            lambda: all(call(port, "/readyz")["audit"]["waiting"] == 0 for _ in range(20)), "both workers have written"
+            lambda: all(call(port, "/readyz")["ledger"]["waiting"] == 0 for _ in range(20)), "both workers have written"
         )
         before = counted(port)
         later = ask(1)
         until(lambda: counted(port) == before + later, "everything is counted")
-        assert call(port, "/metrics").count("movemask_audit_dropped_total 0.0") == 1
+        assert call(port, "/metrics").count("movemask_ledger_lost_total 0.0") == 1
         assert stopped(process) == 0
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -293,7 +300,7 @@ def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
         if wrong == "port":
             url, words = f"postgresql://postgres@127.0.0.1:{free_port()}/later", "Connection refused"
     client = serve(database_url=url)
-    until(lambda: audit(client)["failure"], "it is told without a request")
+    until(lambda: ledger(client)["failure"], "it is told without a request")
     assert words in caplog.text
     assert client.post("/v1/policy", json={"moves": []}).status_code == 200
     assert positions(client) == -1
@@ -308,7 +315,7 @@ def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
     else:
         return
     until(lambda: positions(client) == 1, "the record that waited is written")
-    assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+    assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
 @pytest.fixture(scope="module")
@@ -359,8 +366,8 @@ def test_after_a_switchover_the_other_server_is_written_and_read(
             for move in MOVES:
                 assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
             until(lambda: positions(client) == 5, "the new primary has what was answered since")
-            assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
-        client.app.state.services.ledger.close()  # type: ignore[attr-defined]
+            assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+        closed(client)
 
 
 def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres: Server, serve: Serve) -> None:
@@ -374,8 +381,8 @@ def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres
                 assert positions(client) > 0
         until(lambda: positions(clients[0]) == 30, "each answer is counted once")
         for client in clients:
-            assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
-            client.app.state.services.ledger.close()  # type: ignore[attr-defined]
+            assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+            closed(client)
 
 
 def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:
@@ -383,8 +390,8 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     postgres.stop()
     client = serve(database_url=url)
     assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-    until(lambda: audit(client)["failure"] is not None, "it is told")
-    assert "the database does not answer" in audit(client)["failure"]
+    until(lambda: ledger(client)["failure"] is not None, "it is told")
+    assert "the database does not answer" in ledger(client)["failure"]
     postgres.start()
     until(lambda: positions(client) == 1, "the record that waited is written")
 
@@ -399,7 +406,7 @@ def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_l
             proxy.lose_replies = 2
             assert client.post("/v1/policy", json={"moves": [MOVES[answered % 5]]}).status_code == 200
             until(lambda: not proxy.lose_replies, "the replies to two commits are lost")
-            until(lambda: audit(client) == {"waiting": 0, "dropped": 0, "failure": None}, "the position is written")
+            until(lambda: ledger(client) == {"waiting": 0, "lost": 0, "failure": None}, "the position is written")
             assert positions(client) == answered
         assert proxy.lost == 12
         assert len(client.get("/v1/leakage/positions").json()["positions"]) == 6
@@ -412,10 +419,10 @@ def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_writt
         client = serve(database_url=proxy.url(postgres.database()))
         for answered in range(1, 4):
             assert client.post("/v1/policy", json={"moves": [MOVES[answered]]}).status_code == 200
-            until(lambda: audit(client)["waiting"] == 0, "the position is written")
+            until(lambda: ledger(client)["waiting"] == 0, "the position is written")
             proxy.fall_silent()
         until(lambda: positions(client) == 3, "the figures are read by a new connection")
-        assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+        assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
 def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_seconds_only(
@@ -425,10 +432,10 @@ def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_se
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-        until(lambda: audit(client)["waiting"] == 0, "the position is written")
+        until(lambda: ledger(client)["waiting"] == 0, "the position is written")
         proxy.hold_commits = 2
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-        until(lambda: audit(client)["waiting"] == 0 and not proxy.hold_commits, "the position is written")
+        until(lambda: ledger(client)["waiting"] == 0 and not proxy.hold_commits, "the position is written")
         until(lambda: positions(client) == 2, "each position is counted once")
 
 
@@ -442,15 +449,15 @@ def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_spea
         proxy.fall_silent(new_too=True)
         for move in MOVES:
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
-        until(lambda: audit(client)["failure"] is not None, "the silence is told")
-        assert "the database does not answer" in audit(client)["failure"]
+        until(lambda: ledger(client)["failure"] is not None, "the silence is told")
+        assert "the database does not answer" in ledger(client)["failure"]
         with ThreadPoolExecutor(12) as pool:  # many readers wait no longer than one
             answers = list(pool.map(client.get, ["/v1/leakage", "/v1/leakage/worst", "/v1/leakage/positions"] * 4))
         for answer in answers:
-            refused(answer, 503, "audit-unavailable")
+            refused(answer, 503, "ledger-unavailable")
         proxy.speak()
         until(lambda: positions(client) == 6, "everything that waited is written")
-        assert audit(client) == {"waiting": 0, "dropped": 0, "failure": None}
+        assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
 @pytest.mark.parametrize("silent", ["between transactions", "before a commit"])
@@ -460,7 +467,7 @@ def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: 
     with Proxy(postgres) as proxy:
         with served(models, "--database-url", proxy.url(database_url), "--workers", "1") as (process, port):
             call(port, "/v1/policy", {"moves": []})
-            until(lambda: call(port, "/readyz")["audit"]["waiting"] == 0, "the position is written")
+            until(lambda: call(port, "/readyz")["ledger"]["waiting"] == 0, "the position is written")
             if silent == "before a commit":
                 proxy.hold_commits = 1
             else:

@@ -56,7 +56,6 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     (commands,) = installed.glob("*.dist-info/entry_points.txt")
     assert "movemask = movemask.__main__:main" in commands.read_text()
     assert {path.name for path in installed.iterdir()} == {"movemask", metadata.parent.name}
-    assert {"env.py", "versions"} <= {path.name for path in (installed / "movemask/server/ledger/migrations").iterdir()}
     assert (installed / "movemask" / "tricky_positions.txt").read_text()  # movemask.testing reads them
     assert (installed / "movemask/board/openings.tsv.gz").exists()
     page = Path("movemask", "page")
@@ -183,7 +182,6 @@ def test_the_serving_set_serves(serving_set: dict[str, str], tmp_path: Path) -> 
     ("arguments", "extra"),
     [
         (("serve",), "serve"),
-        (("migrate",), "serve"),
         (("positions", "delete", "--all"), "serve"),
         (("mcp",), "mcp"),
         (("audit", "games.pgn"), "audit"),

@@ -178,6 +178,29 @@ def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
     assert_masked(seen_by_the_mover, [fen for fen in POSITIONS if " w " in fen])
 
 
+def test_a_mask_of_another_position_is_not_called_a_multiplied_one() -> None:
+    start = [move.uci() for move in chess.Board().legal_moves]
+    found = failure(lambda _: dict.fromkeys(start, 1 / len(start)))
+    assert "illegal moves have 1" in found
+    assert "multiplied" not in found
+
+
+def test_a_network_that_underpromotes_is_not_taken_for_one_whose_slots_are_exchanged() -> None:
+    """As Maia-1 does where a side has eight pawns and queens: the slot without a letter is the knight's, and legal."""
+    words = vocabulary("lc0-1858")
+
+    def unmasked(fen: str) -> Any:
+        position, vector = Position.read(fen), np.full(len(words), 1e-5)
+        moves, slots = words.legal_slots(position)
+        weights = np.array([9.0 if move.promotion == chess.KNIGHT else 1.0 for move in moves])
+        vector[slots] = weights / weights.sum()
+        return vector / vector.sum()
+
+    found = failure(unmasked, vocabulary="lc0-1858")
+    assert "illegal moves have" in found
+    assert "bare_promotion" not in found
+
+
 @given(st.sampled_from(list(POSITIONS)), st.integers(0, 4095), st.floats(0, 0.9), st.floats(0, 0.5))
 def test_a_leak_is_found_if_it_is_larger_than_allowed(fen: str, squares: int, leaked: float, at_most: float) -> None:
     board, move = chess.Board(fen), chess.Move(squares >> 6, squares & 63)

@@ -72,7 +72,7 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
     write_fake(tmp_path / "m", "masked", trained_with_mask=True)
     port = free_port()
     keys = new_key("asks", [KeyScope.POLICY])[1], new_key("scrapes", [KeyScope.METRICS])[1]
-    settings = ("--audit-share", "1", "--api-keys", f"{keys[0]}:policy,{keys[1]}:metrics")
+    settings = ("--ledger-share", "1", "--api-keys", f"{keys[0]}:policy,{keys[1]}:metrics")
     with prometheus(tmp_path, port, keys[1]) as watching, served(tmp_path / "m", *settings, port=port):
         for answered in (8, 16):  # a rate needs two scrapes
             for model in ("plain", "masked"):
@@ -84,7 +84,7 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
             def scraped(count: str = f"sum(movemask_leakage_count{{kind='raw'}}) == {answered}") -> Any:
                 return asked(watching, "query", query=count)["result"]
 
-            until(scraped, "all answers are in the audit and scraped")
+            until(scraped, "all answers are counted and scraped")
         for title, query in queries():
 
             def data(query: str = query) -> list[Any]:

@@ -48,12 +48,10 @@ def main() -> None:
         with TestClient(app) as client:
             services = app.state.services
             client.post("/v1/policy", json=body)
-            services.models.pipeline(None).after.join()
             written(services.recorder)
             trace.on = True
             client.post("/v1/policy", json=body).raise_for_status()
             before, calls = list(trace.files), trace.calls
-            services.models.pipeline(None).after.join()
             written(services.recorder)
             trace.on = False
     json.dump(

@@ -19,6 +19,7 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "fairness": lambda times: load.fairness(12 * times),
     "overload": lambda times: load.overload(8 * times),
     "batches": lambda times: load.many_batches(10 * times),
+    "bodies": lambda times: load.bodies(6 * times),
     "slowloris": lambda times: slow.slowloris(300 * times),
     "unread": lambda times: slow.unread(200),
     "crowd": lambda times: slow.crowd(2000),

@@ -1,4 +1,5 @@
-"""Greedy clients: a single request beside large ones, and several times the load that the service can take."""
+"""Greedy clients: a single request beside large ones, several times the load that the service can take, and bodies that
+cost most to parse."""
 
 from __future__ import annotations
 
@@ -114,3 +115,43 @@ def many_batches(seconds: float) -> Iterator[Trial]:
         kept = not times.count(0) and tried.peak_mb < 600 and alive.ms(200, 0.99) < 100
         promised = "answered or refused; `/livez` under 100 ms, under 600 MB"
         yield Trial("200 clients with batches of 256", promised, seen, kept)
+
+
+#: What costs most to parse for its bytes.
+PIECES = {
+    "emptylists": "[]",
+    "dicts": '{"a":{"b":{}}}',
+    "deep200": "[" * 190 + "]" * 190,
+    "floats": "1.5",
+    "keys": '{"k":1}',
+}
+
+
+def bodies(seconds: float) -> Iterator[Trial]:
+    """Eight clients with bodies of 2 MiB that are refused."""
+    with service() as tried:
+
+        async def trial(raw: bytes | None) -> tuple[Times, Times]:
+            times, alive, end = Times(), Times(), time.monotonic() + seconds
+            sending = [] if raw is None else [repeat(tried.port, raw, end, times) for _ in range(8)]
+            await asyncio.gather(*sending, repeat(tried.port, ALIVE, end, alive, pause=0.01))
+            return times, alive
+
+        lone = asyncio.run(trial(None))[1].ms(200, 0.99)
+        for name, piece in PIECES.items():
+            body = f'{{"positions": [{",".join([piece] * ((2**21 - 20) // (len(piece) + 1)))}]}}'.encode()
+            head = "POST /v1/policy/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            raw = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+            before = tried.cpu_seconds
+            times, alive = asyncio.run(trial(raw))
+            cpu = 1e3 * (tried.cpu_seconds - before) / len(times.seconds.get(413, " "))
+            p99, counts = alive.ms(200, 0.99), {status: len(found) for status, found in times.seconds.items()}
+            seen = (
+                f"{sum(counts.values()) / seconds:.0f} bodies/s, by status {counts}, {cpu:.0f} ms of CPU each; "
+                f"`/livez` p50 "
+                f"{alive.ms(200, 0.5):.1f}, p99 {p99:.1f} ms (alone {lone:.1f}), {alive.count(0)} failed; "
+                f"peak {tried.peak_mb:.0f} MB"
+            )
+            kept = p99 <= 10 * lone and tried.peak_mb < 600 and not times.count(200) + times.count(0) + alive.count(0)
+            promised = "refused; `/livez` p99 at most 10 times its lone one; under 600 MB"
+            yield Trial(f"eight clients with bodies of 2 MiB: {name}", promised, seen, kept)

@@ -88,7 +88,11 @@ class Overloaded(CapacityError):
 
 
 class RateLimited(CapacityError):
-    """The client exceeds its rate."""
+    """The client exceeds its rate. `positions` : what it asked for, as far as that was known"""
+
+    def __init__(self, message: str, retry_after: int, positions: int) -> None:
+        super().__init__(message, retry_after)
+        self.positions = positions
 
 
 class ShuttingDown(CapacityError):
@@ -128,7 +132,7 @@ class ServedLeakage(MovemaskError):
 
 
 class LedgerError(MovemaskError):
-    """The audit's database cannot be opened, read or written."""
+    """The ledger's database cannot be opened, read or written."""
 
 
 class LedgerUnreachable(LedgerError):
@@ -192,7 +196,7 @@ class SettingsError(MovemaskError):
 #: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.
 EXTRAS = {
     "serve": (
-        *("alembic", "fastapi", "fastapi_offline", "httptools", "opentelemetry", "orjson", "prometheus_client"),
+        *("fastapi", "fastapi_offline", "httptools", "opentelemetry", "orjson", "prometheus_client"),
         *("psycopg", "sqlalchemy", "uvicorn"),
     ),
     "client": ("httpx2",),

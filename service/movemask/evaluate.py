@@ -2,9 +2,9 @@
 
     queries ─► reading ─► Batch ─► evaluate: network ─► policies, leakage ─► check ─► Answer ─► writing
 
-`run_queries` does it all but the writing, for which `written` is there. `evaluate` is the middle: the audit of files,
-calibration, diagnosis and training's measuring call it too. The code below has the forms first, then the steps in this
-order.
+`answered` does it all; `run_queries` all but the writing, for the server's queue. `evaluate` is the middle: the audit
+of files, calibration, diagnosis and training's measuring call it too. The code below has the forms first, then the
+steps in this order.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Answer:
 
 
 class Evaluator(Protocol):
-    """Answers queries with one model. Implemented by the server's `Pipeline`."""
+    """Answers queries with one model: `Direct`, or the server's `Pipeline` with its queue."""
 
     @property
     def model(self) -> Model: ...
@@ -159,6 +159,34 @@ class Evaluator(Protocol):
         `write` may run on another thread. Raises errors that concern all queries: Overloaded, ShuttingDown,
         InferenceFailed.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """An Evaluator without queue and threads: `answered`."""
+
+    model: Model
+
+    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+        return answered(self.model, items)
+
+
+#: Positions in one run of the network for `answered`.
+_TOGETHER = 64
+
+
+def answered(model: Model, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+    """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
+
+    Raises InferenceFailed.
+    """
+    results: list[R | MovemaskError] = []
+    for start in range(0, len(items), _TOGETHER):
+        some = items[start : start + _TOGETHER]
+        outcomes, _ = run_queries(model, [query for query, _ in some], [0.0] * len(some))
+        for outcome, (_, write) in zip(outcomes, some, strict=True):
+            results.append(outcome if isinstance(outcome, MovemaskError) else write(outcome))
+    return results
 
 
 def run_queries(

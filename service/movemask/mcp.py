@@ -15,10 +15,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
 import anyio
+from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_PARAMS,
     PARSE_ERROR,
     CallToolRequestParams,
     CallToolResult,
@@ -34,6 +37,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs, from_json
 
+from movemask.board.rating import MAX_RATING
 from movemask.client.http import AsyncClient
 from movemask.errors import MovemaskError
 from movemask.schemas.answers import ErrorOut, GameOut, SideOut
@@ -62,14 +66,15 @@ Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `mov
 Moves = Annotated[
     list[str] | None, Field(fail_fast=True, description="Moves in SAN or UCI, played from the position: e4 and e5.")
 ]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Rating = Annotated[Number | None, Field(description="Rating of the player to move; otherwise the network's default.")]
-Opponent = Annotated[Number | None, Field(description="The opponent's rating; otherwise the same as `rating`.")]
-Ratings = Annotated[list[Number] | None, Field(fail_fast=True, description="By default every 100 from 800 to 2500.")]
+Elo = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MAX_RATING)]
+Rating = Annotated[Elo | None, Field(description="Rating of the player to move; otherwise the network's default.")]
+Opponent = Annotated[Elo | None, Field(description="The opponent's rating; otherwise the same as `rating`.")]
+Ratings = Annotated[list[Elo] | None, Field(fail_fast=True, description="By default every 100 from 800 to 2500.")]
 ModelName = Annotated[str | None, Field(description="Name of a network; otherwise the service's default.")]
 Top = Annotated[int, Field(ge=1, le=218, description="Most moves to list.")]
 Pgn = Annotated[str, Field(description="One or more games as PGN; the headers may give both ratings.")]
-Shares = Annotated[dict[str, Number], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
+Share = Annotated[float, Field(allow_inf_nan=False)]
+Shares = Annotated[dict[str, Share], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
 
 
 class Move(BaseModel):
@@ -275,9 +280,10 @@ def mcp_server(opened: Opener) -> Server[Any]:
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
         if unknown := given.keys() - arguments[name]:
             raise ToolError(f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}")
-        plain = {key: _plain(value, arguments[name][key]) for key, value in given.items() if value is not None}
+        plain = {key: _plain(value, arguments[name][key]) for key, value in given.items()}
+        known = {key: value for key, value in plain.items() if value is not None}
         try:
-            return calls[name].validate_python(ArgsKwargs((), plain))
+            return calls[name].validate_python(ArgsKwargs((), known))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             raise ToolError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -296,13 +302,18 @@ def mcp_server(opened: Opener) -> Server[Any]:
     async def listed(context: Context, params: object) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
-    return Server("movemask", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)
+    server: Server[Any] = Server(
+        "movemask", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
+    )
+    server.middleware.append(_refuse_text)
+    return server
 
 
 async def serve_stdio(server: Server[Any]) -> None:
     """Serves standard input and output. What was asked before the end of the input is answered.
 
-    A line that is no message gets a parse error (-32700), where the SDK's own transport is silent.
+    The SDK's own loop gives up what is under way when the input ends, so that `movemask mcp < FILE` gets no answers.
+    A line that is no message gets a parse error (-32700), where it is silent.
     """
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
     asked: set[Any] = set()
@@ -341,10 +352,22 @@ async def serve_stdio(server: Server[Any]) -> None:
             tasks.cancel_scope.cancel()
 
 
+async def _refuse_text(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Middleware. Says what is wrong with arguments that are JSON in a text; the SDK's error gives no reason."""
+    if ctx.method == "tools/call" and isinstance((ctx.params or {}).get("arguments"), str):
+        raise MCPError(INVALID_PARAMS, "arguments: must be an object, not a text that holds one")
+    return await call_next(ctx)
+
+
 def _plain(value: Any, schema: Json) -> Any:
-    """An argument as clients really send it: lists and numbers may come as text, and moves as a line."""
-    if not isinstance(value, str) or _takes(schema, "string"):
+    """An argument as clients really send it: lists and numbers may come as text, and moves as a line. None is left out,
+    and so is an empty text if the argument has a default."""
+    if not isinstance(value, str):
         return value
+    if _takes(schema, "string"):
+        return value or (None if "default" in schema else value)
+    if value.strip() in ("", "null"):
+        return None
     items = _takes(schema, "array")
     try:
         return from_json(f"[{value}]" if items and not value.lstrip().startswith("[") else value)

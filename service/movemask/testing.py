@@ -129,7 +129,7 @@ def _fault(policy: Policy, fen: str, position: Position, slots: Vocabulary | Non
     if not sentences:
         return None
     # Rounding, as of float16, also resembles a mistake; without illegal moves there is none to name.
-    patterns = judgement.patterns if leaked > at_most else ()
+    patterns = [pattern for pattern in judgement.patterns if leaked > at_most and not pattern.on_legal]
     return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), patterns)
 
 

@@ -10,22 +10,26 @@ from movemask.errors import InvalidParameter
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 #: The ways to write a time, for messages.
-FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
+FORMS = "an ISO 8601 time (UTC if it names no zone), @ and seconds since 1970, or how long ago: 90s, 10m, 24h, 7d, 2w"
 
 
 def time_of(name: str, given: str | None, now: float) -> float | None:
     """A time in seconds since 1970 from one of FORMS; None for None. An age is counted back from `now`.
+
+    Ten to twelve digits are seconds without the @ too, and eight are a date: 20260131.
 
     Raises InvalidParameter, which names the parameter `name`.
     """
     if given is None:
         return None
     text = given.strip()
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
-        return float(text)
+    if match := re.fullmatch(r"(?:@(?=\d{1,12}\b)|(?=\d{10,12}\b))(\d+(?:\.\d+)?)", text):
+        return float(match[1])
     if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
         return now - int(match[1]) * _SECONDS[match[2]]
     try:
+        if text.isdecimal() and len(text) != len("20260131"):
+            raise ValueError  # `fromisoformat` would take a digit for what separates date and time
         # In a URL's query, the plus sign of a time zone arrives as a space.
         moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,11 +1,15 @@
-"""A folder of models to audit, and plots that cost nothing where the report is not what is looked at."""
+"""A folder of models to audit; no processes, and plots that cost nothing where the report is not what is looked at."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from movemask.audit import run
 from tests.networks import ONNX_TOML, write_fake, write_onnx
 
 
@@ -14,6 +18,30 @@ def _plots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Plots take two of an audit's four seconds."""
     if not request.module.__name__.endswith("test_report"):
         monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, out, **_: out.write("<svg></svg>"))
+
+
+class _Here(Executor):
+    """In place of a pool of processes: calls a function at once."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*arguments, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+@pytest.fixture(autouse=True)
+def _without_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that imports all that an audit needs takes a second. `test_resuming` audits by commands of their own,
+    whose processes are real."""
+    monkeypatch.setattr(run, "ProcessPoolExecutor", _Here)
+    yield
+    run._opened.cache_clear()
 
 
 @pytest.fixture

@@ -107,6 +107,15 @@ def test_the_table_of_games_has_every_position_with_its_game_and_ratings(tmp_pat
     assert [(row["elo"], row["opponent_elo"]) for row in rows[:2]] == [(1500, 2150), (2150, 1500)]
     assert rows[10]["elo"] is None
     assert [row["played"] for row in rows[:3]] == ["e2e4", "e7e5", "g1f3"]
+    for row in rows:
+        among = {move["uci"]: move["probability"] for move in row["legal"]}
+        assert among.get(row["played"], row["played_probability"]) == row["played_probability"]
+        assert 0 < row["played_probability"] <= row["top_probability"]
+    surprise = -np.log([row["played_probability"] for row in rows]).mean()
+    first = np.mean([row["played"] == row["top"] for row in rows])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]
+    assert summary["played"] == {"moves": 15, "cross_entropy": pytest.approx(surprise), "top1": pytest.approx(first)}
+    assert f"of 15 moves played cross-entropy {surprise:.3f}, top-1 {100 * first:.1f} %" in result.output
     assert rows[1]["fen"] == "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
     assert set(KINDS) <= set(rows[0])
     assert rows[0]["top"] == rows[0]["legal"][0]["uci"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.audit.audits import audited, fens
+from tests.audit.audits import GAMES, audited, fens
 from tests.networks import write_fake
 from tests.processes import run as run_command
 
@@ -83,3 +83,26 @@ def test_what_is_no_audit_is_named(two: tuple[Path, Path], tmp_path: Path) -> No
         told = run_command("audit-diff", two[0], tmp_path / where)
         assert told.exit_code == 1
         assert words in told.output
+
+
+def test_two_networks_are_compared_by_the_moves_that_were_played(tmp_path: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    played = []
+    for name in ("first", "second"):
+        write_fake(tmp_path / name, name, planes="maia2-18" if name == "first" else "lc0-112")
+        out = tmp_path / f"out-{name}"
+        audited(tmp_path / "x.pgn", "--models-dir", tmp_path / name, "--kinds", "raw", "--out", out, "--jobs", 1)
+        played.append(json.loads((out / "summary.json").read_text())["models"][name]["played"])
+    arguments = tmp_path / "out-first", tmp_path / "out-second"
+    (found,) = json.loads(compared(*arguments, "--json").output)["networks"]
+    figures = {(kind, name): (a, b) for kind, name, a, b in found["figures"]}
+    for name in ("cross_entropy", "top1"):
+        assert figures["played", name] == tuple(one[name] for one in played)
+    paired = found["paired"]
+    assert 0 < paired["moves"] == paired["positions"]
+    assert paired["surprise_error"] > 0
+    told = compared(*arguments).output
+    assert (
+        f"cross-entropy of the moves played at {paired['moves']} positions in both: {paired['surprise']:+.3g} ±" in told
+    )
+    assert "played top1" in told or "played cross_entropy" in told

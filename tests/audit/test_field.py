@@ -9,7 +9,6 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import chess
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from movemask.audit.read import Choice, Sample, Skipped, check, read, samples
 from movemask.board.textfile import TextSource
 from movemask.errors import SourceError
-from tests.field import CASES, FIELD, NAMES, Case
+from tests.field import CASES, FIELD
 
 FILES = tomllib.loads((FIELD / "file-cases.toml").read_text(encoding="utf-8"))["case"]
 
@@ -32,30 +31,32 @@ def audited(path: Path) -> tuple[set[str], list[Sample], list[str]]:
     return {chunk.form for chunk in chunks}, found, [example for _, example in skipped.examples]
 
 
-@pytest.mark.parametrize("case", FILES, ids=[case["file"] for case in FILES])
-def test_files_of_other_programs_are_read_or_the_reason_is_said(case: dict[str, Any]) -> None:
-    form, found, skipped = audited(FIELD / case["file"])
-    assert form == {case["form"]}
-    assert [sample.position.board.fen() for sample in found] == [chess.Board(fen).fen() for fen in case["positions"]]
-    expected = case.get("skipped", [])
-    assert len(skipped) == len(expected)
-    assert [part for part, said in zip(expected, skipped, strict=True) if part not in said] == [], skipped
+def test_files_of_other_programs_are_read_or_the_reason_is_said() -> None:
+    for case in FILES:
+        name = case["file"]
+        form, found, skipped = audited(FIELD / name)
+        assert form == {case["form"]}, name
+        read = [sample.position.board.fen() for sample in found]
+        assert read == [chess.Board(fen).fen() for fen in case["positions"]], name
+        expected = case.get("skipped", [])
+        assert len(skipped) == len(expected), name
+        assert [part for part, said in zip(expected, skipped, strict=True) if part not in said] == [], (name, skipped)
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_an_audit_reads_the_games_that_the_service_reads(case: Case) -> None:
-    _, found, skipped = audited(case.path)
-    games: dict[int, list[Sample]] = {}
-    for sample in found:
-        games.setdefault(sample.item, []).append(sample)
-    moves = [" ".join(sample.played.uci() for sample in game if sample.played) for game in games.values()]
-    assert moves == [game["moves"] for game in case.good]
-    for game, expected in zip(games.values(), case.good, strict=True):
-        if "elo" in expected:
-            ratings = {sample.position.board.turn: sample.elo.self for sample in game if sample.elo}
-            assert [ratings[chess.WHITE], ratings[chess.BLACK]] == expected["elo"]
-    errors = [game["error"] for game in case.games if "error" in game]
-    assert [error for error, said in zip(errors, skipped, strict=True) if error not in said] == [], skipped
+def test_an_audit_reads_the_games_that_the_service_reads() -> None:
+    for case in CASES:
+        _, found, skipped = audited(case.path)
+        games: dict[int, list[Sample]] = {}
+        for sample in found:
+            games.setdefault(sample.item, []).append(sample)
+        moves = [" ".join(sample.played.uci() for sample in game if sample.played) for game in games.values()]
+        assert moves == [game["moves"] for game in case.good], case.path
+        for game, expected in zip(games.values(), case.good, strict=True):
+            if "elo" in expected:
+                ratings = {sample.position.board.turn: sample.elo.self for sample in game if sample.elo}
+                assert [ratings[chess.WHITE], ratings[chess.BLACK]] == expected["elo"], case.path
+        errors = [game["error"] for game in case.games if "error" in game]
+        assert [error for error, said in zip(errors, skipped, strict=True) if error not in said] == [], case.path
 
 
 def packed() -> dict[str, tuple[bytes, str]]:

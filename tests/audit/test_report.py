@@ -6,11 +6,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 from markupsafe import escape
 
+from movemask.audit.report import by_group
 from movemask.leakage.kinds import KINDS, MEANINGS
 from movemask.leakage.known import IN_GAMES
-from tests.audit.audits import GAMES, audited, fens
+from tests.audit.audits import GAMES, audited, fens, summarised, table_of
 from tests.conftest import ROOT
 from tests.networks import write_fake
 
@@ -45,6 +47,7 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
     assert text.count("trained with the mask: raw means nothing") == 1
     assert "raw leakage" in text
+    assert text.count("<th>cross-entropy</th><th>top-1</th>") == 1
     first, second = text.split("<h1>Leakage</h1>")[1].split("</p>")[:2]
     assert re.search(
         r"net: READ WRONGLY, or untrained: \d+ % of the probability is on illegal moves, \d+ times ", first
@@ -62,6 +65,17 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert "<td>filled_1e9_float32</td>" not in text
     assert text.count("<td>raw</td>") == 2
     assert "leaves_king_in_check" in text or "wrong_geometry" in text
+
+
+def test_every_mean_is_within_its_plot(tmp_path: Path) -> None:
+    """Of two groups of one plot with means of 100 % and 0.4 %, beside a plot whose groups have means of 50 %."""
+    file = tmp_path / "table.parquet"
+    table_of(file, {"net": [1.0, 1.0, 0.004, 0.004] * 100}, legal_moves=[3, 3, 40, 40])
+    (model,) = summarised(file)
+    means = {name: model.of("raw", "legal_moves", name).mean or 0 for name in model.groups("legal_moves")}
+    assert sorted(means.values()) == pytest.approx([0.004, 1])
+    assert [model.of("raw", "in_check", name).mean for name in model.groups("in_check")] == pytest.approx([0.502] * 2)
+    assert ">0.1 %</text>" in by_group([model], "raw")  # the axis begins there
 
 
 def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with games beside it, in parts of 40: a run can be stopped four times."""
-    folder = tmp_path_factory.mktemp("all")
-    games = (chess.Board().variation_san(random_game(seed, plies=10)) for seed in range(1000))
-    (folder / "all.pgn").write_text("".join(f'[Event "x"]\n\n{game} *\n\n' for game in games))
-    return write_models(folder)
+    """A folder of models."""
+    return write_models(tmp_path_factory.mktemp("all"))
+
+
+def write_games(file: Path, count: int) -> None:
+    """Games of which 40 are a part of an audit."""
+    games = (chess.Board().variation_san(random_game(seed, plies=10)) for seed in range(count))
+    file.write_text("".join(f'[Event "x"]\n\n{game} *\n\n' for game in games))
 
 
 def comparable(out: Path) -> dict[str, Any]:
@@ -41,20 +44,23 @@ def comparable(out: Path) -> dict[str, Any]:
     return {name: summary[name] for name in ("models", "left_out")}
 
 
+#: A worker that is killed, Ctrl-C, and what ends the command itself, with its exit codes.
+ENDS = [(None, 1), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "games"), [([ENDS[2]], 300), pytest.param(ENDS, 1000, marks=pytest.mark.deep)], ids=["killed", "all"]
+)
 def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_the_same(
-    tmp_path: Path, models: Path
+    tmp_path: Path, models: Path, ends: list[tuple[signal.Signals | None, int]], games: int
 ) -> None:
     out, kept = tmp_path / "out", dict[str, int]()
+    write_games(models.parent / "all.pgn", games)
 
     def made() -> dict[str, int]:
         return {file.name: file.stat().st_mtime_ns for file in (out / "parts").glob("*.parquet")}
 
-    for by, code in (
-        (None, 1),
-        (signal.SIGINT, 130),
-        (signal.SIGKILL, -signal.SIGKILL),
-        (signal.SIGTERM, -signal.SIGTERM),
-    ):
+    for by, code in ends:
         with auditing(out, models) as process:
             until(lambda: len(made()) > len(kept) or process.poll() is not None, "another part")  # noqa: B023
             assert process.poll() is None, "the run was over before it could be stopped"

@@ -12,6 +12,7 @@ import pytest
 from movemask.board.openings import opening_of
 from movemask.board.position import PlayedGame
 from tests.conftest import ROOT
+from tests.parts import part_of
 
 #: Rows of lichess's list: all of them where it is at hand.
 LISTS = [ROOT / "tests" / "data", ROOT.parent / "shared" / "openings"]
@@ -29,7 +30,7 @@ def named(board: chess.Board) -> tuple[str, str] | None:
     return (found.eco, found.name) if found else None
 
 
-@pytest.mark.parametrize("folder", LISTS, ids=["one row of twenty", "every row"])
+@pytest.mark.parametrize("folder", part_of(LISTS, 2), ids=["one row of twenty", "every row"])
 def test_every_line_of_lichess_list_has_its_name(folder: Path) -> None:
     if not folder.exists():
         pytest.skip("lichess's list: ../shared/openings is not here")

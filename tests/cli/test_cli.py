@@ -15,7 +15,9 @@ from typing import Any
 
 import chess
 import pytest
+from click.testing import CliRunner
 
+from movemask.cli.main import main
 from movemask.network.files import shipped_models
 from movemask.server.settings import Settings
 from tests.conftest import ROOT
@@ -43,6 +45,21 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     assert "leakage: raw" in result.output
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
     assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "latin-1", "ascii"])
+def test_what_a_console_cannot_show_is_replaced_and_a_pgn_is_utf_8(models: str, charset: str) -> None:
+    """On Windows an output that is redirected is in cp1252, which has neither the bars of a table nor every name."""
+    runner = CliRunner(charset=charset)
+    shown = runner.invoke(main, ["predict", "--models-dir", models], catch_exceptions=False)
+    assert (shown.exit_code, shown.stdout.splitlines()[1]) == (
+        0,
+        "white to move, ongoing; rated, Elo 1500 against 1500",
+    )
+    pgn = '[White "Müller \u2658"]\n\n1. e4 *\n'.encode()
+    written = runner.invoke(main, ["annotate", "-", "--models-dir", models], input=pgn, catch_exceptions=False)
+    assert written.stdout_bytes.decode().startswith('[Event "?"]\n')
+    assert '[White "Müller \u2658"]\n' in written.stdout_bytes.decode()
 
 
 def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: str) -> None:

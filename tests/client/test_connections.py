@@ -16,15 +16,9 @@ import pytest
 import movemask
 from movemask.errors import InvalidParameter
 from tests.client.hostile import MODELS, Connection, answer, misbehaving
-from tests.client.test_hostile import Call, asynchronous, blocking
+from tests.client.test_hostile import call
 from tests.networks import write_net
 from tests.processes import environment, started, until
-
-
-@pytest.fixture(params=[blocking, asynchronous])
-def call(request: pytest.FixtureRequest) -> Call:
-    found: Call = request.param
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +40,7 @@ def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-def test_a_service_on_a_unix_socket_answers(call: Call, socket_path: Path) -> None:
+def test_a_service_on_a_unix_socket_answers(socket_path: Path) -> None:
     for url in (f"unix:{socket_path}", f"unix://{socket_path}"):
         assert [model.name for model in call(url, "models").models] == ["net"]
         assert call(url, "policy", "startpos").turn == "white"
@@ -64,7 +58,7 @@ def test_the_engine_plays_by_a_service_on_a_unix_socket(socket_path: Path) -> No
 
 # httpcore2 leaves a socket that cannot be connected to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_socket_that_nobody_serves_is_named(call: Call, tmp_path: Path) -> None:
+def test_a_socket_that_nobody_serves_is_named(tmp_path: Path) -> None:
     nobody, file = tmp_path / "nobody.sock", tmp_path / "file"
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(nobody))
@@ -75,7 +69,7 @@ def test_a_socket_that_nobody_serves_is_named(call: Call, tmp_path: Path) -> Non
             assert str(caught.value).startswith(f"unix:{path}/v1/models: ")
 
 
-def test_the_environments_proxy_is_asked(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environments_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[bytes] = []
 
     def proxy(connection: Connection) -> None:
@@ -103,7 +97,7 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
             movemask.Client("http://x.example").models()
 
 
-def test_a_proxy_that_does_not_answer_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service may well run: what failed is the way to it."""
     for variable in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(variable, raising=False)
@@ -150,7 +144,7 @@ def test_threads_share_a_client() -> None:
     assert len(found) == 8
 
 
-def test_a_prefix_in_the_address_is_kept(call: Call) -> None:
+def test_a_prefix_in_the_address_is_kept() -> None:
     requests: list[bytes] = []
 
     def behave(connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tests.client.through import through
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import environment
-from tests.server.ledger.records import recorded
+from tests.server.ledger.records import written
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert not isinstance(game, ErrorOut)
     assert [move.san for move in game.moves] == ["e4", "e5", "Nf3"]
     assert client.audit("startpos", policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
-    recorded(http.app.state.services)  # type: ignore[attr-defined]
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
     assert client.leakage().models["fake"].positions > 0
     assert client.leakage(by="phase").models["fake"].by
     assert len(client.leakage_worst(limit="2").positions) == 2
@@ -73,7 +74,7 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
         found = await other.policy(moves=["e4"], elo=1500)
         assert found.moves == client.policy(moves=["e4"], elo=1500).moves
         assert await other.annotate(PGN) == client.annotate(PGN)
-        recorded(http.app.state.services)  # type: ignore[attr-defined]
+        written(http.app.state.services.recorder)  # type: ignore[attr-defined]
         assert len([one async for one in other.leakage_positions()]) > 2
         assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
         with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
@@ -182,6 +183,71 @@ def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
     assert len(seen) == 1
 
 
+def test_positions_that_a_busy_service_gave_back_are_sent_again_and_come_in_order(http: TestClient) -> None:
+    """Beside a full queue, 236 of 600 positions came back as errors, whatever `retries` was."""
+    sent: list[list[str]] = []
+
+    class Busy(httpx2.AsyncBaseTransport):
+        """Has no room for what comes after the second position of a request."""
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            positions = json.loads(await request.aread())["positions"]
+            sent.append([position["fen"] for position in positions])
+            answers = client_of_all.policies(sent[-1])
+            lines = [one.model_dump_json(by_alias=True) async for one in answers][: 2 if retries else None]
+            full = json.dumps({"error": BUSY | {"retry_after": 0}})
+            lines += [full] * (len(positions) - len(lines))
+            return httpx2.Response(200, headers={"Content-Type": "application/x-ndjson"}, text="\n".join(lines))
+
+    client_of_all = movemask.AsyncClient(http=through(http))
+    board = chess.Board()
+    fens = [board.fen() for move in ("e4", "e5", "Nf3", "Nc6", "Bc4") for _ in [board.push_san(move)]]
+    for retries in (1, 0):
+        sent.clear()
+        busy = httpx2.AsyncClient(transport=Busy(), base_url="http://x")
+        found = list(movemask.Client(http=busy, retries=retries).policies(fens))
+        assert [one.fen for one in found if isinstance(one, PolicyOut)] == [
+            movemask.Client(http=through(http)).policy(fen).fen for fen in fens
+        ]
+        assert [len(one) for one in sent] == ([5, 3, 1] if retries else [5])
+    full = json.dumps({"error": BUSY | {"retry_after": 0}}) + "\n"
+    stream, seen = answering(httpx2.Response(200, headers={"Content-Type": "application/x-ndjson"}, text=full))
+    (error,) = movemask.Client(http=stream, retries=2).policies(["startpos"])
+    assert isinstance(error, ErrorOut)
+    assert len(seen) == 3
+
+
+def test_a_batch_whose_body_was_not_read_uses_up_no_retry() -> None:
+    """Of three clients with one key, one gave up after four checks that each asked for one position of its 300."""
+    limited = {"type": "urn:movemask:problem:rate-limited", "title": "Rate limited", "status": 429, "detail": "rate"}
+    unread, read = (
+        httpx2.Response(429, json=limited | {"positions": positions}, headers={"Retry-After": "0"})
+        for positions in (1, 2)
+    )
+    http, seen = answering(*[unread] * 5, read, *[unread] * 5, read, unread, read)
+    with pytest.raises(movemask.ApiError, match="rate"):
+        list(movemask.Client(http=http, retries=2).policies(["startpos"] * 2))
+    assert len(seen) == 14
+    http, seen = answering(unread)
+    with pytest.raises(movemask.ApiError, match="rate"):
+        list(movemask.Client(http=http, retries=0).policies(["startpos"] * 2))
+    assert len(seen) == 1
+
+
+def test_as_many_stored_positions_come_as_were_asked_for(client: movemask.Client, http: TestClient) -> None:
+    """`limit` was overwritten, so that a program that asked for three got millions; so was `cursor`."""
+    assert len(list(client.policies(["startpos"] * 5))) == 5
+    written(http.app.state.services.recorder)  # type: ignore[attr-defined]
+    every = [one.time for one in client.leakage_positions()]
+    assert len(every) == 5
+    assert [one.time for one in client.leakage_positions(limit=3)] == every[:3]
+    first = http.get("/v1/leakage/positions?limit=2").json()
+    assert [one.time for one in client.leakage_positions(cursor=first["next"])] == every[2:]
+    assert len(list(client.leakage_positions(limit=2000))) == 5
+    with pytest.raises(movemask.MovemaskError, match="limit: 0 is not a whole number of at least 1"):
+        list(client.leakage_positions(limit=0))
+
+
 def test_a_service_that_does_not_answer_is_told() -> None:
     http, _ = answering(httpx2.ConnectError)
     with pytest.raises(
@@ -213,7 +279,7 @@ def test_a_key_and_the_version_are_sent() -> None:
 #: What a service needs, and a program that asks one does not.
 SERVERS = {
     *("fastapi", "starlette", "uvicorn", "prometheus_client", "onnxruntime", "numpy", "orjson"),
-    *("sqlalchemy", "alembic", "psycopg", "pydantic_settings", "click"),
+    *("sqlalchemy", "psycopg", "pydantic_settings", "click"),
 }
 
 USE = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import re
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import chess
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
 from movemask.errors import InvalidPgn
+from movemask.evaluate import Direct
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
@@ -27,7 +29,7 @@ from movemask.schemas.answers import GameOut, PolicyOut, SweepOut
 from movemask.server.api.responses import game_out, point_out, policy_out, sweep_out
 from tests.conftest import ROOT, Serve
 from tests.games.engines import program
-from tests.networks import fake_model, pipeline
+from tests.networks import fake_model, write_fake
 from tests.processes import run
 from tests.server.asking import asked
 
@@ -114,6 +116,20 @@ def test_the_games_are_what_they_were_with_comments(file: Path, network: Network
         if rank > 1:
             assert policy.best is not None
             assert (int(found[3]), int(found[4]), found[5]) == (rank, board.legal_moves.count(), board.san(policy.best))
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_lines_end_as_they_did(file: Path, tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    models = str(write_fake(tmp_path / "m").parent)
+    text = '[White "Ann"]\n\n1. e4 e5\n{two\nlines} *\n\nA remark\n\n[White "Ben"]\n\n1. Sf3 *\n'
+    found = []
+    for ends in ("\n", "\r\n"):
+        file.write_bytes(packed(text.replace("\n", ends).encode()))
+        assert run("annotate", file, "--models-dir", models, "--out", tmp_path / "out.pgn").exit_code == 0
+        found.append((tmp_path / "out.pgn").read_bytes())
+        assert run("annotate", file, "--models-dir", models).stdout_bytes == found[-1]
+    assert b"\r" not in found[0]
+    assert found[1] == found[0].replace(b"\n", b"\r\n")
 
 
 def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> None:
@@ -267,13 +283,11 @@ def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shippe
 def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
     model = fake_model()
-    with closing(pipeline(model)) as own:
-        ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
-        assert isinstance(game, Game)
-        (report,) = asyncio.run(reports_of(own, [game], 1.0))
-        points = asyncio.run(
-            sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer)
-        )
+    own = Direct(model)
+    ((_, tree, game),) = read_trees("1. e4 (1. d4) e5 2. Qh5 Nc6 *")
+    assert isinstance(game, Game)
+    (report,) = asyncio.run(reports_of(own, [game], 1.0))
+    points = asyncio.run(sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
     assert isinstance(tree, chess.pgn.Game)
     assert isinstance(report, GameReport)
     for move in report.moves:

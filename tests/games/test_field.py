@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterator
-from contextlib import closing
 
 import chess.pgn
-import pytest
 
-from movemask.board.pgn import Game, read_games
+from movemask.board.pgn import Game, read_games, read_trees
 from movemask.board.split import escaped
 from movemask.errors import MovemaskError
+from movemask.evaluate import Direct
 from movemask.games.annotation import Annotated, annotated
 from movemask.games.reports import GameReport
-from movemask.server.queue.pipeline import Pipeline
-from tests.field import CASES, NAMES, Case, outline
-from tests.networks import fake_model, pipeline
+from tests.field import CASES, Case, outline
+from tests.networks import fake_model
 
 
-@pytest.fixture(scope="module")
-def own() -> Iterator[Pipeline]:
-    with closing(pipeline(fake_model())) as made:
-        yield made
+async def written(own: Direct, text: str) -> list[Annotated]:
+    return [game async for game in annotated(own, read_trees(text))]
 
 
-async def written(own: Pipeline, text: str) -> list[Annotated]:
-    return [game async for game in annotated(own, text)]
+def test_annotated_files_have_all_that_was_in_them() -> None:
+    own = Direct(fake_model())
+    for case in CASES:
+        try:
+            check(case, own)
+        except AssertionError as error:
+            error.add_note(f"in {case.path.name}")
+            raise
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_an_annotated_file_has_all_that_was_in_it(case: Case, own: Pipeline) -> None:
+def check(case: Case, own: Direct) -> None:
     found = asyncio.run(written(own, case.text))
     text = "".join(f"{game}\n\n" for game in found)
     assert "\N{REPLACEMENT CHARACTER}" not in text

@@ -59,6 +59,17 @@ def test_a_seed_draws_the_move_that_it_draws_over_http(
             assert shipped.post("/v1/move", json=body).json()["move"]["uci"] == str(policy.sample(seed))
 
 
+def test_settings_of_a_service_do_not_concern_a_program_that_loads_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("PORT", "abc"), ("THREADS", "many"), ("NEW_FLAG", "1"), ("DEFAULT_MODEL", "none")):
+        monkeypatch.setenv(f"MOVEMASK_{name}", value)
+    assert movemask.load().name == "movemask-6"
+    write_fake(tmp_path, "own")
+    monkeypatch.setenv("MOVEMASK_MODELS_DIR", str(tmp_path))
+    assert movemask.load().name == "own"
+
+
 @pytest.mark.parametrize("copied", [lambda network: pickle.loads(pickle.dumps(network)), copy.deepcopy])
 def test_a_network_goes_to_other_processes_and_is_copied(network: movemask.Network, copied: Any) -> None:
     """Pools of processes and loaders of data send what they work with."""
@@ -79,6 +90,56 @@ def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None
     for word in ("Zz", "", 3, None):
         with pytest.raises(IllegalMove, match=rf"^policy\[{word!r}\]: is not a move"):
             policy[word]  # type: ignore[index]
+
+
+def test_a_policy_is_a_mapping(network: movemask.Network) -> None:
+    policy = network.policy(chess.Board(), top_k=3)
+    assert dict(policy) == dict(policy.items()) == policy == policy.probabilities
+    assert sum(policy.values()) == pytest.approx(1)
+    assert policy.get("e4") == policy["e2e4"]
+    assert policy.get("a3") == policy["a3"] == 0  # legal; the filter dropped it
+    assert [policy.get("e5"), policy.get("Zz", 0.5), policy.get(None)] == [None, 0.5, None]
+    asked: list[object] = ["e4", "a3", "e5", 5]
+    assert [move in policy for move in asked] == [True, False, False, False]
+
+
+def test_a_fen_is_asked_as_a_board_is(network: movemask.Network) -> None:
+    board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
+    assert network.policy(board.fen()) == network.policy(board)
+    assert network.policies(["startpos", board])[0] == network.policy(chess.Board())
+    assert (network.logits(board.fen()).values == network.logits(board).values).all()
+
+
+def test_a_file_is_loaded_with_the_contract_beside_it(tmp_path: Path) -> None:
+    file = write_fake(tmp_path, "own").with_suffix(".onnx")
+    network = movemask.load(file)
+    assert network.name == "own"
+    assert pickle.loads(pickle.dumps(network)).policy("startpos") == movemask.load(str(file)).policy("startpos")
+    file.with_suffix(".toml").unlink()
+    with pytest.raises(
+        UnknownModel, match=r"own.onnx' has no contract, own.toml, beside it: .*movemask models add own"
+    ):
+        movemask.load(file)
+    with pytest.raises(UnknownModel, match=r"none.onnx': no such file"):
+        movemask.load(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize(
+    "rule", [{}, {"normalizer": "softmax_one"}, {"normalizer": "sparsemax", "top_p": 0.9}], ids=str
+)
+def test_a_temperature_of_0_leaves_the_most_probable_move(
+    network: movemask.Network, shipped: TestClient, rule: RuleOptions
+) -> None:
+    greedy: RuleOptions = {**rule, "temperature": 0}
+    policy = network.policy(chess.Board(), **greedy)
+    assert dict(policy) == {network.policy(chess.Board()).best: 1.0}
+    answer = shipped.post("/v1/policy", json={"moves": [], "temperature": 0, "include": ["statistics"], **rule}).json()
+    assert [(move["uci"], move["probability"]) for move in answer["moves"]] == [(str(policy.best), 1.0)]
+    assert answer["temperature"] == 0
+    chosen = shipped.post("/v1/move", json={"moves": [], "temperature": 0, "method": "sample", **rule}).json()
+    assert chosen["move"]["uci"] == str(policy.best)
+    games = shipped.post("/v1/games", json={"pgn": "1. e4 *", "temperature": 0})
+    assert "temperature: Input should be greater than 0: at 0 a move" in games.json()["detail"]
 
 
 def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemask.Network) -> None:
@@ -134,7 +195,7 @@ def test_moves_without_any_probability_are_equally_likely_among_themselves(netwo
 
 
 WRONG: dict[str, list[Any]] = {
-    "temperature": [0, -1, float("nan"), float("inf"), "warm"],
+    "temperature": [-1, float("nan"), float("inf"), "warm"],
     "elo": ["x", (1500,), (1, 2, 3), float("nan"), {}, "", "1500", True, -1, 5001],
     "top_k": [0, 1.5, "x"],
     "top_p": [0, 2, "x"],
@@ -148,8 +209,8 @@ WRONG: dict[str, list[Any]] = {
     ("board", "options", "told"),
     [
         *((None, {name: bad}, f"{name}: ") for name, wrong in WRONG.items() for bad in wrong),
-        (chess.STARTING_FEN, {}, f"board: '{chess.STARTING_FEN}' is not a chess.Board"),
-        ([], {}, "board: [] is not a chess.Board"),
+        ("8/8 w", {}, "fen: '8/8 w' is cut short"),
+        ([], {}, "board: [] is neither a chess.Board nor a FEN"),
         (None, {"rating": 1500}, "rating: there is no such option; available: elo, "),
     ],
 )

@@ -40,8 +40,11 @@ def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
     entry = judged(tmp_path, toml, for_white=True)
     assert entry.failure is not None
     assert "with Black to move, won positions score 0.00 and lost ones 1.00" in entry.failure
+    assert entry.failure.endswith("is outputs.value.point_of_view 'white'?")
     right = judged(tmp_path, toml + 'point_of_view = "white"\n', for_white=True)
     assert right.model is not None
+    wrong = judged(tmp_path, ONNX_TOML + 'point_of_view = "white"\n')
+    assert (wrong.failure or "").endswith("is outputs.value.point_of_view 'side_to_move'?")
 
 
 def test_probabilities_that_the_contract_calls_logits_are_caught(tmp_path: Path) -> None:

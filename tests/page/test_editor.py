@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import chess
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.test_match import begin
@@ -67,6 +68,7 @@ def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
     expect(page.locator("#line button").first).to_have_text("O-O")
 
 
+@pytest.mark.deep
 def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4&flip=1")
     page.get_by_role("button", name="Set up a position").click()
@@ -92,6 +94,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     expect(page.locator("#line button").first).to_have_text("Kd4")
 
 
+@pytest.mark.deep
 def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
     page = visit.open()
     visit.load("1k6/8/8/8/8/8/8/RK2R3 w KQ - 0 1")  # no rook of standard chess castles there
@@ -100,6 +103,7 @@ def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
     expect(page.get_by_role("dialog").get_by_label("White O-O-O")).to_be_checked()  # and may stay
 
 
+@pytest.mark.deep
 def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()

@@ -95,6 +95,7 @@ def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visi
     visit.sees("Draw by insufficient material, ½-½.")
 
 
+@pytest.mark.deep
 def test_no_view_gives_hints_before_they_are_asked_for(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
@@ -196,6 +197,7 @@ def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_vis
     expect(yours).to_have_text("0:00.0")
 
 
+@pytest.mark.deep
 def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
@@ -213,6 +215,7 @@ def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit
     page.unroute("**/v1/move")
 
 
+@pytest.mark.deep
 def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measured_ones(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     door = opened(visit)
@@ -301,6 +304,7 @@ def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit)
             assert plain["left"][side] == pytest.approx(180_000 + 2000 * len(moves[place::2]) - spent)
 
 
+@pytest.mark.deep
 def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
@@ -328,6 +332,7 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
+@pytest.mark.deep
 def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
     """Ten times a second, while the board shows another position or there is no board."""
     asked: list[str] = []
@@ -350,6 +355,7 @@ def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
         assert asked == []
 
 
+@pytest.mark.deep
 def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
@@ -360,6 +366,7 @@ def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> 
     visit.sees("You play White.")
 
 
+@pytest.mark.deep
 def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
     """As a phone ends one in the background; the page that comes back counts its time from anew."""
     own_visit.page.add_init_script("""
@@ -417,6 +424,7 @@ def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
     expect(later.page.get_by_role("region", name="Your game")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     """The last that continued it, or a copy of the tab, which has its session."""
     page = own_visit.open()
@@ -450,6 +458,7 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_an_unfinished_game_stays_until_it_is_given_up(own_visit: Visit) -> None:
     """Here one whose network is gone, as after an update of the service. A new game takes nothing from it."""
     first = own_visit.another_tab()
@@ -474,6 +483,7 @@ def test_an_unfinished_game_stays_until_it_is_given_up(own_visit: Visit) -> None
     expect(going).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
@@ -514,6 +524,7 @@ RINGS = """() => Object.fromEntries([...document.querySelectorAll("#board .targe
     [square.dataset.square, getComputedStyle(square, "::after").borderTopWidth !== "0px"]))"""
 
 
+@pytest.mark.deep
 def test_only_captures_have_rings(visit: Visit) -> None:
     page = visit.open()
     visit.click("e2")
@@ -558,6 +569,7 @@ def test_an_aborted_game_is_called_so_and_leaves_nothing(visit: Visit) -> None:
     visit.sees("1. d4: Black to move.")
 
 
+@pytest.mark.deep
 def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: Visit, browser: Browser) -> None:
     page = visit.open()
     begin(visit, "White")
@@ -583,6 +595,7 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
     other.leave()
 
 
+@pytest.mark.deep
 def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
     page = visit.open("#play?model=movemask-6")
@@ -604,6 +617,7 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     expect(page.locator("#above .player")).to_contain_text("movemask-6")
 
 
+@pytest.mark.deep
 def test_a_game_is_heard_and_typed(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
@@ -649,6 +663,7 @@ def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known
     page.unroute("**/v1/move")
 
 
+@pytest.mark.deep
 def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
     page = visit.open()
     opened(visit).get_by_text("Black").click()
@@ -665,6 +680,7 @@ def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
     expect(page.get_by_role("slider", name="Rating")).to_be_focused()
 
 
+@pytest.mark.deep
 def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
     page = visit.open()
     opened(visit).get_by_text("More:").click()
@@ -676,6 +692,7 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
             assert slider.input_value() == str(rating)
 
 
+@pytest.mark.deep
 def test_sound_looks_as_it_is(visit: Visit) -> None:
     page = visit.open()
     page.get_by_text("More", exact=True).click()
@@ -687,6 +704,7 @@ def test_sound_looks_as_it_is(visit: Visit) -> None:
     assert button.evaluate(look) != off
 
 
+@pytest.mark.deep
 def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
@@ -722,6 +740,7 @@ def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     expect(yours).to_have_text(re.compile(r"0:[34]\d"))
 
 
+@pytest.mark.deep
 def test_nothing_moves_on_the_screen_but_the_pieces(visit: Visit) -> None:
     """An error, hints, and the end of a game leave the board where it is; the players are at its ends."""
     visit.refusals = True

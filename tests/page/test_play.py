@@ -81,6 +81,7 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_a_dragged_piece_shows_where_it_would_go(visit: Visit) -> None:
     page = visit.open()
 
@@ -116,6 +117,7 @@ def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit) -> None:
         assert visit.piece("a8") == piece
 
 
+@pytest.mark.deep
 def test_moves_of_two_pieces_are_shown_whole(visit: Visit) -> None:
     """Castling, also onto the rook, en passant, and castling in Chess960."""
     visit.open()
@@ -161,12 +163,14 @@ def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
     expect(page).not_to_have_url(re.compile("at="))
 
 
+@pytest.mark.deep
 def test_a_flick_of_a_trackpad_is_one_step(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4.e7e5")
     page.locator("#board").evaluate(FLICK)
     expect(page).to_have_url(re.compile("at=1"))  # not 0
 
 
+@pytest.mark.deep
 def test_a_move_slides_unless_the_visitor_wants_no_motion(visit: Visit) -> None:
     page = visit.open()
     page.evaluate("""() => { const slide = Element.prototype.animate;
@@ -190,9 +194,8 @@ def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
     """The shipped network's own value, which does not look at the replies, is lower."""
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open()
-    for view in ("play", "lens"):
-        visit.turns_to(address(fen, view, white="2200", black="2200", model="movemask-6"))
-        expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
+    visit.turns_to(address(fen, white="2200", black="2200", model="movemask-6"))
+    expect(page.locator("#forecast")).to_contain_text(re.compile(r"White wins [7-9]\d"))
 
 
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
@@ -214,6 +217,7 @@ def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
     expect(page.locator(".arrow")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open("#play?moves=e2e4")
@@ -259,6 +263,7 @@ def test_a_link_with_a_model_that_is_not_here_shows_its_position(visit: Visit) -
     assert "elsewhere" not in page.url
 
 
+@pytest.mark.deep
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     page = visit.open()
     visit.load(PGN)
@@ -289,6 +294,7 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     assert page.evaluate("window.jumped") < 0.02
 
 
+@pytest.mark.deep
 def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None:
     page = visit.open()
     visit.load(STUDY)
@@ -329,6 +335,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
         assert other.variations[0].variations[0].variations[0].san() == "c4"
 
 
+@pytest.mark.deep
 def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
     browser: Browser, shipped_alone: Path
 ) -> None:
@@ -352,6 +359,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
         visit.leave()
 
 
+@pytest.mark.deep
 def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
     command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
@@ -378,10 +386,11 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
         visit.sees("to move. Likeliest: ")
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Leakage").click()
-        expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
+        expect(page.get_by_role("alert")).to_contain_text("needs the scope leakage", timeout=60_000)
         visit.leave()
 
 
+@pytest.mark.deep
 def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wrong(
     browser: Browser, shipped_alone: Path
 ) -> None:
@@ -400,7 +409,9 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
         page.get_by_role("link", name="Leakage").click()
         expect(page.get_by_role("heading", name="Leakage so far")).to_be_visible()
         visit.settles()
-        assert "needs the scope audit" in page.get_by_role("alert").inner_text()  # not at the next look, in ten seconds
+        assert (
+            "needs the scope leakage" in page.get_by_role("alert").inner_text()
+        )  # not at the next look, in ten seconds
         expect(page.get_by_label("API key")).to_be_focused()  # another key may
         page.get_by_role("link", name="Play", exact=True).click()
         expect(page.get_by_role("alert")).to_be_hidden()

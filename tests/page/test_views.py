@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.page.test_library import GAMES
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
+from tests.parts import part_of
 from tests.processes import call, until
 
 RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
@@ -65,6 +66,7 @@ def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Likely moves")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> None:
     page = visit.open("#ratings?moves=e2e4&model=zz-1100-copy")
     expect(page.locator("#chart .axis")).to_have_text("network")
@@ -96,6 +98,7 @@ def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit
         assert card.locator(".miniature .arrow.illegal").count() > 0
 
 
+@pytest.mark.deep
 def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     call(port, "/v1/policy", {"fen": "startpos", "model": "zz-1900"})
@@ -138,6 +141,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     expect(page.locator("#recorded")).to_contain_text(f"The ledger recorded {recorded[0]} here.")
 
 
+@pytest.mark.deep
 def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     other = f"sha256:{'0123456789abcdef' * 4}"
@@ -173,6 +177,7 @@ def test_the_first_screen_says_what_can_be_done(visit: Visit) -> None:
     expect(page.locator("#doors")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Browser, port: int) -> None:
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 800})
     page = visit.open()
@@ -196,7 +201,7 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
     visit.leave()
 
 
-@pytest.mark.parametrize(("width", "height"), [(844, 390), (667, 375), (390, 844), (360, 640)])
+@pytest.mark.parametrize(("width", "height"), part_of([(390, 844), (844, 390), (360, 640), (667, 375)], 2))
 def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
     browser: Browser, port: int, width: int, height: int
 ) -> None:
@@ -216,7 +221,7 @@ def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-@pytest.mark.parametrize("view", ["play", "ratings", "games"])
+@pytest.mark.parametrize("view", part_of(["play", "ratings", "games"], 3))
 def test_a_page_that_loads_slowly_does_not_jump(
     browser: Browser, port: int, view: str, width: int, height: int
 ) -> None:
@@ -237,7 +242,7 @@ def test_a_page_that_loads_slowly_does_not_jump(
 
 @pytest.mark.parametrize(
     ("width", "height", "scheme"),
-    [(360, 800, "dark"), (1024, 768, "light"), (1920, 1080, "light"), (3840, 2160, "dark")],
+    part_of([(1024, 768, "light"), (360, 800, "dark"), (1920, 1080, "light"), (3840, 2160, "dark")], 4),
 )
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
     browser: Browser, port: int, width: int, height: int, scheme: str

@@ -7,7 +7,10 @@ import re
 from typing import Any
 
 import chess
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, Request, Route, expect
+
+#: Chromium's word for connections that it dropped because the machine has another address.
+CHANGED = "ERR_NETWORK_CHANGED"
 
 #: Reports what the Content-Security-Policy stops, and how far the layout has jumped, to the tests.
 WATCH = """
@@ -30,6 +33,7 @@ class Visit:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
         self.refusals = False
+        self._dropped = False
         self._said: list[str] = []
         self._asked: set[str] = set()
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options})
@@ -43,7 +47,11 @@ class Visit:
         page.on("console", self._note)
         page.on("pageerror", lambda error: self._said.append(str(error)))
         page.on("request", lambda request: self._asked.add(request.url))
+        page.on("requestfailed", self._failed)
         return page
+
+    def _failed(self, request: Request) -> None:
+        self._dropped |= CHANGED in (request.failure or "")
 
     def another_tab(self) -> Visit:
         """The same visitor in a new tab."""
@@ -67,9 +75,22 @@ class Visit:
         """The page at an address, with its answers."""
         if self.page.url.startswith(f"{self.url}/#") or self.page.url == f"{self.url}/":
             self._steps_out()
-        self.page.goto(f"{self.url}/{address}")
+        self._goes_to(f"{self.url}/{address}")
         self.settles()
         return self.page
+
+    def _goes_to(self, url: str) -> None:
+        """Loads a page; again if the machine's network changed meanwhile, as when a container starts: Chromium then
+        drops all connections, those to this machine too."""
+        self._dropped = True
+        while self._dropped:
+            self._dropped = False
+            try:
+                self.page.goto(url)
+            except Error as error:
+                if CHANGED not in error.message:
+                    raise
+                self._dropped = True
 
     def settles(self) -> None:
         """Waits until what was asked for is shown."""
@@ -78,7 +99,7 @@ class Visit:
     def _steps_out(self) -> None:
         """Leaves the page for an answer of the same origin, so that the next address loads it anew. The browser keeps
         its process, which takes half the time of about:blank."""
-        self.page.goto(f"{self.url}/livez")
+        self._goes_to(f"{self.url}/livez")
 
     def turns_to(self, address: str) -> None:
         """Goes to another address of the page, which stays loaded."""
@@ -168,5 +189,5 @@ class Visit:
     def _note(self, message: ConsoleMessage) -> None:
         refused = self.refusals and message.text.startswith("Failed to load resource")
         beside = message.location["url"].endswith("/favicon.ico")  # of what is no page
-        if message.type in ("error", "warning") and not refused and not beside:
+        if message.type in ("error", "warning") and not refused and not beside and CHANGED not in message.text:
             self._said.append(message.text)

@@ -10,16 +10,24 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.policy import entmax, softmax
+from movemask.policy import normalisation
+
+#: Values of the parameters that a normaliser may need.
+PARAMETERS = {"alpha": 1.3}
+
+
+def _probabilities(kernel: normalisation.Kernel) -> Callable[..., NDArray[Any]]:
+    given = () if kernel.parameter is None else (PARAMETERS[kernel.parameter],)
+
+    def of(logits: Any, indptr: Any, *temperature: Any) -> NDArray[Any]:
+        made: Any = kernel.of(logits, indptr, *given, *temperature)
+        return made[0] if kernel.abstains else made  # type: ignore[no-any-return]
+
+    return of
+
 
 #: Every kernel from logits to probabilities.
-KERNELS: dict[str, Callable[..., NDArray[Any]]] = {
-    "softmax": softmax.softmax,
-    "softmax_one": lambda *a, **k: softmax.softmax_one(*a, **k)[0],
-    "sparsemax": entmax.sparsemax,
-    "entmax15": entmax.entmax15,
-    "entmax(1.3)": lambda z, i, *a, **k: entmax.entmax(z, i, 1.3, *a, **k),
-}
+KERNELS = {str(name): _probabilities(kernel) for name, kernel in normalisation.KERNELS.items()}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from movemask.policy.normalisation import Normalisation, Normalizer, Policies, policies
+from movemask.policy.normalisation import KERNELS, Normalisation, Normalizer, Policies, policies
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308  # float64's least and greatest
 
@@ -31,19 +31,17 @@ LOGITS = (
 )
 ROWS = st.lists(LOGITS, min_size=1, max_size=30).filter(lambda row: max(row) > -math.inf)
 TEMPERATURES = st.sampled_from([TINY, 1e-308, 1e-17, 1.0, 1e15, 1e16, 1e17, 1e18, 1e308, HUGE]) | st.floats(TINY, HUGE)
-NORMALIZERS = st.one_of(
-    [st.just((normalizer, None)) for normalizer in get_args(Normalizer) if normalizer != "entmax"]
-    + [st.tuples(st.just("entmax"), st.sampled_from([1.0, 1.0000000000000002, 2.0]) | st.floats(1, 2))]
-)
+PARAMETERS = {"alpha": st.sampled_from([1.0, 1.0000000000000002, 2.0]) | st.floats(1, 2)}
 SHARES = st.sampled_from([TINY, 0.5, 0.9999999999999999, 1.0]) | st.floats(TINY, 1)
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> Normalisation:
-    normalizer, alpha = draw(NORMALIZERS)
+    normalizer = draw(st.sampled_from(get_args(Normalizer)))
+    parameter = KERNELS[normalizer].parameter
     return Normalisation(
         normalizer,
-        alpha,
+        **({} if parameter is None else {parameter: draw(PARAMETERS[parameter])}),
         temperature=draw(TEMPERATURES),
         top_k=draw(st.none() | st.integers(1, 31) | st.just(10**30)),
         top_p=draw(st.none() | SHARES),

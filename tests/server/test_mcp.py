@@ -7,17 +7,22 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from movemask.network.files import shipped_models
+from movemask.server.app import create_app
+from movemask.server.settings import Settings
 from tests.conftest import Serve
+from tests.networks import write_fake
 from tests.processes import call, environment, served, stopped, until
 from tests.server.asking import refused
 from tests.server.test_logs import TIME
@@ -44,6 +49,17 @@ def posted(url: str, method: str, **headers: str) -> httpx2.Response:
 
 def called(tool: str, **arguments: Any) -> bytes:
     return message("tools/call", name=tool, arguments=arguments)
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of an app on the fake with the tools, which the tests here share."""
+    folder = tmp_path_factory.mktemp("tools")
+    url = f"sqlite:///{folder}/audit.db"
+    app = create_app(Settings.read(models_dir=write_fake(folder / "m").parent, database_url=url, threads=1, mcp=True))
+    with TestClient(app) as client:
+        client.post("/mcp", content=message("ping"), headers=SENT)  # what is made once is made now
+        yield client
 
 
 @pytest.mark.anyio
@@ -80,6 +96,13 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         assert await told(client, "policy", moves='["e4", "e5"]', rating=1500, opponent_rating=None, top=3) == policy
         assert await told(client, "sweep", ratings="1000,2000", top=20) == sweep
         assert await told(client, "audit", policy='{"e2e4": 0.75, "e1g1": 0.25}') == audit
+        assert await told(client, "audit", policy={"e2e4": "0.75", "e1g1": 0.25}, fen="", moves="") == audit
+        # Cursor sends "" for what is not set, others "null".
+        blank = {"fen": "", "opponent_rating": "", "model": ""}
+        assert await told(client, "policy", moves="e4 e5", rating="1500", top="3", **blank) == policy
+        unset = {"fen": "", "moves": "null", "rating": "null", "opponent_rating": "", "model": "", "top": ""}
+        assert await told(client, "policy", **unset) == await told(client, "policy")
+        assert await told(client, "sweep", ratings="", top="") == await told(client, "sweep", ratings="null")
         wrong = await client.call_tool("policy", {"fen": "nonsense"})
         assert wrong.is_error
         assert "'nonsense' is not a FEN" in wrong.content[0].text  # type: ignore[union-attr]
@@ -87,6 +110,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
             ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),
             ("policy", {"rating": "much"}, "rating"),
+            ("policy", {"rating": 99_999}, "rating: Input should be less than or equal to 5000"),
             ("sweep", {"ratings": [float("nan")]}, "ratings"),
         ):
             wrong = await client.call_tool(name, arguments)
@@ -130,12 +154,10 @@ async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path
         called("policy", moves=[0] * 600_000),
     ],
 )
-def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body: bytes) -> None:
-    client = serve(mcp=True)
-    client.post("/mcp", content=message("ping"), headers=SENT)  # what is made once is made now
+def test_rubbish_is_refused_in_a_line_and_with_little_memory(tools: TestClient, body: bytes) -> None:
     tracemalloc.start()
     try:
-        answer = client.post("/mcp", content=body, headers=SENT)
+        answer = tools.post("/mcp", content=body, headers=SENT)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -145,8 +167,8 @@ def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body:
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/event-stream"])
-def test_what_clients_accept_is_accepted(serve: Serve, accept: str) -> None:
-    answer = serve(mcp=True).post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
+def test_what_clients_accept_is_accepted(tools: TestClient, accept: str) -> None:
+    answer = tools.post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
     assert answer.json()["result"]["serverInfo"]["name"] == "movemask"
 
 
@@ -174,27 +196,25 @@ def test_what_clients_accept_is_accepted(serve: Serve, accept: str) -> None:
     ],
 )
 def test_pages_of_other_origins_cannot_call_the_tools(
-    serve: Serve, settings: dict[str, Any], host: str, origin: str | None, status: int
+    tools: TestClient, serve: Serve, settings: dict[str, Any], host: str, origin: str | None, status: int
 ) -> None:
     headers = {**SENT, "Host": host, "Authorization": f"Bearer {KEY}"} | ({"Origin": origin} if origin else {})
-    answer = serve(mcp=True, **settings).post("/mcp", content=message("ping"), headers=headers)
+    client = serve(mcp=True, **settings) if settings else tools
+    answer = client.post("/mcp", content=message("ping"), headers=headers)
     assert answer.status_code == status
 
 
-@pytest.mark.anyio
-async def test_many_games_leave_room_for_a_language_model(models: Path) -> None:
+def test_many_games_leave_room_for_a_language_model(tools: TestClient) -> None:
     """A host gives its model 25,000 tokens, some 100,000 characters."""
-    parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
-    async with Client(stdio_client(parameters)) as client:
-        result = await client.call_tool("game", {"pgn": (SCHOLARS_MATE + "\n\n") * 60})
-    assert result.structured_content is not None
-    shown = len(result.structured_content["games"])
+    body = called("game", pgn=(SCHOLARS_MATE + "\n\n") * 60)
+    result = tools.post("/mcp", content=body, headers=SENT).json()["result"]
+    shown = len(result["structuredContent"]["games"])
     assert shown > 10
-    assert result.structured_content["games_left_out"] == 60 - shown
-    (text,) = (part.text for part in result.content)  # type: ignore[union-attr]
+    assert result["structuredContent"]["games_left_out"] == 60 - shown
+    (text,) = (part["text"] for part in result["content"])
     assert f"{60 - shown} more games are left out" in text
     assert not text.startswith("{")  # the structured answer has the JSON
-    assert len(text) + len(json.dumps(result.structured_content)) < 100_000
+    assert len(text) + len(json.dumps(result["structuredContent"])) < 100_000
 
 
 INITIALIZE = message(
@@ -222,16 +242,20 @@ def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
     assert answers[2]["result"]["structuredContent"]["moves"]
 
 
-@pytest.mark.parametrize(
-    "line", [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
-)
-def test_a_line_that_is_no_message_gets_a_parse_error(line: bytes) -> None:
-    errors = [answer for answer in piped(INITIALIZE, line) if "error" in answer]
-    assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)]
+def test_a_line_that_is_no_message_gets_a_parse_error() -> None:
+    lines = [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
+    errors = [answer for answer in piped(INITIALIZE, *lines) if "error" in answer]
+    assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)] * len(lines)
 
 
-def test_a_tool_takes_what_its_route_takes(serve: Serve) -> None:
-    client = serve(mcp=True)
+def test_arguments_in_a_text_are_told_from_an_object(tools: TestClient) -> None:
+    asked = message("tools/call", name="policy", arguments=json.dumps({"fen": "startpos"}))
+    error = tools.post("/mcp", content=asked, headers=SENT).json()["error"]
+    assert (error["code"], error["message"]) == (-32602, "arguments: must be an object, not a text that holds one")
+
+
+def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:
+    client = tools
     long = "1. e4 " + "{[%clk 0:03:00], [[}" * 20_000 + " *" + "\n\n1. e5 *" * 500
     answer = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
     assert len(answer["structuredContent"]["games"]) == 1

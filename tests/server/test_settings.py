@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from movemask.errors import SettingsError
-from movemask.server.settings import Settings, available_cores
+from movemask.server.settings import Settings
 
 
 def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,14 +36,3 @@ def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("MOVEMASK_MAX_BATCH", value)
     with pytest.raises(SettingsError, match=rf"MOVEMASK_MAX_BATCH: .*, got '{value}'"):
         Settings.read()
-
-
-@pytest.mark.parametrize(
-    ("text", "cores"),
-    [("max 100000", 64), ("150000 100000", 2), ("10000 100000", 1), ("99900000 100000", 64), ("x", 64)],
-)
-def test_a_containers_cores_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
-    (tmp_path / "cpu.max").write_text(text + "\n")
-    assert available_cores(tmp_path / "cpu.max") == cores
-    assert available_cores(tmp_path / "none") == 64

@@ -1,5 +1,5 @@
 """What users and their programs see of movemask, as text files: the OpenAPI document, `--help`, problems, metrics,
-settings, the audit's Parquet columns and its summary. docs/api.md is one of them.
+settings, the audit's Parquet columns and its summary. docs/api.md and a table of docs/numerics.md are among them.
 
 `python -m tests.snapshots` writes them anew; the change belongs in CHANGELOG.md.
 """
@@ -18,17 +18,18 @@ from click.testing import CliRunner
 from movemask.audit.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
+from movemask.policy.normalisation import KERNELS
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.metrics import Metrics
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 from tests.audit.audits import audited
 from tests.networks import write_net
 from tests.snapshots.api_page import api_page
 
 FOLDER = Path(__file__).parent
-API_PAGE = FOLDER.parents[1] / "docs" / "api.md"
-_START, _END = "<!-- endpoints -->\n", "<!-- /endpoints -->\n"
+_DOCS = FOLDER.parents[1] / "docs"
 
 GAMES = """[WhiteElo "1500"]
 [BlackElo "2150"]
@@ -44,9 +45,21 @@ def openapi() -> str:
 
 
 def api() -> str:
-    """docs/api.md: its text as it is, with the endpoints between the marks."""
-    before, _, rest = API_PAGE.read_text().partition(_START)
-    return before + _START + api_page(create_app(Settings()).openapi()) + _END + rest.partition(_END)[2]
+    """docs/api.md with the endpoints."""
+    return _page("api.md", "endpoints", api_page(create_app(Settings()).openapi()))
+
+
+def numerics() -> str:
+    """docs/numerics.md with the normalisers."""
+    rows = [f"| `{name}` | {kernel.gives} |\n" for name, kernel in KERNELS.items()]
+    return _page("numerics.md", "normalizers", "".join(["| normalizer | gives |\n|---|---|\n", *rows]))
+
+
+def _page(name: str, mark: str, text: str) -> str:
+    """A page of docs/ as it is, with this text between its marks."""
+    start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->\n"
+    before, _, rest = (_DOCS / name).read_text().partition(start)
+    return before + start + text + end + rest.partition(end)[2]
 
 
 def help_texts() -> str:
@@ -109,6 +122,7 @@ def summary() -> str:
 SNAPSHOTS: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
     "../../docs/api.md": api,
+    "../../docs/numerics.md": numerics,
     "help.txt": help_texts,
     "problems.txt": problem_types,
     "metrics.txt": metrics,

@@ -62,6 +62,33 @@ def test_analysis_shows_the_most_probable_move(network: Network) -> None:
     assert {played(network, board, hot, seed) for seed in range(9)} == {best}
 
 
+#: Positions in which one of the moves loses a queen or allows mate, and two moves.
+GRADED = [
+    ("startpos moves e2e4 e7e5 d1h5 b8c6", ["f1c4", "h5f7"]),
+    ("startpos moves f2f3 e7e5", ["e2e4", "g2g4"]),
+    ("fen 4k3/8/8/8/8/8/4q3/K3Q3 w - - 0 1", ["e1e2", "e1h1"]),
+]
+
+
+@pytest.mark.parametrize(("position", "moves"), GRADED)
+@pytest.mark.parametrize("how", ["nodes 60", "infinite"])
+def test_a_move_asked_for_alone_has_the_score_after_it(
+    network: Network, position: str, moves: list[str], how: str
+) -> None:
+    def scores(*commands: str) -> dict[str, str]:
+        lines = answers(network, f"position {position}", *commands)
+        shown = [re.search(r" score (\S+ \S+) .* pv (\S+)", line) for line in lines]
+        return {match[2]: match[1] for match in shown if match}
+
+    beside = scores("setoption name MultiPV value 500", "go nodes 60")
+    alone = {move: scores(f"go searchmoves {move} {how}")[move] for move in moves}
+    assert alone == {move: beside[move] for move in moves}
+    assert len(set(alone.values())) == len(moves)
+    (every,) = scores(f"go searchmoves {' '.join(beside)} nodes 60").values()
+    (position_itself,) = scores("go nodes 60").values()
+    assert every == position_itself  # naming all moves leaves none out
+
+
 #: lc0's temperature at move numbers, from `Search::EnsureBestMoveKnown` of `src/mcts/search.cc`: unchanged for the
 #: delay, then falling linearly to 0. Columns: TempDecayMoves, TempDecayDelayMoves, move number, share of Temperature.
 DECAY = [

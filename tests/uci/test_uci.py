@@ -9,7 +9,7 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 
 from movemask.cli.uci import RemoteSource
 from movemask.client.http import Client
-from movemask.errors import ApiError, ServiceUnreachable
+from movemask.errors import ApiError, ModelUnavailable, ServiceUnreachable
 from movemask.local.distribution import Policy
 from movemask.local.network import Network, load
 from movemask.uci.commands import Go
@@ -36,10 +36,19 @@ from tests.processes import until
 from tests.uci.test_strength import COMMAND, copied
 
 
-@pytest.fixture
-def engine() -> Iterator[chess.engine.SimpleEngine]:
+@pytest.fixture(scope="module")
+def started() -> Iterator[chess.engine.SimpleEngine]:
+    """The engine with the shipped network."""
     with chess.engine.SimpleEngine.popen_uci(COMMAND, timeout=30) as engine:
         yield engine
+
+
+@pytest.fixture
+def engine(started: chess.engine.SimpleEngine) -> Iterator[chess.engine.SimpleEngine]:
+    """The engine, which all tests share, with its options as they were."""
+    yield started
+    free = (option for option in started.options.values() if not option.is_managed() and option.type != "button")
+    started.configure({option.name: option.default for option in free})
 
 
 @pytest.fixture
@@ -287,16 +296,54 @@ def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None
         assert lines[0] == lines[1]
 
 
-def test_a_service_that_is_gone_is_told_and_the_gui_is_answered() -> None:
+def without_service(spare: Callable[[], Source], *commands: str) -> list[str]:
+    """What an engine writes whose service cannot be reached."""
+
     def gone(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused", request=request)
 
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
     out = io.StringIO()
-    engine = Engine(lambda name, _: RemoteSource(Client(http=http, retries=0), name), Options(), out)
-    engine.run(["isready", "position startpos", "go movetime 100", "quit"])
+    engine = Engine(lambda name, _: RemoteSource(Client(http=http, retries=0), name), Options(), out, spare)
+    engine.run(["isready", *commands, "quit"])
     assert "info string http://nowhere/v1/policy/batch: ConnectError: refused" in out.getvalue()
-    assert out.getvalue().endswith("bestmove (none)\n")
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("temperature", [0, 100])
+def test_without_its_service_the_engine_plays_the_shipped_networks_likeliest_move(
+    network: Network, temperature: int
+) -> None:
+    commands = (f"setoption name Temperature value {temperature}", "position startpos moves e2e4", "go movetime 2000")
+    lines = without_service(lambda: network, *commands, "stop")
+    board = chess.Board()
+    board.push_san("e4")
+    assert lines[-1] == f"bestmove {network.policy(board).best}"
+    assert "info string the service does not answer: the move is that of the network on this machine" in lines
+
+
+def test_without_any_network_a_legal_move_is_played_rather_than_none() -> None:
+    def broken() -> Source:
+        raise ModelUnavailable("no network here")
+
+    lines = without_service(broken, "position fen 7k/8/8/8/8/8/6q1/K7 w - - 0 1", "go movetime 10", "stop")
+    assert "info string no network here" in lines
+    assert lines[-1] == "bestmove a1b1"
+    mated = without_service(broken, "position fen 7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", "go movetime 10", "stop")
+    assert mated[-1] == "bestmove (none)"
+
+
+def test_an_engine_that_nobody_reads_ends_at_the_next_command(
+    network: Network, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    left = iter(["isready", "go infinite", *["isready"] * 100])
+    Engine(lambda *_: network, Options(), Broken()).run(left)
+    assert len(list(left)) > 90
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_service_that_restarts_loses_no_game(shipped: TestClient) -> None:

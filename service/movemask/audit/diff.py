@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from movemask.audit.run import POSITIONS, SUMMARY
+from movemask.audit.summary import surprises
 from movemask.errors import BulkError
 from movemask.leakage.kinds import KINDS, RAW
 
@@ -31,6 +32,9 @@ class Paired:
     """Raw leakage at the positions of both audits. Positions with equal FEN and ratings count once.
 
     difference, error : mean of B minus A, and its standard error
+    moves : of these positions, those in which a move was played
+    surprise, surprise_error : B minus A of the mean surprise of these moves in nats (the cross-entropy), and its
+        standard error
     flipped : positions where the best legal move differs
     most : the positions that changed most: FEN, leakage in A, leakage in B
     """
@@ -38,6 +42,9 @@ class Paired:
     positions: int
     difference: float
     error: float
+    moves: int
+    surprise: float
+    surprise_error: float
     flipped: int
     most: tuple[tuple[str, float, float], ...]
 
@@ -141,6 +148,10 @@ def _comparison(
     )
     shares = [{cause: group["share"] or 0.0 for cause, group in side["by"].get("cause", {}).items()} for side in (a, b)]
     named = sorted({*shares[0], *shares[1]}, key=lambda cause: -abs(shares[1].get(cause, 0) - shares[0].get(cause, 0)))
+    played = [side.get("played") or {} for side in (a, b)]
+    figures += tuple(
+        ("played", name, *(side[name] for side in played)) for name in ("cross_entropy", "top1") if all(played)
+    )
     causes = tuple((cause, shares[0].get(cause, 0.0), shares[1].get(cause, 0.0)) for cause in named)
     paired = _paired(name, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
     positions, masked = (a["positions"], b["positions"]), bool(a["trained_with_mask"] and b["trained_with_mask"])
@@ -153,30 +164,45 @@ def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
     both = _of_model(a_table, name).join(_of_model(b_table, other), _POSITION, join_type="inner", right_suffix="_after")
     both = both.sort_by("fen")
     change = pc.subtract(both["raw_mean_after"], both["raw_mean"])
-    spread = pc.stddev(change, ddof=1).as_py()
+    difference, error = _mean(change)
+    surprise = pc.subtract(both["surprise_mean_after"], both["surprise_mean"]).drop_null()
     flipped = pc.sum(pc.not_equal(both["top_first"], both["top_first_after"])).as_py()
     changed = both.append_column("by", pc.abs(change)).filter(pc.not_equal(change, 0))
     most = changed.sort_by([("by", "descending"), ("fen", "ascending")]).slice(0, _MOST_CHANGED)
     return Paired(
         both.num_rows,
-        pc.mean(change).as_py() or 0.0,
-        (spread or 0.0) / both.num_rows**0.5 if both.num_rows else 0.0,
+        difference,
+        error,
+        len(surprise),
+        *_mean(surprise),
         flipped or 0,
         tuple(zip(*(most[column].to_pylist() for column in ("fen", "raw_mean", "raw_mean_after")), strict=True)),
     )
 
 
+def _mean(values: pa.ChunkedArray) -> tuple[float, float]:
+    """The mean and its standard error; 0 without values."""
+    import pyarrow.compute as pc
+
+    spread = pc.stddev(values, ddof=1).as_py()
+    return pc.mean(values).as_py() or 0.0, (spread or 0.0) / len(values) ** 0.5 if len(values) else 0.0
+
+
 def _of_model(table: Path, name: str) -> pa.Table:
-    """A network's measured positions, each once: its mean raw leakage and its best legal move."""
+    """A network's measured positions, each once: mean raw leakage and surprise, and its best legal move."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     chosen = (pc.field("model") == name) & pc.field("raw").is_valid()
-    rows = pq.read_table(table, columns=[*_POSITION, "raw", "top"], filters=chosen)
+    rows = pq.read_table(table, columns=[*_POSITION, "raw", "top", "played_probability"], filters=chosen)
+    rows = rows.append_column("surprise", pa.array(surprises(rows["played_probability"].to_numpy()), from_pandas=True))
     for rating in ("elo", "opponent_elo"):
         known = pc.fill_null(rows[rating], -1.0)  # a join leaves out null
         rows = rows.set_column(rows.schema.get_field_index(rating), rating, known)
-    return rows.group_by(_POSITION, use_threads=False).aggregate([("raw", "mean"), ("top", "first")])
+    return rows.group_by(_POSITION, use_threads=False).aggregate(
+        [("raw", "mean"), ("surprise", "mean"), ("top", "first")]
+    )
 
 
 def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -194,6 +220,9 @@ def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"  {f'cause {cause}':<28}{before:>12.1%}{after:>12.1%}"
         paired = comparison.paired
         if paired is not None and paired.positions:
+            if paired.moves:
+                change = f"{paired.surprise:+.3g} ± {paired.surprise_error:.1g} nats"
+                yield f"  cross-entropy of the moves played at {paired.moves:,} positions in both: {change}"
             yield f"  best legal move differs at {paired.flipped:,} of {paired.positions:,} positions"
             for fen, before, after in paired.most:
                 yield f"  raw {before:.3g} → {after:.3g}  {fen}"

@@ -62,6 +62,7 @@ def page(
         sides={model.name: sides(model) for model in models},
         one_sided=one_sided(models[0]),
         known=IN_GAMES,
+        played=all(model.played for model in models),
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
@@ -230,7 +231,7 @@ def _readable(axes: Any, upper: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    low, _ = axes.dataLim.intervaly
+    low = min(beside.dataLim.intervaly[0] for beside in axes.get_shared_y_axes().get_siblings(axes))
     floor = math.floor(math.log10(max(low, 10.0**_LEAST))) if math.isfinite(low) and low > 0 else -2
     axes.set_ylim(10.0 ** min(floor, math.log10(upper) - 2), upper * 1.15)
     axes.yaxis.set_major_locator(LogLocator(base=10, numticks=6))

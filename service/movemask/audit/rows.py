@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from movemask.audit.read import Choice, Sample, Skipped
 from movemask.board.boards import PHASES, phases_of
-from movemask.board.moves import uci_of
+from movemask.board.moves import code_of, uci_of
 from movemask.evaluate import evaluate
 from movemask.leakage.answer_check import check_answer
 from movemask.leakage.causes import CAUSES, Cause
@@ -45,6 +45,7 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
         ("elo", pa.float64()),
         ("opponent_elo", pa.float64()),
         ("played", pa.string()),
+        ("played_probability", pa.float64()),
         ("model", pa.string()),
         ("digest", pa.string()),
         ("trained_with_mask", pa.bool_()),
@@ -101,6 +102,7 @@ def _evaluated(
         "elo": [sample.elo and sample.elo.self for sample in samples],
         "opponent_elo": [sample.elo and sample.elo.opponent for sample in samples],
         "played": [sample.played and sample.played.uci() for sample in samples],
+        "played_probability": _played(samples, evaluated.policies),
         "model": [model.name] * len(samples),
         "digest": [model.digest] * len(samples),
         "trained_with_mask": [model.trained_with_mask] * len(samples),
@@ -118,6 +120,17 @@ def _evaluated(
     wanted = schema(choice.kinds)
     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted]  # NaN is null
     return [pa.table(arrays, schema=wanted)]
+
+
+def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
+    """The probability of the move that was played in each position; None for a position of a list."""
+    codes, probabilities, indptr, _ = policies.lists
+    return [
+        None
+        if sample.played is None
+        else probabilities[codes.index(code_of(sample.played), indptr[row], indptr[row + 1])]
+        for row, sample in enumerate(samples)
+    ]
 
 
 def _legal(samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool) -> list[list[dict[str, Any]]]:

@@ -52,11 +52,19 @@ class ModelSummary:
     worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by kind: rows of the table
     histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: bins' highest value, count
     of_games: int = 0  # positions that come from games; the others are single positions, from lists
+    surprise: float = 0.0  # of the moves that were played there: the sum of -ln p, in nats
+    first: int = 0  # how many of these moves were the most probable
     games: ModelSummary | None = None  # `raw` of the positions of games alone, if there are single positions too
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """The figures of a group; an empty cell if it has no positions."""
         return self.cells.get(CellKey(kind, dimension, group), Cell())
+
+    @property
+    def played(self) -> dict[str, float] | None:
+        """Of the moves that were played: their number, the mean surprise in nats, and the share of first choices."""
+        count = self.of_games
+        return {"moves": count, "cross_entropy": self.surprise / count, "top1": self.first / count} if count else None
 
     def groups(self, dimension: str) -> list[str]:
         """The groups that have positions, in natural order; causes by falling mass."""
@@ -86,6 +94,7 @@ class ModelSummary:
             "digest": self.digest,
             "trained_with_mask": self.trained_with_mask,
             "positions": self.positions,
+            "played": self.played,
             "kinds": {kind: self.of(kind).figures() for kind in kinds},
             "by": by,
             "worst": self.worst,
@@ -123,10 +132,14 @@ class _Figures:
 
     def add(self, rows: pa.Table) -> None:
         """Adds rows of the network, in the order of the table."""
+        import pyarrow.compute as pc
+
         played = rows["played"].is_valid()  # a single position has no move that was played
         of_games = rows.filter(played)
         self._summary.positions += rows.num_rows
         self._summary.of_games += of_games.num_rows
+        self._summary.surprise += float(surprises(of_games["played_probability"].to_numpy()).sum())
+        self._summary.first += pc.sum(pc.equal(of_games["played"], of_games["top"])).as_py() or 0
         self._cells = self._cells.joined(_cells(rows, self._kinds))
         if RAW in self._kinds and of_games.num_rows:
             self._of_games = self._of_games.joined(_cells(of_games, (RAW,)))
@@ -141,6 +154,11 @@ class _Figures:
             cells, count = dict(self._of_games), summary.of_games
             summary.games = replace(summary, positions=count, cells=cells, worst={}, histograms={})
         return summary
+
+
+def surprises(probabilities: NDArray[np.float64]) -> Float:
+    """-ln p, in nats; at most 745, where a probability has underflowed to 0."""
+    return -np.log(np.maximum(probabilities, np.finfo(np.float64).smallest_subnormal))
 
 
 def _cells(rows: pa.Table, kinds: Sequence[str]) -> Cells:

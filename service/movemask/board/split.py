@@ -6,6 +6,8 @@ One pattern reads comments, tags and the rest. The rules:
 - Without tags, a game begins at `1.` at the start of a line, and at a move after a result, unless its number continues
   the game before.
 - Text after a result is outside games. Elsewhere a word that is neither tag nor move is an error of its game.
+- `0-0` is castling, or the result of a game that both lost: if the tag Result says so and it is the game's last word,
+  or if the game has neither moves nor a FEN before it.
 - Comments are `{…}`, `;…` to the end of the line, and outside braces a line that begins with `%`.
 
 python-chess reads the moves. Time and memory are linear in the length of a game. Source of the format: the PGN
@@ -56,6 +58,7 @@ _ESCAPED = re.compile(r'\\(["\\])')
 #: the squares of such a move for a pawn's move. The marks of a new move, of en passant and of a diagram are allowed.
 _UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
 _MARKS = {"N", "TN", "ep", "e.p."}
+_BOTH_LOST = "0-0"
 _PADDING = "\x00\x1a-"  # zeros that fill a block, DOS's end of file, and rules between games
 
 #: Tags with a meaning for movemask, by their names in lower case. Case does not matter.
@@ -100,6 +103,7 @@ class GameText:
     begun: bool = False
     over: bool = False
     depth: int = 0
+    _forfeit: int | None = None  # the place in `movetext` of a `0-0` that is the last word so far
     _texts: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
@@ -154,6 +158,10 @@ class GameText:
             self.movetext.append(f"\n {{ {words.replace('}', ')')} }}")
 
     def _take_movetext(self, kind: str, text: str, line: int) -> None:
+        zeros = kind == "move" and text.translate(SIGNS) == _BOTH_LOST
+        if zeros and not self.begun and "FEN" not in self.tags:
+            self.begun = self.over = self.role == "game"
+            return
         begins = kind in ("move", "first") or (kind == "number" and text.rstrip(" \n.\u2026") in ("0", "1"))
         if kind == "text" or (kind == "number" and self.role == "outside" and not begins):
             self._fail(f"line {line}: {text[:_MOST_QUOTED].rstrip()!r} is neither a tag nor a move in SAN")
@@ -164,6 +172,7 @@ class GameText:
         self.begun = self.begun or kind in ("move", "first", "number", "result")
         self.over = kind == "result" and not self.depth
         self.depth = max(0, self.depth + text.count("(") - text.count(")"))
+        self._forfeit = len(self.movetext) if zeros and not self.depth else None
         if kind not in ("first", "number"):
             self.movetext.append(f" {text.translate(SIGNS)}")
 
@@ -173,6 +182,8 @@ class GameText:
     def ended(self, role: Literal["outside", "trailing"] = "outside") -> GameText:
         """The part, complete; `role` is that of text outside games."""
         self.role = role if self.role == "outside" else self.role
+        if self._forfeit is not None and self.tags.get("Result", "").translate(SIGNS) == _BOTH_LOST:
+            del self.movetext[self._forfeit]
         self.text = "".join(self._texts)
         self._texts.clear()
         self.moves_at = self.moves_at if self.moves_at >= 0 else self.size

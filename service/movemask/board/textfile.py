@@ -35,7 +35,7 @@ _WINDOWS = str.maketrans(
 
 
 class TextSource:
-    """The lines of a file or of standard input. They end in LF, whatever system wrote them.
+    """The lines of a file or of standard input. They end in LF, whatever system wrote them; `newline` has how.
 
     gzip and zstandard are recognised by their first bytes. Each line is decoded as UTF-8 if the whole line is valid
     UTF-8, otherwise as Windows-1252. So nothing is read twice, a file joined from both keeps both, and no byte is
@@ -94,6 +94,11 @@ class TextSource:
     def position(self) -> int:
         """Bytes taken from the file; 0 for a pipe, which does not tell. The decompressor may be a little ahead."""
         return int(self._file.tell()) if self._file.seekable() else 0
+
+    @property
+    def newline(self) -> str:
+        """The end of the lines that were read so far; LF if they differ."""
+        return "\r\n" if self._lines.newlines == "\r\n" else "\n"
 
     def readline(self) -> str:
         """The next line; empty after the last."""

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing, closing
+from contextlib import aclosing
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
 from movemask.atomic_writes import atomic_write
-from movemask.board.pgn import Lines
+from movemask.board.pgn import read_trees
 from movemask.board.textfile import TextSource
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import InvalidPgn, MovemaskError
+from movemask.evaluate import Direct
 from movemask.games.annotation import annotated
 from movemask.games.engine import Engine
 from movemask.policy.normalisation import Temperature
-from movemask.server.queue.pipeline import Pipeline
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 _OWN_ROWS = 10  # players with a row of their own
 
@@ -44,7 +45,7 @@ def annotate(
     games: str,
     out: Path | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
@@ -54,26 +55,24 @@ def annotate(
 
     Each move gets a comment with its probability, rank and surprise. What it cost is told by the rules, by [%eval] in
     the file and, where there is none, by an engine, which writes its own; inaccuracies get ?!, mistakes ?, blunders ??.
-    The default is stockfish, if it is on PATH (MOVEMASK_ENGINE); it takes seconds for a game. Comments, glyphs and
-    variations stay. A summary goes to standard error. Exits with 1 if no game could be read; a file without games
-    gives no output.
+    The default is stockfish, if it is on PATH (MOVEMASK_ENGINE); it takes seconds for a game. Comments, glyphs,
+    variations and line ends stay. A summary goes to standard error. Exits with 1 if no game could be read; a file
+    without games gives no output.
     """
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
-    judge = Engine((settings if engine is None else Settings.read(engine=engine)).engine_program)
+    judge = Engine((settings if engine is None else NetworkSettings.read(engine=engine)).engine_program)
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
-    async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        async with AsyncExitStack() as stack:
-            pipeline = stack.enter_context(closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)))
-            await stack.enter_async_context(aclosing(judge))
-            async for game in annotated(pipeline, lines, degrees, elo=elo, engine=judge):
+    async def write_all(source: TextSource, stream: BinaryIO) -> None:
+        async with aclosing(judge):
+            async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge):
                 why = str(game.report).removeprefix("pgn: ")
                 if game.no_game:
                     raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
-                write(f"{game}\n\n")
+                stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
                 if game.report is None:
                     continue
                 if isinstance(game.report, MovemaskError):
@@ -86,10 +85,11 @@ def annotate(
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
+            asyncio.run(write_all(source, sys.stdout.buffer))  # a PGN is UTF-8, whatever the console's encoding
+            sys.stdout.flush()
         else:
             with atomic_write(out) as stream:
-                asyncio.run(write_all(source, lambda text: stream.write(text.encode())))
+                asyncio.run(write_all(source, stream))
     if not players:
         raise SystemExit(1)  # the reasons have been shown already
     click.echo(_table(players), err=True)

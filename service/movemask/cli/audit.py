@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
+from movemask.cores import available_cores
 from movemask.errors import BulkError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
-from movemask.server.settings import Settings, available_cores
+from movemask.settings import NetworkSettings
 from movemask.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
 def audit(
     files: tuple[str, ...],
     names: tuple[str, ...],
-    settings: Settings,
+    settings: NetworkSettings,
     out: str,
     form: Form | None,
     chess960: bool,
@@ -204,7 +205,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
-def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, ...], dict[str, str]]:
+def _networks(names: tuple[str, ...], settings: NetworkSettings) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
     files = settings.model_folders.files(None)
     registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU
@@ -288,6 +289,11 @@ def _figures(model: ModelSummary) -> str:
     for name in ("raw", "multiplied"):
         if (cell := model.of(name)).count:
             parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
+    if played := model.played:
+        parts.append(
+            f"of {played['moves']:,} moves played cross-entropy {played['cross_entropy']:.3f}, "
+            f"top-1 {100 * played['top1']:.1f} %"
+        )
     if model.trained_with_mask:
         parts.append("trained with the mask: raw means nothing")
     return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from difflib import get_close_matches
@@ -21,7 +22,6 @@ _COMMANDS = (
     "calibrate",
     "keys",
     "mcp",
-    "migrate",
     "models",
     "positions",
     "predict",
@@ -67,6 +67,8 @@ class _Group(click.Group):
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file of another encoding, as Windows has
+            sys.stdout.reconfigure(errors="replace")
         try:
             return super().invoke(context)
         except MovemaskError as error:

@@ -12,7 +12,7 @@ import click
 
 from movemask.cli.options import models_dir_option
 from movemask.errors import require
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 if TYPE_CHECKING:
     from movemask.client.http import AsyncClient
@@ -24,7 +24,7 @@ _SECONDS, _SECONDS_HERE = 60.0, 600.0  # limits of an answer: of a service, and 
 @click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of networks in this process.")
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @models_dir_option
-def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
+def mcp(url: str | None, key_file: TextIO | None, settings: NetworkSettings) -> None:
     """Offer language models the tools policy, sweep, game and audit.
 
     Speaks the Model Context Protocol on standard input and output. A program that hosts a language model starts this
@@ -35,7 +35,7 @@ def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
     asyncio.run(_served(url, key, settings))
 
 
-async def _served(url: str | None, key: str | None, settings: Settings) -> None:
+async def _served(url: str | None, key: str | None, settings: NetworkSettings) -> None:
     """Serves the tools until standard input ends."""
     from movemask.client.http import AsyncClient
     from movemask.mcp import mcp_server, serve_stdio
@@ -49,17 +49,18 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
+async def _in_process(settings: NetworkSettings) -> AsyncIterator[AsyncClient]:
     """A client of the service without a port, open to this process alone. Its ledger is deleted at the end."""
     require("serve", "movemask mcp without --url")
     import httpx2
 
     from movemask.client.http import AsyncClient
     from movemask.server.app import create_app
+    from movemask.server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}
-        app = create_app(settings.model_copy(update=own))
+        own = {"database_url": f"sqlite:///{folder}/ledger.db", "api_keys": None, "api_keys_file": None, "mcp": False}
+        app = create_app(Settings.read(models_dir=settings.models_dir).model_copy(update=own))
         async with app.router.lifespan_context(app):
             http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))
             async with http:

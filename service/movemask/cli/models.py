@@ -30,7 +30,7 @@ from movemask.network.registry import Entry, network_file, open_model
 from movemask.network_tools import calibration, diagnosis
 from movemask.network_tools.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network_tools.families import FAMILIES
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 if TYPE_CHECKING:
     from movemask.network_tools.installation import Judge
@@ -45,7 +45,7 @@ def models() -> None:
 
 @models.command("list")
 @models_dir_option
-def list_models(settings: Settings) -> None:
+def list_models(settings: NetworkSettings) -> None:
     """List the models, whether each keeps its contract, and which is the default."""
     registry = registry_of(settings)
     for entry in registry:
@@ -61,7 +61,7 @@ def list_models(settings: Settings) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with how castling and promotions are written.")
 @models_dir_option
-def show_vocabulary(name: str, as_json: bool, settings: Settings) -> None:
+def show_vocabulary(name: str, as_json: bool, settings: NetworkSettings) -> None:
     """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
 
     Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. A slot without a move
@@ -107,7 +107,7 @@ def import_model(
     licence: str | None,
     source: str | None,
     force: bool,
-    settings: Settings,
+    settings: NetworkSettings,
 ) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract.
 
@@ -142,7 +142,7 @@ def add_model(
     licence: str | None,
     source: str | None,
     force: bool,
-    settings: Settings,
+    settings: NetworkSettings,
 ) -> None:
     """Add an ONNX FILE. Guesses its contract from names and shapes, and prints it.
 
@@ -178,7 +178,7 @@ def _judge(name: str, *, force: bool) -> Judge:
     return judge
 
 
-def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
+def _place(name: str, replace: bool, settings: NetworkSettings, option: str = "--name") -> tuple[Path, str]:
     """The user's folder, and the name of a new model in it.
 
     Raises ContractError if the name is not valid, or is taken and `replace` is not set. `option` is the flag with which
@@ -207,7 +207,7 @@ def _suggested(name: str) -> str:
     return f" {words}" if _NAME.fullmatch(words) else ""
 
 
-def _show_installed(entry: Entry, settings: Settings) -> None:
+def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     for step in entry.steps:
         click.echo(f"  {step.name:<11} {step.found}")
     assert entry.model is not None
@@ -222,7 +222,7 @@ def _show_installed(entry: Entry, settings: Settings) -> None:
 @models.command("default")
 @click.argument("name")
 @models_dir_option
-def default_model(name: str, settings: Settings) -> None:
+def default_model(name: str, settings: NetworkSettings) -> None:
     """Make NAME the model of requests that name none, in your models folder."""
     folder = own_models_dir(settings)
     _contract(name, settings)  # raises UnknownModel
@@ -238,7 +238,7 @@ def default_model(name: str, settings: Settings) -> None:
 @click.option("--diagnose", is_flag=True, help="Compare the contract with plausible alternatives, on real games.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @models_dir_option
-def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Settings) -> None:
+def check_models(name: str | None, diagnose: bool, as_json: bool, settings: NetworkSettings) -> None:
     """Check NAME, or every model, against its contract.
 
     Exits with 1 if a check fails. With --diagnose, also exits with 1 if the network is read wrongly: it is no better
@@ -294,7 +294,7 @@ def _check_table(entry: Entry) -> str:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @models_dir_option
-def remove_model(name: str, yes: bool, settings: Settings) -> None:
+def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
     """Delete the model NAME from your models folder: its contract and its network."""
     folder = own_models_dir(settings)
     contract = _contract(name, settings)
@@ -323,7 +323,7 @@ def _network(contract: Path) -> Path:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite FILE.")
 @models_dir_option
-def export_model(name: str, file: Path, replace: bool, settings: Settings) -> None:
+def export_model(name: str, file: Path, replace: bool, settings: NetworkSettings) -> None:
     """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
     require("import", "movemask models export-onnx")
     from movemask.network_tools.installation import export_onnx
@@ -335,7 +335,7 @@ def export_model(name: str, file: Path, replace: bool, settings: Settings) -> No
     )
 
 
-def _contract(name: str, settings: Settings) -> Path:
+def _contract(name: str, settings: NetworkSettings) -> Path:
     known = settings.model_folders.files(None)
     if name not in known:
         raise UnknownModel(f"model: no model {name!r}; available: {', '.join(known)}")
@@ -352,7 +352,7 @@ def _contract(name: str, settings: Settings) -> Path:
 @click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
 @click.option("--dry-run", is_flag=True, help="Show the fit, but write nothing.")
 def calibrate(
-    games: str, model: str | None, settings: Settings, first_ply: int, limit: int | None, dry_run: bool
+    games: str, model: str | None, settings: NetworkSettings, first_ply: int, limit: int | None, dry_run: bool
 ) -> None:
     """Fit a model's temperature to the moves of GAMES and write it to its contract.
 

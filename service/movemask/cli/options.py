@@ -14,7 +14,7 @@ import click
 from movemask.board.rating import MAX_RATING
 from movemask.errors import SettingsError
 from movemask.network.files import user_models
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 if TYPE_CHECKING:
     from movemask.audit.read import Skipped
@@ -26,7 +26,7 @@ models_dir_option = click.option(
     "--models-dir",
     "settings",
     type=click.Path(path_type=Path),
-    callback=lambda context, parameter, folder: Settings.read(models_dir=folder),
+    callback=lambda context, parameter, folder: NetworkSettings.read(models_dir=folder),
     help="Folder of the models. [default: your own and the shipped one]",
 )
 
@@ -34,7 +34,7 @@ models_dir_option = click.option(
 database_option = click.option("--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]")
 
 
-def registry_of(settings: Settings) -> Registry:
+def registry_of(settings: NetworkSettings) -> Registry:
     """The models of the settings' folders."""
     from movemask.network.onnx import provider_named
     from movemask.network.registry import load_registry
@@ -44,7 +44,7 @@ def registry_of(settings: Settings) -> Registry:
     )
 
 
-def own_models_dir(settings: Settings) -> Path:
+def own_models_dir(settings: NetworkSettings) -> Path:
     """The folder to write models to: the user's own by default. Raises SettingsError for the shipped folder.
 
     An update of the package would overwrite the shipped folder. In a checkout, `--models-dir models` is allowed.

@@ -1,4 +1,4 @@
-"""`movemask positions`: deletes positions that the audit keeps."""
+"""`movemask positions`: deletes positions that the ledger keeps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from movemask.times import time_of
 
 @click.group()
 def positions() -> None:
-    """Delete positions that the audit keeps."""
+    """Delete positions that the ledger keeps."""
 
 
 @positions.command("delete")
-@click.option("--before", metavar="TIME", help="Audited before: 30d, 24h, 2026-01-31, seconds since 1970.")
+@click.option("--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, @SECONDS since 1970.")
 @click.option("--model", metavar="NAME", help="Answered by this model.")
 @click.option("--all", "everything", is_flag=True, help="All positions of all models.")
 @click.option("--figures", is_flag=True, help="With only --model: delete its figures too.")
@@ -50,5 +50,3 @@ def delete_positions(
     click.echo(
         f"{verb}: {deleted.positions} positions, {deleted.worst} of the worst, {deleted.figures} rows of figures"
     )
-    for copy in database.copies():
-        click.echo(f"not deleted from {copy}, a copy: delete that file if it is not needed", err=True)

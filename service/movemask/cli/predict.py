@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import closing
 
 import click
 
 from movemask.board.fen import fen_in
 from movemask.board.position import Elo, Position
-from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, Finite, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.evaluate import Query
+from movemask.evaluate import Direct, Query, answered
 from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.policy.normalisation import Normalisation
 from movemask.schemas.answers import PolicyOut, SweepOut
 from movemask.schemas.choices import Include
 from movemask.server.api.responses import point_out, policy_out, sweep_out
-from movemask.server.queue.pipeline import Pipeline
-from movemask.server.settings import Settings
+from movemask.settings import NetworkSettings
 
 _BAR = 30  # characters for a probability of 1
 _MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")
@@ -34,7 +32,7 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 @click.option(
     "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
 )
-@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
+@click.option("--temperature", type=Finite(min=0), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option(
     "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this probability."
@@ -58,7 +56,7 @@ def predict(
     swept: bool,
     ratings: str | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     as_json: bool,
 ) -> None:
     """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings.
@@ -79,8 +77,7 @@ def predict(
         return
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
-    with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
-        (out,) = asyncio.run(pipeline.submit([(query, lambda answer: policy_out(answer, include))]))
+    (out,) = answered(chosen, [(query, lambda answer: policy_out(answer, include))])
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))
@@ -124,9 +121,8 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     """The table of a sweep, or its JSON. Raises InvalidSweep and the errors of a position."""
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
-    with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
-        series = [Series(pipeline, elos)]
-        points = asyncio.run(sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
+    series = [Series(Direct(model), elos)]
+    points = asyncio.run(sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
     written = sweep_out(points, position, san=True)
     if as_json:
         return json.dumps(written, indent=2)

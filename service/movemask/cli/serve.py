@@ -7,7 +7,8 @@ from collections.abc import Callable
 import click
 
 from movemask.errors import require
-from movemask.server.settings import PREFIX, Settings
+from movemask.server.settings import Settings
+from movemask.settings import PREFIX
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,7 +14,8 @@ import click
 from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
 from movemask.errors import InvalidResponse, UnknownModel, require
-from movemask.server.settings import Settings
+from movemask.network.files import shipped_models
+from movemask.settings import NetworkSettings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_THREADS, Options, Strengths
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 def uci(
     lines_read: list[str] | None,
     model: str | None,
-    settings: Settings,
+    settings: NetworkSettings,
     url: str | None,
     key_file: TextIO | None,
     elo: int,
@@ -70,14 +71,15 @@ def uci(
         models=dict(sorted(models.items())),
     )
     with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
-        Engine(open_source, options, sys.stdout).run(chain(lines_read or (), lines))
+        spare = None if url is None else _shipped
+        Engine(open_source, options, sys.stdout, spare).run(chain(lines_read or (), lines))
 
 
 #: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model.
 _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
-def _local(settings: Settings) -> _Models:
+def _local(settings: NetworkSettings) -> _Models:
     """The models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:
@@ -87,6 +89,13 @@ def _local(settings: Settings) -> _Models:
 
     ranked = settings.model_folders.ranked(settings.default_model)
     return {name: Strengths.of(_unchecked(file)) for name, file in ranked.items()}, opened
+
+
+def _shipped() -> Source:
+    """The shipped network, which plays when a service does not answer."""
+    from movemask.local.network import load
+
+    return load(models_dir=shipped_models(), threads=1)
 
 
 def _unchecked(contract: Path) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import wraps
-from numbers import Real
+from math import inf
+from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from movemask.client import options
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
 from movemask.schemas.answers import ErrorOut, GamesOut, JudgementOut, MoveChosenOut, PolicyOut, SweepOut
-from movemask.schemas.figures import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.schemas.figures import LeakageFiguresOut, PositionsOut, StoredPositionOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
 require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
@@ -33,6 +34,7 @@ from movemask.client.responses import (  # noqa: E402
     content_of,
     error_of,
     read_json,
+    seconds_to_retry,
     seconds_to_wait,
     text_of,
 )
@@ -56,6 +58,9 @@ _MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 #: characters has 80 bytes.
 _REPORTED = 64
 
+#: Positions of a page of `leakage_positions`.
+_PAGE = 1000
+
 #: Longest timeout. System calls refuse numbers that are much larger.
 _MOST_SECONDS = 1e9
 
@@ -77,7 +82,7 @@ class AsyncClient:
     ) -> None:
         self._connection = Connection(Address.of(url), headers_of(key), http)
         self._timeout = _seconds(timeout)
-        self._retries = _retries(retries)
+        self._retries = _whole("retries", retries, 0)
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,27 +110,42 @@ class AsyncClient:
         position gets an `ErrorOut`. The positions go out in batches, and `timeout` holds for each result."""
         shared = fields_of(..., given)
         for batch in batches(positions):
-            waiting = [batch]
+            waiting, retries_left, end = [batch], self._retries, self._end()
             while waiting:
                 sent = waiting.pop(0)
-                body = body_of({"positions": sent} | shared)
                 try:
-                    async with self._response("/v1/policy/batch", body=body, accept=_NDJSON) as response:
-                        lines = Lines(response, _NDJSON)
-                        for number in range(len(sent)):
-                            async with self._in_time(response.where):
-                                line = await lines.next()
-                            if line is None:
-                                raise InvalidResponse(f"{response.where}: {number} results for {len(sent)} positions")
-                            yield read_json(line, _RESULT, response.where)
-                        async with self._in_time(response.where):
-                            more = await lines.next()
-                        if more is not None:
-                            raise InvalidResponse(f"{response.where}: more results than the {len(sent)} positions")
+                    number = 0
+                    async with aclosing(self._results({"positions": sent} | shared, len(sent))) as results:
+                        async for result in results:
+                            delay = seconds_to_retry(result)
+                            if delay is not None and retries_left and delay < end - _now():
+                                waiting.insert(0, sent[number:])  # the service was too busy for this one
+                                break
+                            yield result
+                            number, retries_left, delay, end = number + 1, self._retries, None, self._end()
+                    if delay is not None:
+                        retries_left -= 1
+                        await asyncio.sleep(delay)
                 except ApiError as error:
                     if error.name not in ("limit-exceeded", "body-too-large") or len(sent) == 1:
                         raise
                     waiting[:0] = [sent[: len(sent) // 2], sent[len(sent) // 2 :]]
+
+    async def _results(self, fields: Mapping[str, Any], count: int) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
+        """The results of a batch with `count` positions, as they come."""
+        sent = self._response("/v1/policy/batch", body=body_of(fields), positions=count, accept=_NDJSON)
+        async with sent as response:
+            lines = Lines(response, _NDJSON)
+            for number in range(count):
+                async with self._in_time(response.where):
+                    line = await lines.next()
+                if line is None:
+                    raise InvalidResponse(f"{response.where}: {number} results for {count} positions")
+                yield read_json(line, _RESULT, response.where)
+            async with self._in_time(response.where):
+                more = await lines.next()
+            if more is not None:
+                raise InvalidResponse(f"{response.where}: more results than the {count} positions")
 
     async def sweep(self, position: options.Given = ..., **given: Unpack[options.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
@@ -146,24 +166,29 @@ class AsyncClient:
         return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, given))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
-        """Leakage by model and kind. Parameters: `model`, `by`, `since`, `until`."""
+        """Leakage by model and kind. Parameters: `model`, `digest`, `by`, `since`, `until`."""
         return await self._answer("/v1/leakage", _FIGURES, query=query)
 
     async def leakage_worst(self, /, **query: options.Parameter) -> WorstOut:
-        """The positions with the most leakage. Parameters: `kind`, `limit`, `model`, `since`, `until`."""
+        """The positions with the most leakage. Parameters: `kind`, `limit`, `model`, `digest`, `since`,
+        `until`."""
         return await self._answer("/v1/leakage/worst", _WORST, query=query)
 
-    async def leakage_positions(self, /, **query: options.Parameter) -> AsyncGenerator[AuditedOut, None]:
-        """All audited positions, newest first. Parameters: `model`, `since`, `until`. They come in pages of 1,000, and
-        `timeout` holds for each page."""
-        query |= {"limit": 1000, "cursor": None}
-        while True:
-            page = await self._answer("/v1/leakage/positions", _POSITIONS, query=query)
-            for position in page.positions:
+    async def leakage_positions(
+        self, /, *, limit: int | None = None, **query: options.Parameter
+    ) -> AsyncGenerator[StoredPositionOut, None]:
+        """The recorded positions, newest first: `limit` of them, or all. Parameters: `model`, `digest`, `since`,
+        `until`, and `cursor`, a page's `next`. They come in pages of 1,000, and `timeout` holds for each page."""
+        left = inf if limit is None else _whole("limit", limit, 1)
+        while left:
+            size = int(min(left, _PAGE))
+            page = await self._answer("/v1/leakage/positions", _POSITIONS, query=query | {"limit": size})
+            for position in page.positions[:size]:
                 yield position
+            left -= min(left, len(page.positions))
             if page.next is None:
                 return
-            if not page.positions or page.next == query["cursor"]:
+            if not page.positions or page.next == query.get("cursor"):
                 raise InvalidResponse("/v1/leakage/positions: an empty page, or the same again, names a next one")
             query["cursor"] = page.next
 
@@ -189,6 +214,10 @@ class AsyncClient:
         async with self._in_time(path), self._response(path, body=body, query=query_of(query)) as response:
             return read_json(await content_of(response, _JSON, most), shape, response.where)
 
+    def _end(self) -> float:
+        """When a call that begins now must have ended."""
+        return _now() + self._timeout
+
     @asynccontextmanager
     async def _in_time(self, where: str) -> AsyncIterator[None]:
         """Ends what takes longer than the client's timeout with ServiceUnreachable."""
@@ -200,17 +229,19 @@ class AsyncClient:
 
     @asynccontextmanager
     async def _response(
-        self, path: str, *, body: bytes | None, query: Mapping[str, str] = {}, accept: str = _JSON
+        self, path: str, *, body: bytes | None, query: Mapping[str, str] = {}, accept: str = _JSON, positions: int = 1
     ) -> AsyncIterator[Response]:
         """A successful response, open until the block ends; raises ApiError for any other.
 
         A request is sent again if the service says when, and the time allows. Without a Retry-After, waiting does not
         help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
+        A request for several `positions` that had no room for one, so that its body was not read, uses up no retry.
         """
         headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({} if body is None else {"Content-Type": _JSON})
         method = "GET" if body is None else "POST"
-        end = asyncio.get_running_loop().time() + self._timeout
-        for retries_left in range(self._retries, -1, -1):
+        end = self._end()
+        retries_left = self._retries
+        while True:
             sent = self._connection.response(method, path, self._timeout, params=query, headers=headers, content=body)
             async with AsyncExitStack() as opened:
                 async with self._in_time(path):
@@ -220,9 +251,16 @@ class AsyncClient:
                 if response.ok:
                     yield response
                     return
-            if delay is None or not retries_left or delay >= end - asyncio.get_running_loop().time():
+            asked = problem.extra.get("positions")
+            unread = isinstance(asked, int) and asked < positions and self._retries > 0
+            if delay is None or not (retries_left or unread) or delay >= end - _now():
                 raise problem
+            retries_left -= not unread
             await asyncio.sleep(delay)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _seconds(timeout: Any) -> float:
@@ -232,11 +270,11 @@ def _seconds(timeout: Any) -> float:
     return float(timeout)
 
 
-def _retries(retries: Any) -> int:
-    """A number of retries; raises InvalidParameter."""
-    if not isinstance(retries, int) or retries < 0:
-        raise InvalidParameter(f"retries: {quoted(retries)} is not a whole number of at least 0")
-    return retries
+def _whole(name: str, number: Any, least: int) -> int:
+    """A whole number; raises InvalidParameter."""
+    if not isinstance(number, Integral) or int(number) < least:
+        raise InvalidParameter(f"{name}: {quoted(number)} is not a whole number of at least {least}")
+    return int(number)
 
 
 def _most_of(pgn: str) -> int:
@@ -312,7 +350,8 @@ class Client:
     key : an API key, if the service asks for a key
     timeout : seconds for a whole call, with its retries. For `policies` it holds for each result, for
         `leakage_positions` for each page.
-    retries : how often a request is sent again after a 429 or 503 with Retry-After, if the timeout allows
+    retries : how often a request is sent again after a 429 or 503 with Retry-After, if the timeout allows. `policies`
+        also sends again what comes back `overloaded` in a batch.
     http : your own `httpx2.AsyncClient`, with its `base_url`, in place of `url` and `key`. It is not closed.
 
     A position is a board with its history, a FEN or `startpos`. `moves`, in UCI or SAN, are played from the position,

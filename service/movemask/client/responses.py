@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from movemask.client.connection import Response
 from movemask.errors import ApiError, InvalidResponse
-from movemask.schemas.answers import Problem
+from movemask.schemas.answers import ErrorOut, Problem
 
 T = TypeVar("T")
 
@@ -125,6 +125,14 @@ def seconds_to_wait(response: Response) -> float | None:
     delay = response.headers.get("retry-after", "")
     again = response.status in (429, 503) and re.fullmatch(r"[0-9]{1,9}", delay)
     return float(delay) if again else None
+
+
+def seconds_to_retry(result: object) -> float | None:
+    """Seconds until an item of a batch may be sent again; None unless the service was too busy for it."""
+    if not isinstance(result, ErrorOut) or result.error.status != HTTPStatus.SERVICE_UNAVAILABLE:
+        return None
+    delay = (result.error.model_extra or {}).get("retry_after")
+    return float(delay) if isinstance(delay, int) and 0 <= delay < 10**9 else None
 
 
 _PROBLEM: TypeAdapter[Problem] = TypeAdapter(Problem)

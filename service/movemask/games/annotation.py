@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,7 +15,7 @@ import chess.engine
 import chess.pgn
 
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Lines, odd_tags, read_trees
+from movemask.board.pgn import Parsed, odd_tags
 from movemask.board.split import GameText, escaped
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
@@ -62,7 +62,8 @@ _MARKS = f"?! cost {100 * INACCURACY:.0f} points or more of 100, ? {100 * MISTAK
 
 
 class _Exporter(chess.pgn.StringExporter):
-    """Writes the movetext. A Result tag may hold any text, but only results end the moves."""
+    """Writes the movetext. A Result tag may hold any text, but only results end the moves: other programs take 0-0
+    for castling."""
 
     def visit_result(self, result: str) -> None:
         super().visit_result(result if result in ("1-0", "0-1", "1/2-1/2") else "*")
@@ -106,20 +107,18 @@ class Annotated:
 
 async def annotated(
     evaluator: Evaluator,
-    pgn: Lines | str,
+    trees: Iterable[Parsed],
     temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
-    max_positions: int | None = None,
     engine: Evaluations | None = None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN, annotated, and the text outside them.
+    """The games of a PGN (`read_trees`), annotated, and the text outside them.
 
-    A few games are read together. Raises LimitExceeded, and errors of model and queue.
+    A few games are read together. Raises the errors of `trees`, and those of model and queues.
     """
-    trees = read_trees(pgn, max_positions)
-    name = evaluator.model.name
-    while group := await asyncio.to_thread(list, islice(trees, _GAMES_TOGETHER)):
+    name, unread = evaluator.model.name, iter(trees)
+    while group := await asyncio.to_thread(list, islice(unread, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
         known = await reports_of(evaluator, games, temperature, elo)
         if engine is not None:

@@ -16,7 +16,7 @@ import chess
 import numpy as np
 
 from movemask.board.moves import code_of, moves_of
-from movemask.board.pgn import Game, Ply, read_games, read_trees
+from movemask.board.pgn import Game, Ply
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
@@ -30,9 +30,6 @@ from movemask.policy.temperature import cross_entropy
 
 #: Most key moves of a game, and the step through the usual ratings for their probabilities.
 _MOST, _STEP = 5, 4
-
-#: Games read at a time. A cancelled request is noticed between them.
-_GAMES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +94,6 @@ class GameReport:
     black: SideReport | None
     costs: Costs
     by_rating: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
-
-
-async def report_games(
-    evaluator: Evaluator,
-    pgn: str,
-    temperature: Temperature,
-    *,
-    max_positions: int,
-    trees: bool = False,
-) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN. A game that cannot be read, or text between games, gives an error in its place.
-
-    With `trees`, each game keeps its variations; their moves are counted but not judged. Raises LimitExceeded for more
-    than `max_positions` moves in all games, and errors of the model and the queue.
-    """
-    with_trees = (parsed.game for parsed in read_trees(pgn, max_positions) if parsed.game is not None)
-    remaining = with_trees if trees else read_games(pgn, max_positions)
-    games: list[Game | MovemaskError] = []
-    while group := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
-        games += group
-    return await reports_of(evaluator, games, temperature)
 
 
 async def reports_of(

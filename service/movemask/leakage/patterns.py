@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import chess
 import numpy as np
@@ -16,7 +16,7 @@ from movemask.policy.ragged import Float
 #: Patterns that are not kinds of leakage. `movemask models check --diagnose` uses the same names for the same mistakes.
 UNIFORM, CASTLING, PROMOTION = "uniform", "castling_slot", "bare_promotion"
 
-_FEWEST = 20  # with fewer illegal moves, equal probabilities prove nothing
+_FEWEST = 219  # with fewer illegal moves, equal probabilities prove nothing: a mask of another position has up to 218
 _FLAT_SHARE = 0.9  # share of illegal moves with the same probability
 _TOLERANCE = 1e-3  # relative difference of equal probabilities; a softmax of different logits is rarely this flat
 _NOTABLE = 1e-3  # probability on a wrong slot; plain softmax puts less there
@@ -27,11 +27,15 @@ _FLIPPED = str.maketrans("12345678", "87654321")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A mistake: its name, the probability that it explains, and a sentence."""
+    """A mistake: its name, the probability that it explains, and a sentence.
+
+    on_legal : whether this probability is on legal moves, so that it explains no leakage
+    """
 
     name: str
     share: float
     detail: str
+    on_legal: bool = False
 
 
 def flat(illegal: Float, legal: Float) -> list[Pattern]:
@@ -80,7 +84,10 @@ def swapped(
     castling_rule = f"castling is written {castling and castling.value} here, and was read from the king's other square"
     return [
         *_swapped(CASTLING, castlings, share, castling_rule),
-        *_swapped(PROMOTION, promotions, share, _promotion_rule(vocabulary)),
+        *(
+            replace(pattern, on_legal=bool(letter))
+            for pattern in _swapped(PROMOTION, promotions, share, _promotion_rule(vocabulary))
+        ),
         *_unmirrored({written_move(board, move, castling) for move in legal}, share),
     ]
 

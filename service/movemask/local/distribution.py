@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import chess
 import numpy as np
@@ -17,9 +18,10 @@ from movemask.policy.distributions import drawn
 from movemask.policy.normalisation import policies
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Policy:
-    """The move distribution of a position. `len(policy)` is the number of moves, and iterating gives the moves.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Policy(Mapping[chess.Move, float]):
+    """The move distribution of a position: a mapping from its moves, most probable first, to their probabilities.
+    A move may also be asked for by UCI or SAN.
 
     probabilities : by legal move, most probable first. They sum to 1, with `softmax_one` to less; empty in a finished
         game
@@ -41,9 +43,28 @@ class Policy:
 
     def __getitem__(self, move: chess.Move | str) -> float:
         """The probability of a move, given as a move, UCI or SAN; 0 if a filter dropped it. Raises IllegalMove."""
+        return self.probabilities.get(self._legal(move), 0.0)
+
+    def get(self, move: Any, default: Any = None) -> Any:
+        """As `policy[move]`; `default` for a move that is not legal."""
+        try:
+            return self[move]
+        except IllegalMove:
+            return default
+
+    def __contains__(self, move: Any) -> bool:
+        try:
+            return self._legal(move) in self.probabilities
+        except IllegalMove:
+            return False
+
+    def _legal(self, move: chess.Move | str) -> chess.Move:
+        """The legal move that is meant; raises IllegalMove."""
+        if isinstance(move, chess.Move) and move in self.probabilities:
+            return move
         text = move.uci() if isinstance(move, chess.Move) else move
         try:
-            return self.probabilities.get(read_move(self.board, text)[0], 0.0)
+            return read_move(self.board, text)[0]
         except (AttributeError, TypeError, ValueError) as error:  # AttributeError, TypeError: neither a move nor a text
             why = error if isinstance(error, ValueError) else "is not a move"
             raise IllegalMove(f"policy[{text!r:.60}]: {why} in {self.board.fen()!r}") from None
@@ -88,8 +109,6 @@ class Policy:
         probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. If all moves in `among` have
         probability 0, they are equally likely. Raises InvalidRule."""
         kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
-        if temperature == 0:
-            return replace(self, probabilities=dict.fromkeys(list(kept)[:1], 1.0))
         if not kept:
             return replace(self, probabilities={})
         if not any(kept.values()):  # all underflowed; an engine must still move

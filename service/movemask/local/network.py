@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import chess
 import numpy as np
@@ -17,45 +18,64 @@ from movemask.board.rating import MAX_RATING
 from movemask.board.variants import check_variant
 from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
+from movemask.cores import available_cores
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
-from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, UnknownModel
-from movemask.evaluate import Answer, Query, run_queries
+from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, MovemaskError, UnknownModel
+from movemask.evaluate import Answer, Query, answered
 from movemask.local.distribution import Policy
 from movemask.local.rule import rule_of
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.server.settings import Settings
-
-#: Positions in one run of the network.
-_BATCH = 64
 
 
-def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
+def load(
+    model: str | Path | None = None,
+    *,
+    models_dir: str | Path | None = None,
+    threads: int | None = None,
+    provider: Literal["cpu", "cuda"] = "cpu",
+) -> Network:
     """A network, loaded and checked.
 
     Parameters
     ----------
-    model : its name; the default model if None
+    model : its name; or an ONNX file, whose contract is the TOML file of the same name beside it; the default if None
     models_dir : a folder of models; by default MOVEMASK_MODELS_DIR, or your own models folder and the shipped folder
-    threads : concurrent runs of the network; by default the cores that the process may use
+    threads : threads of a run of the network; by default the cores that the process may use
+    provider : `cuda` runs it on a GPU, with onnxruntime-gpu
 
     Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
     """
-    settings = Settings.read(models_dir=models_dir, threads=threads)
-    files = settings.model_folders.ranked(settings.default_model)
-    wanted = model or settings.default_model
-    if wanted is not None and wanted not in files:
-        raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(sorted(files))}")
+    if model is not None and str(model).endswith(".onnx"):
+        files = {str(model): _contract_beside(Path(model))}
+    else:
+        files = ModelFolders.chosen(None if models_dir is None else Path(models_dir)).ranked(None)
+    if model is not None and str(model) not in files:
+        raise UnknownModel(f"model: no model {str(model)!r}; available: {', '.join(sorted(files))}")
     # The registry chooses the same default, but loads all models.
-    names = list(files) if wanted is None else [wanted]
+    names = list(files) if model is None else [str(model)]
     failures = []
     for name in names:
-        entry = load_entry(files[name], settings.threads, provider_named(settings.provider))
+        entry = load_entry(files[name], threads or available_cores(), provider_named(provider))
         if entry.model is not None:
-            return Network(entry.model, (name, models_dir, threads))
+            return Network(entry.model, partial(load, name, models_dir=models_dir, threads=threads, provider=provider))
         failures.append(f"model {name!r} failed its check: {entry.failure}")
     raise ModelUnavailable("; ".join(failures))
+
+
+def _contract_beside(network: Path) -> Path:
+    """The contract of an ONNX file. Raises UnknownModel if one of the two is missing."""
+    contract = network.with_suffix(".toml")
+    if not network.is_file():
+        raise UnknownModel(f"model: {str(network)!r}: no such file")
+    if not contract.is_file():
+        raise UnknownModel(
+            f"model: {str(network)!r} has no contract, {contract.name}, beside it: write one, or let `movemask models "
+            f"add {network.name}` write it into your models folder, and load it by its name"
+        )
+    return contract
 
 
 def vocabulary(name: str) -> tuple[str, ...]:
@@ -90,12 +110,12 @@ class Logits:
 class Network:
     """A loaded network. Threads may share it. A copy, as for another process, is loaded anew by its name and folder."""
 
-    def __init__(self, model: Model, loaded_from: tuple[str, str | Path | None, int | None]) -> None:
+    def __init__(self, model: Model, loaded: Callable[[], Network]) -> None:
         self._model = model
-        self._loaded_from = loaded_from
+        self._loaded = loaded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, self._loaded_from
+        return self._loaded, ()
 
     def __repr__(self) -> str:
         return f"<movemask.Network {self.name}>"
@@ -116,40 +136,42 @@ class Network:
         vocabulary, with its contract's variations."""
         return self._model.vocabulary.names()
 
-    def logits(self, board: chess.Board, *, elo: Ratings | None = None) -> Logits:
-        """The logits of a board as the network gives them, and the slots of its legal moves.
+    def logits(self, board: chess.Board | str, *, elo: Ratings | None = None) -> Logits:
+        """The logits of a board or FEN as the network gives them, and the slots of its legal moves.
 
-        Its move stack is the history; `elo` is as for `policy`. Raises InvalidPosition, InvalidParameter,
-        UnsupportedVariant or a ModelError.
+        A board's move stack is the history, a FEN has none; `elo` is as for `policy`. Raises InvalidFen,
+        InvalidPosition, InvalidParameter, UnsupportedVariant or a ModelError.
         """
-        batch = self._model.whole_batch([Position(_checked(board))], [_elo_of(elo)])
+        batch = self._model.whole_batch([_position(board)], [_elo_of(elo)])
         values = self._model.run(batch).logits[0]
         return Logits(values, batch.slots, moves_of(batch.codes))
 
-    def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
-        """The move distribution of a board. Its move stack is the history.
+    def policy(self, board: chess.Board | str, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
+        """The move distribution of a board, whose move stack is the history, or of a FEN.
 
         Parameters
         ----------
         elo : the rating of both players, or the ratings of the side to move and of its opponent; the network's default
             if None
-        temperature : divides the logits; `"calibrated"` stands for the temperature in the contract
+        temperature : divides the logits; 0 leaves the most probable move; `"calibrated"` stands for the temperature in
+            the contract
         normalizer, alpha, top_k, top_p, min_p : as in docs/numerics.md
 
-        Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
+        Raises InvalidFen, InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a
+        ModelError.
         """
         (policy,) = self.policies([board], elo=elo, **rule)
         return policy
 
     def policies(
         self,
-        boards: Iterable[chess.Board],
+        boards: Iterable[chess.Board | str],
         *,
         elo: Ratings | None = None,
         elos: Sequence[Ratings | None] | None = None,
         **rule: Unpack[RuleOptions],
     ) -> list[Policy]:
-        """The distributions of many boards, in order. Faster than `policy`: the network sees 64 boards in one run.
+        """The distributions of many boards and FENs, in order. Faster than `policy`: the network sees 64 in one run.
 
         `elos` has an item for each board, of the form of `elo`. `elo` is for the boards whose item is None.
         """
@@ -157,40 +179,38 @@ class Network:
         if isinstance(temperature, str) and temperature == "calibrated":
             rule["temperature"] = self._model.calibrated_temperature()
         normalisation = rule_of(rule)
-        if isinstance(boards, chess.Board) or not isinstance(boards, Iterable):
+        if isinstance(boards, chess.Board | str) or not isinstance(boards, Iterable):
             raise InvalidParameter(f"boards: {quoted(boards)} is not a list of boards")
-        copies = [_checked(board) for board in boards]
-        of_each = [None] * len(copies) if elos is None else _each(elos)
-        if len(of_each) != len(copies):
-            raise InvalidParameter(f"elos: {len(of_each)} ratings for {len(copies)} boards")
+        positions = [_position(board) for board in boards]
+        of_each = [None] * len(positions) if elos is None else _each(elos)
+        if len(of_each) != len(positions):
+            raise InvalidParameter(f"elos: {len(of_each)} ratings for {len(positions)} boards")
         queries = [
-            Query(position=Position(board), elo=_elo_of(elo if own is None else own), rule=normalisation)
-            for board, own in zip(copies, of_each, strict=True)
+            Query(position=position, elo=_elo_of(elo if own is None else own), rule=normalisation)
+            for position, own in zip(positions, of_each, strict=True)
         ]
         policies: list[Policy] = []
-        for start in range(0, len(queries), _BATCH):
-            batch = queries[start : start + _BATCH]
-            for outcome in run_queries(self._model, batch, [0.0] * len(batch))[0]:
-                if not isinstance(outcome, Answer):
-                    raise outcome
-                policies.append(_policy_of(outcome))
+        for outcome in answered(self._model, [(query, _policy_of) for query in queries]):
+            if isinstance(outcome, MovemaskError):
+                raise outcome
+            policies.append(outcome)
         return policies
 
 
-def _loaded(model: str, models_dir: str | Path | None, threads: int | None) -> Network:
-    return load(model, models_dir=models_dir, threads=threads)
+def _position(board: chess.Board | str) -> Position:
+    """The position of a FEN, or of a copy of a board, because the caller may change the board.
 
-
-def _checked(board: chess.Board) -> chess.Board:
-    """A copy of a board, because the caller may change the board. Raises InvalidPosition, UnsupportedVariant, or
-    InvalidParameter."""
+    Raises InvalidFen, InvalidPosition, UnsupportedVariant, or InvalidParameter.
+    """
+    if isinstance(board, str):
+        return Position.read(board)
     if not isinstance(board, chess.Board):
-        raise InvalidParameter(f"board: {quoted(board)} is not a chess.Board; for a FEN, pass chess.Board(FEN)")
+        raise InvalidParameter(f"board: {quoted(board)} is neither a chess.Board nor a FEN")
     check_variant(board, "board")
     if not board.is_valid():
         names = status_names(board.status())
         raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)
-    return board.copy()
+    return Position(board.copy())
 
 
 def _each(elos: Sequence[Ratings | None]) -> list[Ratings | None]:

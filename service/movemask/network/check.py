@@ -136,9 +136,10 @@ def check_value(model: Model) -> str:
         )
     black_won, black_lost = _score(model, chess.BLACK, ahead=True), _score(model, chess.BLACK, ahead=False)
     if black_lost > black_won + INVERTED:
+        other = "white" if value.point_of_view == "side_to_move" else "side_to_move"
         raise ContractError(
             f"outputs.value: with Black to move, won positions score {black_won:.2f} and lost ones {black_lost:.2f}: "
-            "is outputs.value.point_of_view 'white'?"
+            f"is outputs.value.point_of_view {other!r}?"
         )
     return f"won positions score {won:.2f}, lost {lost:.2f}; with Black to move {black_won:.2f} and {black_lost:.2f}"
 

@@ -20,6 +20,9 @@ from movemask.errors import ContractError, SettingsError
 
 log = logging.getLogger(__name__)
 
+#: The variable that names a folder of models: the only one that the library reads.
+_MODELS_DIR = "MOVEMASK_MODELS_DIR"
+
 #: Largest network in bytes: the limit of a protocol buffers message.
 MAX_NETWORK_BYTES = 2**31 - 1
 
@@ -54,6 +57,14 @@ class ModelFolders:
 
     folders: tuple[Path, ...]
     preferred: frozenset[str] = frozenset()
+
+    @classmethod
+    def chosen(cls, models_dir: Path | None = None) -> ModelFolders:
+        """This folder, or the one that MOVEMASK_MODELS_DIR names, or the user's own folder and the shipped one."""
+        named = models_dir or os.environ.get(_MODELS_DIR)
+        shipped = shipped_models()
+        names = frozenset(cls((shipped,)).found() if shipped.is_dir() else ())
+        return cls((Path(named),) if named else (user_models(), shipped), names)
 
     @classmethod
     def of(cls, where: Path | ModelFolders) -> ModelFolders:

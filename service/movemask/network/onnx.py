@@ -37,7 +37,9 @@ _GPU_RUNS = 2
 
 
 def provider_named(name: str) -> Provider:
-    """The provider of a setting. Raises SettingsError if the installed onnxruntime lacks it."""
+    """The provider of this name. Raises SettingsError if it is not one, or the installed onnxruntime lacks it."""
+    if name not in ("cpu", "cuda"):
+        raise SettingsError(f"provider: {name!r} is neither 'cpu' nor 'cuda'")
     provider, available = Provider[name.upper()], ort.get_available_providers()
     if provider.value not in available:
         raise SettingsError(

@@ -40,6 +40,10 @@ _SHOWS_IN = {
     "no_ones_plane": "general",
     "no_history": "general",
 }
+#: Variations with which no network can be served, and why, after the vocabulary's name.
+_UNREADABLE = {
+    "slots_unmirrored": "has no slots for Black's promotions: export it with Black's moves mirrored (square ^ 56)",
+}
 #: Wrong numberings of a board's squares. Each is its own inverse.
 _BOARDS: dict[str, Callable[[int], int]] = {
     "mirrored left to right": lambda square: square ^ 7,
@@ -158,8 +162,12 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
             declared = name in terms.variations
             names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
             changed = _changed(contract, "terms", variations=names)
-            what = f'take "{name}" out of' if declared else f'add "{name}" to'
-            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {what} contract.variations"
+            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: "
+            if declared or name not in _UNREADABLE:
+                advice += f'take "{name}" out of' if declared else f'add "{name}" to'
+                advice += " contract.variations"
+            else:
+                advice += f"no contract reads such a network, since {words.name} {_UNREADABLE[name]}"
             yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):

@@ -1,4 +1,4 @@
-// The dashboard: what has leaked so far, from the audit's figures. It asks again every few seconds while it is looked at.
+// The dashboard: what has leaked so far, from the ledger's figures. It asks again every few seconds while it is looked at.
 
 import { call } from "./api.js";
 import { lineChart } from "./chart.js";
@@ -261,11 +261,11 @@ async function models() {
 
 /** The state of the service in one line. Where keys are set, only some see the queue. */
 async function standing() {
-  const { waiting, audit } = await call("readyz");
+  const { waiting, ledger } = await call("readyz");
   const parts = [`refreshed every ${EVERY / 1000} s`];
-  if (audit) {
-    const lost = audit.dropped ? `, ${audit.dropped} lost` : "";
-    parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${lost}`);
+  if (ledger) {
+    const lost = ledger.lost ? `, ${ledger.lost} lost` : "";
+    parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(ledger.waiting, "record")} waiting${lost}`);
   }
   byId("fresh").textContent = `${parts.join(" · ")}.`;
 }

@@ -42,9 +42,9 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   byId("review-side").onchange = ({ target }) => choose(target.value);
   const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
     all = [...(verdicts ?? [])],
-    judged = all.filter(([, { cost }]) => cost).length;
-  byId("review-counts").textContent = judged ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
-  showEngine(engine, finished, judged < all.length - 1); // lichess gives the first position no evaluation
+    unjudged = all.filter(([, { cost }]) => !cost).length > 1; // lichess gives the first position no evaluation
+  byId("review-counts").textContent = all.length && (engine || !unjudged) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
+  showEngine(engine, finished, unjudged);
   const current = (place) => (place === at ? "true" : undefined);
   const entry = (ply, ...words) =>
     element("button", { type: "button", onclick: () => goTo(ply + 1), "aria-current": current(ply + 1) }, ...words);

@@ -3,25 +3,77 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, GetPydanticSchema, WithJsonSchema, WrapValidator
 
 from movemask.errors import InvalidRule
 from movemask.policy import distributions, entmax, softmax
 from movemask.policy.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: The functions that turn logits into probabilities. To add a function, write its name here: mypy then asks for its
-#: case in `_normalised`, and a test for its row in docs/numerics.md.
 Normalizer = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+
+
+class Kernel(NamedTuple):
+    """A function that turns logits into probabilities: `of(logits, indptr, [parameter,] temperature)`.
+
+    gives : what it gives, for docs/numerics.md
+    parameter : the field of a rule that it needs, and no other normaliser
+    abstains : whether `of` returns the abstention too
+    """
+
+    of: Callable[..., Any]
+    gives: str
+    parameter: str | None = None
+    abstains: bool = False
+
+
+#: The normalisers. To add one, write its kernel here and its name in `Normalizer`, and say in
+#: tests/policy/test_normalisation.py what it should give; then `python -m tests.snapshots`.
+KERNELS: dict[Normalizer, Kernel] = {
+    "softmax": Kernel(softmax.softmax, "`e^z / Σe^z`"),
+    "softmax_one": Kernel(
+        softmax.softmax_one,
+        "`e^z / (1 + Σe^z)`: if all logits are low, part of the probability goes to no move; `abstention` says how "
+        "much. `/v1/move` and `statistics` rescale to 1",
+        abstains=True,
+    ),
+    "sparsemax": Kernel(entmax.sparsemax, "exactly 0 for moves far below the best; these moves are still listed"),
+    "entmax15": Kernel(entmax.entmax15, "the same for fewer moves: halfway between `softmax` and `sparsemax`"),
+    "entmax": Kernel(
+        entmax.entmax, "α-entmax, with `alpha` between 1 (softmax) and 2 (sparsemax); 1.5 is `entmax15`", "alpha"
+    ),
+}
 
 #: A number that divides the logits, or `calibrated`: the model's fitted number.
 Temperature = float | Literal["calibrated"]
+
+# The fields of a rule with their bounds, for whoever reads rules: the API, and `movemask.load()`.
+TemperatureField = Annotated[
+    Temperature,
+    GetPydanticSchema(  # one error, not one for each type
+        lambda _, schema_of: schema_of(Annotated[float, Field(ge=0, allow_inf_nan=False)])
+    ),
+    WrapValidator(lambda value, read: value if value == "calibrated" else read(value)),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"const": "calibrated"}]}),
+]
+Alpha = Annotated[
+    float | None,
+    Field(ge=1, le=2, allow_inf_nan=False, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit."),
+]
+TopK = Annotated[int | None, Field(ge=1, description="Number of most probable moves to keep.")]
+TopP = Annotated[
+    float | None, Field(gt=0, le=1, description="Keep the fewest moves whose probabilities reach this sum, 0 to 1.")
+]
+MinP = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Keep moves with at least this share of the best move's probability, 0 to 1."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +81,29 @@ class Normalisation:
     """A rule that turns logits into a policy.
 
     The filters choose moves by the softmax at the temperature. The normaliser then turns the logits of these moves into
-    probabilities. Raises InvalidRule unless `alpha` comes with `entmax`, and only with it. pydantic checks the other
-    bounds when numbers come in.
+    probabilities. At a temperature of 0 the most probable move gets everything, whatever the normaliser. Raises
+    InvalidRule unless a parameter of a normaliser, such as `alpha` of `entmax`, comes with it, and only with it.
+    pydantic checks the bounds when numbers come in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     normalizer: Normalizer = "softmax"
-    alpha: Annotated[float, Field(ge=1, le=2)] | None = None
-    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["calibrated"] = 1.0
-    top_k: Annotated[int, Field(ge=1)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    alpha: Alpha = None
+    temperature: TemperatureField = 1.0
+    top_k: TopK = None
+    top_p: TopP = None
+    min_p: MinP = None
 
     def __post_init__(self) -> None:
-        if self.normalizer == "entmax" and self.alpha is None:
-            raise InvalidRule(
-                "alpha: is missing; normalizer 'entmax' needs a value between 1 (softmax) and 2 (sparsemax)"
-            )
-        if self.normalizer != "entmax" and self.alpha is not None:
-            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer!r}")
+        for name, kernel in KERNELS.items():
+            if kernel.parameter is None:
+                continue
+            given = getattr(self, kernel.parameter) is not None
+            if given and name != self.normalizer:
+                raise InvalidRule(f"{kernel.parameter}: needs normalizer {name!r}, not {self.normalizer!r}")
+            if not given and name == self.normalizer:
+                raise InvalidRule(f"{kernel.parameter}: is missing; normalizer {name!r} gives {kernel.gives}")
 
     @property
     def divisor(self) -> float:
@@ -160,6 +215,8 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
     """The legal moves that the filters keep, bool `[N]`; always each position's highest logit. None for all moves."""
+    if rule.temperature == 0:
+        return distributions.top_k(logits, indptr, 1)
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(logits, indptr, rule.divisor)
@@ -176,19 +233,9 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
 
 def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Float, Float]:
     """Probabilities float64 `[N]` and abstention `[B]`."""
-    abstention = np.zeros(len(indptr) - 1)
-    match rule.normalizer:
-        case "softmax":
-            probabilities = softmax.softmax(logits, indptr, rule.divisor)
-        case "softmax_one":
-            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.divisor)
-        case "sparsemax":
-            probabilities = entmax.sparsemax(logits, indptr, rule.divisor)
-        case "entmax15":
-            probabilities = entmax.entmax15(logits, indptr, rule.divisor)
-        case "entmax":
-            assert rule.alpha is not None
-            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.divisor)
-        case _:
-            assert_never(rule.normalizer)
-    return probabilities, abstention
+    if rule.temperature == 0:  # one move of each position is left
+        return np.ones(len(logits)), np.zeros(len(indptr) - 1)
+    kernel = KERNELS[rule.normalizer]
+    parameters = () if kernel.parameter is None else (getattr(rule, kernel.parameter),)
+    made = kernel.of(logits, indptr, *parameters, rule.divisor)
+    return made if kernel.abstains else (made, np.zeros(len(indptr) - 1))

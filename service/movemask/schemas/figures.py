@@ -1,4 +1,4 @@
-"""The audit's figures over time, and its positions."""
+"""The ledger's figures over time, and its positions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pydantic import Field
 
 from movemask.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
 from movemask.schemas.shapes import ByName, Items, Out
+
+_OTHERS = "Other files that have answered under this name, the latest first; `digest` selects one."
 
 
 class KindOut(Out):
@@ -38,6 +40,7 @@ class ModelLeakageOut(Out):
     """Figures of one network; `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
+    other_digests: Items[str] = Field(description=_OTHERS)
     positions: int = Field(description="Number of positions.")
     trained_with_mask: TrainedWithMask
     kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
@@ -68,6 +71,7 @@ class ModelHistoryOut(Out):
     """Figures of one network over time."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
+    other_digests: Items[str] = Field(description=_OTHERS)
     trained_with_mask: TrainedWithMask
     buckets: Items[BucketOut] = Field(description="In order of time; spans without positions are left out.")
 
@@ -78,8 +82,8 @@ class HistoryOut(Out):
     models: ByName[ModelHistoryOut] = Field(description="By the name of the network.")
 
 
-class AuditedOut(Out):
-    """An audited position."""
+class StoredPositionOut(Out):
+    """A recorded position."""
 
     fen: str = Field(description="The position, as in the answer.")
     chess960: bool = Field(description="Whether castling is as in Chess960.")
@@ -104,11 +108,11 @@ class AuditedOut(Out):
 class WorstOut(Out):
     """The positions that leak most."""
 
-    positions: Items[AuditedOut] = Field(description="Worst first.")
+    positions: Items[StoredPositionOut] = Field(description="Worst first.")
 
 
 class PositionsOut(Out):
-    """A page of audited positions."""
+    """A page of recorded positions."""
 
-    positions: Items[AuditedOut] = Field(description="Newest first.")
+    positions: Items[StoredPositionOut] = Field(description="Newest first.")
     next: str | None = Field(description="The `cursor` of the next page; null on the last page.")

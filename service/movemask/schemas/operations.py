@@ -46,12 +46,12 @@ class AliveOut(Out):
     status: Literal["alive"] = Field(description="Always `alive`.")
 
 
-class AuditStateOut(Out):
-    """The state of the audit. Answers do not depend on it."""
+class LedgerStateOut(Out):
+    """The state of the ledger. Answers do not depend on it."""
 
-    waiting: int = Field(description="Number of audit records that are not written yet, in the worker that answers.")
-    dropped: int = Field(description="Number of audit records that the answering worker lost.")
-    failure: str | None = Field(description="Set while the answering worker cannot write records; the log says why.")
+    waiting: int = Field(description="Positions that the answering worker has not written yet.")
+    lost: int = Field(description="Positions that the answering worker did not and will not write.")
+    failure: str | None = Field(description="Set while the answering worker cannot write; the log says why.")
 
 
 class ReadyOut(Out):
@@ -59,7 +59,7 @@ class ReadyOut(Out):
 
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
     models: ByName[str] | None = Field(None, description="By name: `served` or `failed its check`.")
-    audit: AuditStateOut | None = Field(None, description="State of the audit.")
+    ledger: LedgerStateOut | None = Field(None, description="State of the ledger.")
     waiting: int | None = Field(None, description="Number of positions waiting for a network, in this worker.")
 
 

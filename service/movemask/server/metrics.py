@@ -1,4 +1,4 @@
-"""Telemetry of requests: Prometheus metrics and OpenTelemetry spans.
+"""`Metrics`: the Prometheus metrics. Each is declared here; whoever knows a number counts it.
 
 docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
 (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
@@ -7,14 +7,9 @@ docs/operations.md lists the metrics (a test compares). No label holds a FEN or 
 from __future__ import annotations
 
 import os
-import time
-from collections import Counter as Counts
-from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 
-import numpy as np
-from opentelemetry import trace
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -25,12 +20,8 @@ from prometheus_client import (
     multiprocess,
 )
 
-from movemask.leakage.causes import CAUSES
-from movemask.network.registry import Registry
 from movemask.schemas.answers import Problem
 from movemask.server import problems
-from movemask.server.ledger.entries import LedgerTable
-from movemask.server.queue.pipeline import DoneBatch, Run
 from movemask.version import __version__
 
 #: The variable by which prometheus_client knows the folder through which workers share their metrics.
@@ -84,10 +75,10 @@ class Metrics:
             "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
         )
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
-        self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
+        self.ledger_lost = counter("movemask_ledger_lost", "Answered positions that will not be in the ledger.")
         self.connections = gauge("movemask_connections", "Open connections.")
-        self.waiting = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
-        self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
+        self.waiting_positions = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
+        self.ledger_waiting = gauge("movemask_ledger_waiting", "Answered positions waiting to be written.")
         self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
         self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
         self.build_info.labels(__version__).set(1)
@@ -125,52 +116,6 @@ class Metrics:
         if request_seconds is not None:
             request_seconds.observe(seconds)
 
-    def models(self, registry: Registry) -> None:
-        """Sets which models are served."""
-        for entry in registry:
-            self.model_served.labels(entry.name).set(float(entry.served))
-
-    def count_batches(self, model: str, batches: Sequence[DoneBatch], waiting: int) -> None:
-        """Counts positions by the status of their answer, and the runs of the network. Sets how many positions wait."""
-        self.waiting.labels(model).set(waiting)
-        for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
-            self.positions.labels(model, status).inc(count)
-        runs = [batch for batch in batches if batch.evaluated is not None]
-        if not runs:
-            return
-        evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
-        self.batches.labels(model).inc(len(runs))
-        batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
-        for run in evaluated:
-            batch_size.observe(len(run.batch))
-            inference_seconds.observe(run.seconds)
-        queue_seconds = self.queue_seconds.labels(model)
-        for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
-            queue_seconds.observe(answer.waited)
-
-    def count_leakage(self, table: LedgerTable) -> None:
-        """Counts the leakage of recorded positions. Skips NaN and numbers that are no probability: a NaN would make a
-        counter NaN for good."""
-        mask = "true" if table.trained_with_mask else "false"
-        for kind, measured in table.measured.items():
-            known = (measured.leaked >= 0) & (measured.leaked < np.inf)
-            leakage = self.leakage.labels(table.model, kind, mask)
-            for leaked in measured.leaked[known].tolist():
-                leakage.observe(leaked)
-            if changed := int((measured.flipped & known).sum()):
-                self.top_move_changed.labels(table.model, kind, mask).inc(changed)
-        by_cause = table.explained.by_cause
-        masses = np.where(np.isfinite(by_cause), by_cause, 0.0).sum(axis=0)
-        for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
-            if mass > 0:
-                self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
-
-    def audit_waits(self, waiting: int, dropped: int) -> None:
-        """Sets the number of waiting audit records, and counts dropped records."""
-        self.audit_waiting.set(waiting)
-        if dropped:
-            self.audit_dropped.inc(dropped)
-
     def problem(self, problem: Problem) -> None:
         """Counts a problem sent to a client, as a response or in a batch."""
         if problem.name == problems.SERVED_LEAKAGE:
@@ -187,19 +132,3 @@ class Metrics:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
-
-
-def record_spans(tracer: trace.Tracer, runs: Sequence[Run]) -> None:
-    """Makes the spans `queue` and `network` of each run, and `answer` from the end of the last run until now."""
-    epoch = time.time_ns() - time.perf_counter_ns()
-
-    def nanoseconds(seconds: float) -> int:
-        return epoch + int(seconds * 1e9)
-
-    for run in runs:
-        attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
-        submission = run.submission
-        submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
-        tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
-        tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-    tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()

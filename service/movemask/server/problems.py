@@ -49,7 +49,7 @@ STATUSES: dict[str, HTTPStatus] = {
         HTTPStatus.TOO_MANY_REQUESTS: "rate-limited",
         HTTPStatus.INTERNAL_SERVER_ERROR: f"{SERVED_LEAKAGE} internal-error",
         HTTPStatus.BAD_GATEWAY: "model-error",
-        HTTPStatus.SERVICE_UNAVAILABLE: "overloaded shutting-down model-unavailable audit-unavailable not-ready",
+        HTTPStatus.SERVICE_UNAVAILABLE: "overloaded shutting-down model-unavailable ledger-unavailable not-ready",
     }.items()
     for name in names.split()
 }
@@ -97,7 +97,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, LedgerError):
-        return problem("audit-unavailable", "the audit cannot be read now; the service's log says why")
+        return problem("ledger-unavailable", "the ledger cannot be read now; the service's log says why")
     for error_class in type(error).__mro__:
         name = re.sub(r"\B(?=[A-Z])", "-", error_class.__name__).lower()
         if name in STATUSES:
@@ -105,11 +105,11 @@ def problem_of(error: Exception) -> Problem:
     return problem("internal-error", "an error in the service; its log says more")
 
 
-def audit_unwritable(error: LedgerError) -> str:
-    """Why the audit is not written, without the addresses and paths of the driver's message."""
+def ledger_unwritable(error: LedgerError) -> str:
+    """Why the ledger is not written, without the addresses and paths of the driver's message."""
     if isinstance(error, LedgerUnreachable):
-        return "the audit cannot be written now: the database does not answer; the service's log says more"
-    return "the audit cannot be written now; the service's log says why"
+        return "the ledger cannot be written now: the database does not answer; the service's log says more"
+    return "the ledger cannot be written now; the service's log says why"
 
 
 def invalid_request(

@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _READING_THREADS = 2
 
-#: Reads of the audit that run or wait at once, in all workers together; more are refused.
+#: Reads of the ledger that run or wait at once, in all workers together; more are refused.
 _READERS = 16
 
 
@@ -40,7 +40,7 @@ _READERS = 16
 class Services:
     """The long-lived objects of one app.
 
-    reading : limits the threads that read the audit
+    reading : limits the threads that read the ledger
     large_bodies : held by the large body that is validated next
     """
 
@@ -91,31 +91,29 @@ def running_services(
     needed: Needed = Needed.NONE,
     prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
-    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no audit record is lost.
+    """Opens the ledger, loads the models and starts the threads; stops them in order, so that no position is lost.
 
     `prepare` gets each model that passed its check, and returns the model to serve.
     """
-    plan = audit_plan(settings)
+    plan = ledger_plan(settings)
     ledger = Ledger(
         settings.database_url,
-        keep_seconds=settings.audit_keep_days * 86400,
-        keep_positions=settings.audit_keep_positions,
-        positions=settings.audit_positions == "on",
+        keep_seconds=settings.ledger_keep_days * 86400,
+        keep_positions=settings.ledger_keep_positions,
+        positions=settings.ledger_positions == "on",
     )
-    recorder = Recorder(ledger, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage)
+    recorder = Recorder(ledger, metrics, plan)
     models: ServedModels | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
         return Pipeline(
             model,
-            recorder,
+            recorder.record,
             max_batch=settings.positions_a_run,
             max_waiting=max(1, settings.max_queue // rates.processes),
             workers=rates.processes,
             max_moves=settings.max_moves,
-            plan=plan,
-            on_done=metrics.count_batches,
         )
 
     try:
@@ -127,7 +125,8 @@ def running_services(
             threads=settings.threads,
             provider=provider_named(settings.provider),
         )
-        metrics.models(models.registry)
+        for entry in models.registry:
+            metrics.model_served.labels(entry.name).set(float(entry.served))
         yield Services(
             RequestLimits(settings.max_body_bytes, settings.max_moves, settings.max_positions),
             models,
@@ -146,17 +145,17 @@ def running_services(
         ledger.close()
 
 
-def audit_plan(settings: Settings) -> Plan:
+def ledger_plan(settings: Settings) -> Plan:
     """The kinds of leakage to measure by these settings. Raises SettingsError for an unknown kind."""
-    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    named = [name.strip() for name in settings.ledger_kinds.split(",") if name.strip()]
     chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
     unknown = sorted(chosen - set(KINDS))
     if unknown:
         known = ", ".join(KINDS)
-        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
+        raise SettingsError(f"MOVEMASK_LEDGER_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
     sources = {DERIVED.get(kind, kind) for kind in chosen}
     always = tuple(kind for kind in MEASURED if kind in sources)
-    return Plan(always, settings.audit_share)
+    return Plan(always, settings.ledger_share)
 
 
 async def services(http: Request) -> Services:

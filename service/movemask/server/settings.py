@@ -1,6 +1,6 @@
 """`Settings`: the service's settings, from MOVEMASK_* environment variables and the flags of `movemask serve`.
 
-Only this module reads the variables. docs/settings.md lists them; a test compares the two.
+docs/settings.md lists them; a test compares the two.
 """
 
 from __future__ import annotations
@@ -8,32 +8,15 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
 
+from movemask.cores import available_cores
 from movemask.errors import SettingsError
-from movemask.network.files import ModelFolders, shipped_models, user_models
-
-PREFIX = "MOVEMASK_"
-
-
-#: A container's CPU limit in cgroup v2: microseconds of running time (or `max`), and the microseconds of a period.
-_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
-
-
-def available_cores(cpu_max: Path = _CPU_MAX) -> int:
-    """Number of cores that this process may use, by its CPU affinity and the container's CPU limit."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        allowed, period = cpu_max.read_text().split()
-        return cores if allowed == "max" else max(1, min(cores, -(-int(allowed) // int(period))))
-    except (OSError, ValueError):  # no cgroup v2
-        return cores
-
+from movemask.settings import PREFIX, NetworkSettings
 
 #: Defaults of `max_batch`.
 _BATCH_CPU, _BATCH_GPU = 32, 512
@@ -48,13 +31,17 @@ _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
 
-class Settings(BaseSettings):
-    """The service's settings. A field `name` is the variable MOVEMASK_NAME and the flag --name of `movemask serve`.
-
-    `trial_seconds` is used by `movemask models add` alone, and no flag of `serve`.
+class Settings(NetworkSettings):
+    """The service's settings, and those of its networks. A field `name` is the variable MOVEMASK_NAME and the flag
+    --name of `movemask serve`; but `trial_seconds`, which `movemask models add` alone uses, is no flag of `serve`.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+    patterns: ClassVar[Mapping[str, str]] = {
+        "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - "
+        "only",
+        "cors_origins": "must be * or origins such as https://example.org,http://localhost:3000: in lower case, "
+        "without blanks, paths or a slash at the end",
+    }
 
     host: str = Field("127.0.0.1", description="Address to listen on, or unix:FILE.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -77,17 +64,6 @@ class Settings(BaseSettings):
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
-    models_dir: Path | None = Field(
-        None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
-    )
-    default_model: str | None = Field(None, description="Model for requests that name none.")
-    trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
-    provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
-    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
-
-    engine: str | None = Field(
-        None, description="UCI engine that judges moves in reviews, by its name on PATH or its path; empty: none."
-    )
     mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
@@ -95,13 +71,15 @@ class Settings(BaseSettings):
     )
 
     database_url: str = Field(
-        "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
+        "sqlite:///movemask.db", description="Database of the ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
-    audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
-    audit_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
-    audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
-    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
-    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
+    ledger_kinds: str = Field(
+        "raw,multiplied,served", description="Kinds of leakage measured for all requests, or all."
+    )
+    ledger_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
+    ledger_positions: Literal["on", "off"] = Field("on", description="Whether the ledger keeps positions (FENs).")
+    ledger_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
+    ledger_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
@@ -141,24 +119,6 @@ class Settings(BaseSettings):
         return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
     @property
-    def model_folders(self) -> ModelFolders:
-        """The folders with models: `models_dir`, or the user's own folder and the shipped one."""
-        shipped = shipped_models()
-        folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
-        names = frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ())
-        return ModelFolders(folders, names)
-
-    @property
-    def engine_program(self) -> str | None:
-        """The path of the engine; None without one. Raises SettingsError if the one that is named does not exist."""
-        if self.engine == "":
-            return None
-        found = shutil.which(self.engine or "stockfish")
-        if self.engine is not None and found is None:
-            raise SettingsError(f"MOVEMASK_ENGINE: there is no program {self.engine!r}, by name on PATH or by path")
-        return found
-
-    @property
     def listed_keys(self) -> str:
         """The text of `api_keys`, which is hidden in logs; empty without keys."""
         return self.api_keys.get_secret_value() if self.api_keys else ""
@@ -175,33 +135,13 @@ class Settings(BaseSettings):
         return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
 
     @classmethod
-    def read(cls, **flags: object) -> Settings:
-        """The settings from flags and, where a flag is None, from the environment.
-
-        Raises SettingsError, which names the variable, for an invalid value or an unknown MOVEMASK_* variable.
-        """
+    def read(cls, **flags: object) -> Self:
+        """As `NetworkSettings.read`. Raises SettingsError for an unknown MOVEMASK_* variable too."""
         for name, value in os.environ.items():
             if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
                 _refuse_unknown(name)
-        try:
-            return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            name = PREFIX + str(first["loc"][0]).upper()
-            expected = (
-                first["msg"].removeprefix("Value error, ")
-                if first["type"] != "string_pattern_mismatch"
-                else _EXPECTED[str(first["loc"][0])]
-            )
-            raise SettingsError(f"{name}: {expected}, got {first['input']!r}") from None
+        return super().read(**flags)
 
-
-#: What is expected of a text with a pattern, in words.
-_EXPECTED = {
-    "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - only",
-    "cors_origins": "must be * or origins such as https://example.org,http://localhost:3000: in lower case, without "
-    "blanks, paths or a slash at the end",
-}
 
 #: Defaults that depend on the machine or the models.
 _DEFAULTS_IN_WORDS = {

@@ -53,13 +53,23 @@ class Engine:
     open_source : loads the network of a name, to run on a number of threads; called on a separate thread
     options : names of the models, and the initial values
     out : stream for the answers, written in whole lines
+    spare : loads the network that plays when the source of a service fails; None without a service
     """
 
-    def __init__(self, open_source: Callable[[str | None, int], Source], options: Options, out: TextIO) -> None:
+    def __init__(
+        self,
+        open_source: Callable[[str | None, int], Source],
+        options: Options,
+        out: TextIO,
+        spare: Callable[[], Source] | None = None,
+    ) -> None:
         self._open_source = open_source
+        self._open_spare = spare
+        self._spare: Future[Source] | None = None
         self._options = options
         self._out = out
         self._lock = threading.Lock()
+        self._gone = False  # whether the GUI no longer reads
         self._position: Sequence[str] = ("startpos",)  # the words of the last `position` command
         self._board: chess.Board | None = chess.Board()  # None if the last `position` could not be read
         self._task: _Task | None = None
@@ -72,10 +82,8 @@ class Engine:
         """Reads commands until `quit` or the end of the lines. Finishes a running search."""
         try:
             for line in lines:
-                if not self._command(tokens_of(line), line):
+                if self._gone or not self._command(tokens_of(line), line):
                     break
-        except BrokenPipeError:  # the GUI is gone
-            pass
         finally:
             self._stop()
             self._searcher.shutdown()
@@ -198,6 +206,8 @@ class Engine:
                     self._keep_informed(search, task)
         except Exception as error:
             self._fault(error)
+            if task.board is not None and self._open_spare is not None:
+                best = self._without_service(task, task.board)
         if task.go.waits:
             task.released.wait()
         task.stopped.wait(task.started + seconds - time.monotonic())
@@ -212,9 +222,34 @@ class Engine:
             try:
                 return Search(board, task.go, task.options, task.source.result(), task.draws)
             except (ServiceUnreachable, ApiError) as error:
+                self._load_spare()
                 passing = isinstance(error, ServiceUnreachable) or error.status in _PASSING
                 if not passing or time.monotonic() >= end or task.stopped.wait(_AGAIN_SECONDS):
                     raise
+
+    def _load_spare(self) -> None:
+        if self._open_spare is not None and (self._spare is None or _has_failed(self._spare)):
+            self._spare = self._loader.submit(self._open_spare)
+
+    def _without_service(self, task: _Task, board: chess.Board) -> str:
+        """`bestmove` of the spare network, its most probable move; or of any legal move: without one, the game is lost.
+
+        Loading the network may take a quarter of the time for the move or game.
+        """
+        from movemask.uci.search import Search
+
+        self._load_spare()
+        try:
+            assert self._spare is not None
+            source = self._spare.result(task.go.patience(board.turn) / 2)
+            search = Search(board, task.go, replace(task.options, analyse=True), source, task.draws)
+        except Exception as error:
+            self._fault(error)
+            moves = list(board.legal_moves)
+            return f"bestmove {board.uci(task.draws.choice(moves))}" if moves else "bestmove (none)"
+        self._note("the service does not answer: the move is that of the network on this machine")
+        self._say(*search.info())
+        return search.bestmove()
 
     def _keep_informed(self, search: Search, task: _Task) -> None:
         """Extends the lines of an analysis ply by ply, then reports every second until it is stopped."""
@@ -248,10 +283,14 @@ class Engine:
         self._say(f"info string {' '.join(text.split())}")
 
     def _say(self, *lines: str) -> None:
-        if lines:
+        """Writes lines. If the GUI no longer reads, the engine ends at its next command."""
+        if lines and not self._gone:
             with self._lock:
-                self._out.write("\n".join(lines) + "\n")
-                self._out.flush()
+                try:
+                    self._out.write("\n".join(lines) + "\n")
+                    self._out.flush()
+                except (OSError, ValueError):  # the pipe is broken, or the stream is closed
+                    self._gone = True
 
 
 def _has_failed(source: Future[Source]) -> bool:

@@ -87,6 +87,7 @@ class Search:
         self._source, self._options, self._board = source, options, board
         self._elo = options.elo
         self._lines: list[_Line] = []
+        self._of_each = False  # whether each line has the value after its move, and not the position's
         self._grown = 0  # plies added to the lines
         self._nodes = 1
         self.notes: list[str] = []
@@ -105,7 +106,9 @@ class Search:
         self.best = self._chosen(named, draws, analysing=go.infinite or options.analyse)
         others = [move for move in self._policy.probabilities if move != self.best and (named is None or move in named)]
         self._lines = [_Line.of(board, move) for move in (self.best, *others)[: options.multi_pv]]
-        wanted = len(self._lines) if len(self._lines) > 1 or options.ponder else 0
+        left_out = named is not None and len(set(named)) < len(self._policy.probabilities)
+        self._of_each = len(self._lines) > 1 or left_out
+        wanted = len(self._lines) if self._of_each or options.ponder else 0
         if wanted and go.numbers.get("nodes", math.inf) > wanted:
             self.grow()
         if options.think_time and (clock := _clock_of(go, board.turn, options.move_overhead)):
@@ -243,10 +246,10 @@ class Search:
         return _BY_RESULT.get(self._tables.results[self._tables.best[0]], _DRAWN)
 
     def _value(self, line: _Line) -> Value | None:
-        """The value shown with a line: the position's if it is the only line, otherwise the value after its move."""
+        """The value shown with a line: the position's for the one line of all moves, otherwise that after its move."""
         if line.mates:
             return _BY_RESULT[WIN]
-        if len(self._lines) == 1 or line.after is None:
+        if not self._of_each or line.after is None:
             return self._position_value()
         return self._value_after(line)
 

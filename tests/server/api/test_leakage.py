@@ -67,12 +67,12 @@ def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve,
     """With the database's lock in other hands nothing can be written, and what was written is read all the same."""
     client = serve(database_url=f"sqlite:///{tmp_path}/audit.db")
     client.post("/v1/policy", json={"moves": ["e2e4"]})
-    assert client.get("/readyz").json()["audit"]["waiting"] == 0
+    assert client.get("/readyz").json()["ledger"]["waiting"] == 0
     plain = TestClient(client.app)  # does not wait until the recorder has written
     other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     client.post("/v1/policy", json={"moves": ["d2d4"]})
-    until(lambda: plain.get("/readyz").json()["audit"]["waiting"] == 1, "the second answer waits")
+    until(lambda: plain.get("/readyz").json()["ledger"]["waiting"] == 1, "the second answer waits")
     answers = {path: plain.get(f"/v1/leakage{path}").json() for path in ("", "/history", "/worst", "/positions")}
     model = plain.get("/v1/models/fake").json()
     lines = plain.get("/v1/leakage/positions", params={"format": "ndjson"})
@@ -81,7 +81,7 @@ def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve,
     other.execute("ROLLBACK")
     other.close()
     assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 2
-    assert client.get("/readyz").json()["audit"]["waiting"] == 0
+    assert client.get("/readyz").json()["ledger"]["waiting"] == 0
 
 
 def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: Serve) -> None:
@@ -170,7 +170,7 @@ def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) ->
     ],
 )
 def test_the_answers_are_of_the_documented_shape(serve: Serve, path: str, schema: type[BaseModel]) -> None:
-    client = serve(audit_kinds="all")
+    client = serve(ledger_kinds="all")
     answers(client)
     held_to(schema, client.get(path).json())
 
@@ -211,7 +211,7 @@ def test_figures_by_group(client: TestClient) -> None:
 def test_figures_by_cause_share_the_mass_above_the_threshold(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, threshold: float, least: float, most: float
 ) -> None:
-    monkeypatch.setattr(services_module, "audit_plan", lambda _: Plan(least=threshold))
+    monkeypatch.setattr(services_module, "ledger_plan", lambda _: Plan(least=threshold))
     client = serve()
     raw = sum(answer["leakage"]["raw"] for answer in answers(client))
     causes = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]["by"]["cause"]
@@ -225,14 +225,14 @@ def test_figures_by_cause_share_the_mass_above_the_threshold(
 
 
 def test_all_kinds_can_be_measured_for_every_request(serve: Serve) -> None:
-    client = serve(audit_kinds="all")
+    client = serve(ledger_kinds="all")
     answers(client)
     (position,) = client.get("/v1/leakage/worst", params={"kind": "rounded", "limit": 1}).json()["positions"]
     assert set(client.get("/v1/leakage").json()["models"]["fake"]["kinds"]) == set(position["kinds"]) == set(KINDS)
 
 
 def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
-    client = serve(audit_share=0.5)
+    client = serve(ledger_share=0.5)
     for _ in range(40):
         client.post("/v1/policy", json={"moves": []})
         figures = client.get("/v1/leakage")  # waits until the answer is in them: answers of 0.4 s are drawn together
@@ -257,7 +257,7 @@ def test_figures_of_a_span(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "params", "words"),
     [
-        ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write seconds since 1970"),
+        ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write an ISO 8601 time"),
         ("", {"since": "1h", "until": "2h"}, "since: '1h' is not before until, '2h'"),
         ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
         ("/positions", {"cursor": "x"}, "got 'x'; use `next` of the previous page"),

@@ -25,6 +25,11 @@ JSON, LINES = "application/json", "application/x-ndjson"
         (f"{JSON};q=0.5, {LINES};charset=utf-8;q=0.9", LINES),
         (f"{LINES}, */*;q=0.1", LINES),
         (f"{LINES};q=much", JSON),
+        (f"*/*, {LINES};q=0.1", JSON),
+        (f"{LINES};q=0.1, application/*", JSON),
+        (f"*/*, {LINES}", LINES),
+        (f"{JSON};q=0, */*", LINES),
+        ("text/*", JSON),
     ],
 )
 def test_the_clients_accept_header_chooses(accept: str, chosen: str) -> None:

@@ -21,7 +21,7 @@ def test_alive_and_ready(client: TestClient) -> None:
     ready = client.get("/readyz")
     assert ready.status_code == 200
     assert ready.json()["models"] == {"fake": "served"}
-    assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
+    assert ready.json()["ledger"] == {"waiting": 0, "lost": 0, "failure": None}
 
 
 def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
@@ -48,13 +48,14 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
 
     monkeypatch.setattr(LedgerReader, "summaries", broken)
     answer = client.get("/v1/leakage")
-    refused(answer, 503, "audit-unavailable")
+    refused(answer, 503, "ledger-unavailable")
     assert "db.internal" not in answer.text
     assert "5432" not in answer.text
     assert "db.internal (10.0.0.5), port 5432" in caplog.text
 
 
-def test_metrics_count_what_happened(client: TestClient) -> None:
+def test_metrics_count_what_happened(serve: Serve) -> None:
+    client = serve()
     client.post("/v1/policy", json={"moves": []})
     client.post(
         "/v1/policy/batch", json={"positions": [{"moves": []}, {"fen": "x"}, {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}]}
@@ -120,7 +121,8 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     assert item == {"$ref": "#/components/schemas/BatchPositionIn"}
 
 
-def test_times_are_those_of_requests_and_not_of_probes_and_files(client: TestClient) -> None:
+def test_times_are_those_of_requests_and_not_of_probes_and_files(serve: Serve) -> None:
+    client = serve()
     for path in ("/v1/models", "/livez", "/"):
         client.get(path)
     metrics = client.get("/metrics").text

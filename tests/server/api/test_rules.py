@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from movemask.policy import entmax
+from movemask.policy.normalisation import KERNELS
 from tests.conftest import Serve
 from tests.networks import fixed_model, write_fake
+from tests.policy.batches import PARAMETERS
 from tests.server.asking import asked, refused, sample
 
 CALIBRATION = """
@@ -112,9 +114,11 @@ RULES = st.fixed_dictionaries(
     {"temperature": st.sampled_from([5e-324, 1e15, 1e17, 1e308]) | st.floats(5e-324, 1.7976931348623157e308)},
     optional={"top_k": st.integers(1, 25) | st.just(2**63), "top_p": SHARES, "min_p": st.just(0.0) | SHARES},
 )
-NORMALIZERS = st.one_of(
-    st.fixed_dictionaries({"normalizer": st.sampled_from(["softmax", "softmax_one", "sparsemax", "entmax15"])}),
-    st.fixed_dictionaries({"normalizer": st.just("entmax"), "alpha": st.floats(1, 2)}),
+NORMALIZERS = st.sampled_from(
+    [
+        {"normalizer": name, **({kernel.parameter: PARAMETERS[kernel.parameter]} if kernel.parameter else {})}
+        for name, kernel in KERNELS.items()
+    ]
 )
 
 

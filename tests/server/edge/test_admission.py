@@ -182,6 +182,28 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
     assert ask("/v1/models", Authorization=f"Bearer {key}") == 200
 
 
+@pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
+def test_a_pgn_costs_its_moves_and_hardly_its_comments(serve: Serve, accept: str) -> None:
+    """Two moves and a comment of 10,000 characters cost 7,525 positions, and kept the client out for 25 minutes."""
+    client = serve(client_rate=0.01, client_burst=100)
+
+    def cost(pgn: str, *include: str) -> int:
+        before = left(client.get("/v1/version")) - 1
+        answer = client.post("/v1/games", json={"pgn": pgn, "include": include}, headers={"Accept": accept})
+        assert answer.status_code == 200
+        return before - left(answer) + 1
+
+    assert cost("1. e4 e5 *") == 1 + 2
+    assert cost("1. e4 {" + "x" * 10_000 + "} e5 (1... c5 2. Nf3) *") == 1 + 2 + 2
+    assert cost("1. e4 e5 2. Nf3 *\n\n1. d4 *", "forecast") == 1 + 4 * 4
+    assert cost("1. Ke3 *") == 1
+    refused(
+        client.post("/v1/games", json={"pgn": "1. e4 e5 2. d4 d5 *\n\n" * 30}, headers={"Accept": accept}),
+        429,
+        "rate-limited",
+    )
+
+
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, Rates(), clock=lambda: now)

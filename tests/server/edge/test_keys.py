@@ -26,7 +26,7 @@ SECRET = "a-secret-of-some-length-0123456789"
 #: Of each scope, a request that needs it.
 ASKED = {
     "policy": ("POST", "/v1/policy"),
-    "audit": ("GET", "/v1/leakage"),
+    "leakage": ("GET", "/v1/leakage"),
     "positions": ("GET", "/v1/leakage/positions"),
     "metrics": ("GET", "/metrics"),
 }
@@ -53,15 +53,15 @@ NEEDED: dict[str, str] = {
     "POST /v1/games": "policy",
     "POST /v1/games/split": "policy",
     "POST /v1/audit": "policy",
-    "GET /v1/models": "policy audit",
-    "GET /v1/models/{name}": "policy audit",
+    "GET /v1/models": "policy leakage",
+    "GET /v1/models/{name}": "policy leakage",
     "GET /v1/vocabularies/{name}": "policy",
-    "GET /v1/leakage": "audit",
+    "GET /v1/leakage": "leakage",
     "GET /v1/policy": "policy",
-    "GET /v1/leakage/history": "audit",
+    "GET /v1/leakage/history": "leakage",
     "GET /v1/leakage/worst": "positions",
     "GET /v1/leakage/positions": "positions",
-    "GET /v1/version": "policy audit positions metrics",
+    "GET /v1/version": "policy leakage positions metrics",
     "GET /metrics": "metrics",
     "GET /": "",
     "GET /page/{version}/{name}": "",
@@ -230,7 +230,7 @@ def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> No
 
 
 def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
-    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+audit")
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+leakage")
     assert status(client, "POST", "/v1/policy", SECRET) == 200
     for key, shown in ((SECRET, False), (SECRET + "2", True)):
         model = client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
@@ -260,7 +260,7 @@ def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCapt
     [
         ("short", "key 1: must be 20 to 512"),
         (f"{SECRET},{SECRET} x", "key 2: must be"),
-        (f"{SECRET}:root", "there is no scope 'root'; available: policy, audit, positions, metrics"),
+        (f"{SECRET}:root", "there is no scope 'root'; available: policy, leakage, positions, metrics"),
         (f"{SECRET},{SECRET}", "is the same key"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Audited positions for tests: as tables for the ledger, and as batches for the recorder."""
+"""Answered positions for tests: as tables for the ledger, and as batches for the recorder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager
 from typing import Any
 
 import chess
@@ -15,16 +14,17 @@ import numpy as np
 
 from movemask.board.boards import PHASES, Phase
 from movemask.board.position import Position
-from movemask.encoding.vocabularies import vocabulary
-from movemask.errors import MovemaskError
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
-from movemask.server.ledger.entries import LedgerBatch, LedgerTable
+from movemask.network.model import Model
+from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.recorder import Recorder
-from movemask.server.services import Services
-from tests.leakage import batches
+from tests.leakage.batches import answered
+from tests.networks import fake_model
+
+MODEL = fake_model("net")
 
 
 def record(
@@ -96,28 +96,13 @@ def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Led
         ledger.close()
 
 
-def recording(ledger: Ledger, **options: Any) -> Recorder:
-    """A recorder of a ledger, which writes at once and is observed by nobody unless told otherwise."""
-    usual = {"max_waiting": 1000, "on_waiting": lambda *_: None, "on_table": lambda _: None}
-    return Recorder(ledger, **{**usual, **options})
-
-
 def written(recorder: Recorder) -> bool:
-    """Waits until everything that was accepted is written, or the ledger fails; whether it is written."""
+    """Waits until everything that was recorded is counted, and written unless the ledger fails. Whether it was."""
     end = time.monotonic() + 60
-    while recorder.waiting and recorder.failure is None:
+    while recorder._batches or (recorder.waiting and recorder.failure is None):
         assert time.monotonic() < end, "not written within a minute"
         time.sleep(0.002)
     return not recorder.waiting
-
-
-def recorded(services: Services) -> None:
-    """Waits until everything that these services have answered is written, or the ledger fails."""
-    for entry in services.models.registry:
-        if entry.served:
-            with suppress(MovemaskError):
-                services.models.pipeline(entry.name).after.join()
-    written(services.recorder)
 
 
 def write(ledger: Ledger, records: Iterable[LedgerTable]) -> None:
@@ -127,18 +112,14 @@ def write(ledger: Ledger, records: Iterable[LedgerTable]) -> None:
 
 
 def numbered(number: int) -> str:
-    """The FEN of the position that `audited` makes of a number."""
+    """The FEN of the position that `started` makes of a number."""
     return f"{chess.STARTING_FEN[:-1]}{number}"
 
 
-def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> LedgerBatch:
-    """An answered batch of the start position at these move numbers, all with the same leakage."""
+def started(numbers: Sequence[int], *, model: Model = MODEL) -> AnsweredBatch:
+    """An answered batch of the start position at these move numbers."""
     boards = [chess.Board() for _ in numbers]
     for board, number in zip(boards, numbers, strict=True):
         board.fullmove_number = number
-    words = vocabulary("movemask-1880")
-    positions, logits = [Position(board) for board in boards], np.zeros((len(boards), len(words)), dtype=np.float32)
-    made = batches.audited(positions, words, logits, kinds=("raw", "multiplied"), least=1.0, model=model)
-    same = Measured(np.full(len(boards), raw), np.zeros(len(boards), dtype=np.bool_), np.full(len(boards), raw))
-    times = np.full(len(boards), time.time() if at is None else at)
-    return replace(made, times=times, measured={kind: same for kind in made.measured})
+    logits = np.zeros((len(boards), len(model.vocabulary)), dtype=np.float32)
+    return answered([Position(board) for board in boards], model.vocabulary, logits, model=model, time=time.time())

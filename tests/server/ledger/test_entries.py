@@ -6,8 +6,6 @@ import asyncio
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import chess
@@ -20,18 +18,15 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.evaluate import Answer, Query
 from movemask.leakage.causes import Cause
 from movemask.leakage.groups import DIMENSIONS, groups
-from movemask.leakage.kinds import MEASURED, Plan
-from movemask.server.ledger.entries import LedgerBatch, LedgerTable
-from movemask.server.ledger.ledger import Ledger
-from movemask.server.metrics import Metrics
-from movemask.server.queue.pipeline import Pipeline
+from movemask.leakage.kinds import MEASURED
+from movemask.leakage.measure import Figure
+from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
 from tests.ground_truth import perft, tricky
-from tests.leakage.batches import audited
+from tests.leakage.batches import answered
 from tests.networks import fake_model, pipeline
-from tests.server.ledger.records import joined, record, recording
+from tests.server.ledger.records import record
 
 WORDS = ("movemask-1880", "lc0-1858")
-FEW = Plan().always
 
 
 def boards() -> list[chess.Board]:
@@ -45,59 +40,54 @@ BOARDS = boards()
 MODELS = {name: fake_model(name, words=name) for name in WORDS}
 
 
-def batch(
-    places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED
-) -> LedgerBatch:
+def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", failed: Sequence[int] = ()) -> AnsweredBatch:
     words, rng = vocabulary(name), np.random.default_rng(seed)
     logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
-    made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
     elos = [None if rng.random() < 0.3 else round(3000 * rng.random()) for _ in places]
-    return replace(made, model=MODELS[name], times=rng.random(len(places)), elos=elos)
+    read = [Position(BOARDS[place]) for place in places]
+    return answered(read, words, logits, model=MODELS[name], time=float(seed), elos=elos, failed=failed)
 
 
-def positions(table: LedgerTable) -> dict[float, Any]:
-    """Each position of a table by its time, which is drawn, and so tells the positions of a test apart."""
-    groups, found = table.groups(), {}
+def table_of(*batches: AnsweredBatch) -> LedgerTable:
+    return LedgerTable.of(batches, MEASURED, 1e-3)
+
+
+def positions(table: LedgerTable) -> list[Any]:
+    """Each position of a table, with everything that the ledger gets of it."""
+    groups, found = table.groups(), []
     for row, moment in enumerate(table.times.tolist()):
         figures = {kind: one.figure(row) for kind, one in table.measured.items()}
         own = table.model, table.fens[row], bool(table.chess960[row]), table.elos[row], groups[:, row].tolist()
-        found[moment] = (*own, figures, table.explained.of(row))
+        found.append((moment, *own, figures, table.explained.of(row)))
     return found
-
-
-def together(tables: Sequence[LedgerTable]) -> dict[float, Any]:
-    return {moment: position for table in tables for moment, position in positions(table).items()}
 
 
 PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(PLACES, st.sampled_from(WORDS), st.booleans()), min_size=1, max_size=5), st.integers(0, 999))
-def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], str, bool]], seed: int) -> None:
-    made = [
-        batch(places, seed + number, name, MEASURED if every else FEW)
-        for number, (places, name, every) in enumerate(parts)
-    ]
-    whole = LedgerBatch.by_network(made)
-    assert len(whole) == len({(name, every) for _, name, every in parts})
-    assert sum(map(len, whole)) == sum(map(len, made))
-    assert together([part.table() for part in whole]) == together([part.table() for part in made])
+@given(st.lists(PLACES, min_size=1, max_size=5), st.sampled_from(WORDS), st.integers(0, 999))
+def test_batches_that_are_measured_together_have_the_positions_of_each(
+    parts: list[list[int]], name: str, seed: int
+) -> None:
+    batches = [batch(places, seed + number, name) for number, places in enumerate(parts)]
+    apart = [position for one in batches for position in positions(table_of(one))]
+    assert positions(table_of(*batches)) == apart
 
 
 @settings(max_examples=40, deadline=None)
 @given(PLACES, st.integers(0, 999), st.data())
-def test_some_rows_are_as_they_were(places: list[int], seed: int, data: st.DataObject) -> None:
-    whole = batch(places, seed)
-    keep = np.array(sorted(data.draw(st.sets(st.integers(0, len(places) - 1)))), dtype=np.intp)
-    expected = {moment: one for moment, one in positions(whole.table()).items() if moment in whole.times[keep]}
-    assert positions(whole.rows(keep).table()) == expected
-    assert positions(whole.table().rows(keep)) == expected
+def test_positions_without_an_answer_change_no_other(places: list[int], seed: int, data: st.DataObject) -> None:
+    keep = sorted(data.draw(st.sets(st.integers(0, len(places) - 1), min_size=1)))
+    failed = [row for row in range(len(places)) if row not in keep]
+    table = table_of(batch(places, seed))
+    kept = [positions(table)[row] for row in keep]
+    assert positions(table.rows(keep)) == kept
+    assert positions(table_of(batch(places, seed, failed=failed))) == kept
 
 
 def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
-    made = batch(list(range(len(BOARDS))), 3)
-    table = made.table()
+    table = table_of(batch(list(range(len(BOARDS))), 3))
     assert len(table) == len(BOARDS)
     for row, board in enumerate(BOARDS):
         assert (table.fens[row], table.chess960[row]) == (board.fen(en_passant="fen"), board.chess960)
@@ -132,25 +122,6 @@ def _castling_slot(uci: str, board: chess.Board) -> bool:
     return not board.chess960 and bool(board.kings & chess.BB_SQUARES[chess.parse_square(uci[:2])])
 
 
-def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dropped(tmp_path: Path) -> None:
-    class Broken(Plan):
-        def drawn(self, chance: float) -> tuple[str, ...]:
-            raise MemoryError
-
-    ledger = Ledger(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = recording(ledger)
-    asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
-    queries = [Query(moves=("e2e4",)), Query(moves=("d2d4",))]
-    assert asyncio.run(asked.submit([(query, lambda answer: answer.status) for query in queries])) == [
-        "ongoing",
-        "ongoing",
-    ]
-    asked.close()
-    recorder.close(60)
-    assert (recorder.dropped, recorder.waiting) == (2, 0)
-    ledger.close()
-
-
 def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
     def write(answer: Answer) -> str:
         if answer.position.turn == "black":
@@ -168,13 +139,13 @@ def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
     asked.close()
 
 
-def test_counters_never_take_what_would_spoil_them_for_good() -> None:
-    metrics = Metrics()
-    good = record(0.25, causes={Cause.BLOCKED: 0.25})
-    bad = [record(None), record(math.inf), record(-1.0), record(0.25, causes={Cause.BLOCKED: math.nan})]
-    for table in (good, *bad, *joined([good, record(0.5, more={}), *bad])):
-        metrics.count_leakage(table)
-    text = metrics.exposition().decode()
-    assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
-    assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
-    assert "NaN" not in text
+def test_figures_that_are_no_probabilities_are_told_apart() -> None:
+    good = [record(0.25, causes={Cause.BLOCKED: 0.25}), record(None)]
+    bad = [
+        record(math.inf),
+        record(-0.5),
+        record(0.25, causes={Cause.BLOCKED: math.nan}),
+        record(fen=f"{chess.STARTING_FEN}{'0' * 1000}"),  # PostgreSQL would name it as it names a full disk
+        record(more={"multiplied": Figure(0.5, kl=math.nan)}),
+    ]
+    assert LedgerTable.joined([*good, *bad]).sound().tolist() == [0, 1]

@@ -28,7 +28,7 @@ from movemask.leakage.measure import Figure
 from movemask.server.ledger.entries import LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader, Span, Summary
-from movemask.server.ledger.tables import WRITER
+from movemask.server.ledger.tables import VERSION, WRITER
 from tests.postgres import Server
 from tests.server.ledger.records import opened, record, write
 
@@ -107,6 +107,22 @@ def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(ledger: Le
     assert models(ledger)[0].kinds["raw"].count == 2
 
 
+def test_the_figures_of_an_earlier_network_are_told_and_can_be_had(ledger: Ledger) -> None:
+    """After an upgrade with another file of the same name, 120 positions were nowhere to be found."""
+    for at, digest in enumerate(("sha256:a", "sha256:b", "sha256:c")):
+        write(ledger, [record(0.1 * (at + 1), fen=digest, digest=digest, at=1000.0 + at)])
+    write(ledger, [record(0.5, model="other", digest="sha256:a")])
+    (figures,) = models(ledger, "net")
+    assert (figures.digest, figures.others) == ("sha256:c", ("sha256:b", "sha256:a"))
+    (figures,) = models(ledger, "net", digest="sha256:a")
+    assert (figures.kinds["raw"].mean, figures.others) == (0.1, ("sha256:c", "sha256:b"))
+    assert {model.name for model in models(ledger, digest="sha256:a")} == {"net", "other"}
+    (history,) = read(ledger).history("net", Span(), "sha256:b", seconds=600)
+    assert (history[0].digest, history[1][0].kinds["raw"].mean) == ("sha256:b", 0.2)
+    assert [position["fen"] for position in read(ledger).worst("raw", 9, "net", digest="sha256:b")] == ["sha256:b"]
+    assert [position["fen"] for position in read(ledger).positions(9, digest="sha256:b")] == ["sha256:b"]
+
+
 def test_figures_by_group_add_up_to_those_of_all(ledger: Ledger) -> None:
     rng = np.random.default_rng(2)
     phases, turns = list(Phase), ["white", "black"]
@@ -165,10 +181,10 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> Non
     ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
     for age in ages:
         write(ledger, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
-    before = read(ledger).history(None, Span(), 600)[0][1]
+    before = read(ledger).history(None, Span(), seconds=600)[0][1]
     ledger.prune()
     ledger.prune()  # nothing more to do
-    after = read(ledger).history(None, Span(), 600)[0][1]
+    after = read(ledger).history(None, Span(), seconds=600)[0][1]
     assert [bucket.seconds for bucket in before] == [600] * 6
     lengths = {bucket.seconds for bucket in after}
     assert lengths == {600, 3600, 86400}
@@ -177,7 +193,7 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> Non
     assert by_cause is not None
     assert by_cause["blocked"]["raw"].count == len(ages)
     assert models(ledger)[0].kinds["raw"].count == len(ages)
-    hourly = read(ledger).history("net", Span(), 3600)[0][1]
+    hourly = read(ledger).history("net", Span(), seconds=3600)[0][1]
     assert {bucket.seconds for bucket in hourly} == {3600, 86400}
 
 
@@ -394,26 +410,24 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "version", "words"),
+    ("made", "words"),
     [
-        ("schema_version (version INTEGER)", 1, "migrate only those of 3 and later. Name another database, or move"),
-        ("alembic_version (version_num TEXT)", 2, "migrate only those of 3 and later. Name another database, or move"),
-        ("alembic_version (version_num TEXT)", "ae1027a6acf", "migrate only those of 3 and later. Name another"),
-        ("schema_version (version)", 99, "Start the newer movemask that migrated them, or restore an older backup"),
+        (("CREATE TABLE cell (count INTEGER)",), "has tables without a version"),
+        (
+            ("CREATE TABLE ledger_version (version INTEGER)", "INSERT INTO ledger_version VALUES (2)"),
+            "has tables of version 2",
+        ),
     ],
 )
-def test_databases_of_earlier_and_later_services_are_left_alone(
-    tables: str, version: object, words: str, tmp_path: Path
+def test_a_database_of_another_version_is_left_alone_and_the_error_says_what_to_do(
+    made: tuple[str, ...], words: str, database_url: str
 ) -> None:
-    with sqlite3.connect(tmp_path / "audit.db") as connection:
-        connection.execute(f"CREATE TABLE {tables}")
-        connection.execute(f"INSERT INTO {tables.split()[0]} VALUES ('{version}')")
-        connection.execute("CREATE TABLE cell (count INTEGER)")
-    connection.close()
-    before = (tmp_path / "audit.db").read_bytes()
-    with (
-        pytest.raises(LedgerError, match=f"has tables of version {version}, .*{words}"),
-        opened(f"sqlite:///{tmp_path}/audit.db"),
-    ):
+    engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        for statement in made:
+            connection.exec_driver_sql(statement)
+    rest = f"{words}, and this movemask writes version {VERSION}: move the database away or name another, "
+    with pytest.raises(LedgerError, match=rest), opened(database_url):
         pass
-    assert (tmp_path / "audit.db").read_bytes()[100:] == before[100:]  # but for the journal's mode in the header
+    with engine.connect() as connection:
+        assert len(sa.inspect(connection).get_table_names()) == 1

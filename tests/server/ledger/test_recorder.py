@@ -1,23 +1,31 @@
-"""What a user would lose: answers that never wait for the database, and records that outlive a database in trouble."""
+"""What a user would lose: answers that never wait for the database, records that outlive a database in trouble, and an
+exact count of them: every answered position is written, waits, or is lost."""
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
+from movemask.board.position import Position
 from movemask.errors import LedgerError
+from movemask.evaluate import Answer, Query
+from movemask.leakage.kinds import Plan
+from movemask.policy.normalisation import Normalisation
 from movemask.server.ledger import recorder
-from movemask.server.ledger.entries import LedgerBatch, LedgerTable
+from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
+from movemask.server.ledger.recorder import Recorder
+from movemask.server.metrics import Metrics
 from tests.processes import until
-from tests.server.ledger.records import audited, numbered, opened, recording, written
+from tests.server.ledger.records import MODEL, numbered, opened, started, written
 
 
 @pytest.fixture
@@ -33,61 +41,121 @@ def either(database_url: str) -> Iterator[Ledger]:
         yield ledger
 
 
+@contextmanager
+def recording(ledger: Ledger, *options: Any, **more: Any) -> Iterator[Recorder]:
+    own = Recorder(ledger, Metrics(), *options, **more)
+    try:
+        yield own
+    finally:
+        own.close(60)
+
+
 def count(ledger: Ledger) -> int:
     return sum(figures.positions for figures in LedgerReader(ledger.database).summaries())
 
 
-def test_records_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
-    own = recording(ledger, max_waiting=10_000)
-    own.record([audited(range(1, 4501))])  # more than goes into one transaction
-    assert written(own)
-    assert count(ledger) == 4500
-    own.record([audited([1])])
-    own.close()
+def told(own: Recorder, name: str) -> list[str]:
+    return [line for line in own._metrics.exposition().decode().splitlines() if line.startswith(name)]
+
+
+def test_positions_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
+    with recording(ledger) as own:
+        for start in range(1, 4500, 900):  # more than goes into one transaction
+            own.record(started(range(start, start + 900)))
+        assert written(own)
+        assert count(ledger) == 4500
+        own.record(started([1]))
     assert count(ledger) == 4501
+
+
+def test_what_is_answered_is_in_the_metrics_mates_too(ledger: Ledger) -> None:
+    mate = Position.read("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
+    with recording(ledger, Plan(least=1e-4)) as own:
+        own.record(replace(started([1, 2, 3]), waiting=7))
+        own.record(AnsweredBatch(MODEL, [Answer(MODEL, Query(), mate, Normalisation(), None)], None, 0.0, 5))
+        assert written(own)
+        assert told(own, "movemask_positions_total") == [
+            'movemask_positions_total{model="net",status="ongoing"} 3.0',
+            'movemask_positions_total{model="net",status="checkmate"} 1.0',
+        ]
+        assert told(own, "movemask_batches_total") == ['movemask_batches_total{model="net"} 1.0']
+        assert told(own, "movemask_waiting_positions") == ['movemask_waiting_positions{model="net"} 5.0']
+        assert told(own, 'movemask_leakage_count{kind="raw"')[0].endswith(" 3.0")
+        assert len(told(own, "movemask_illegal_mass_total")) > 1
 
 
 def test_closing_on_a_broken_database_says_what_was_lost(
     ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = recording(ledger)
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("DROP TABLE position")
-    other.close()
-    own.record([audited([1])])
-    own.close(timeout=10)
-    assert "1 audit records were not written" in caplog.text
+    with recording(ledger) as own:
+        with sqlite3.connect(tmp_path / "audit.db") as other:
+            other.execute("DROP TABLE position")
+        other.close()
+        own.record(started([1]))
+    assert "1 positions were not written to the ledger: the ledger cannot be written: no such table" in caplog.text
 
 
-def with_bad(made: LedgerBatch, bad: Sequence[int], kind: str) -> LedgerBatch:
-    """A batch with positions that the database refuses."""
-    rows = np.zeros(len(made), dtype=np.bool_)
-    rows[list(bad)] = True
-    raw = made.measured["raw"]
-    match kind:
-        case "too long a FEN":  # PostgreSQL names it as it names a full disk, which passes; this never does
-            for row in bad:
-                made.batch.positions[row].board.fullmove_number = 10**4000
-        case "infinity that leaks" | "less than nothing":
-            leaked = np.where(rows, math.inf if kind == "infinity that leaks" else -0.5, raw.leaked)
-            made = replace(made, measured={**made.measured, "raw": replace(raw, leaked=leaked)})
-        case "a divergence of NaN":
-            kl = np.where(rows, math.nan, raw.kl)
-            made = replace(made, measured={**made.measured, "raw": replace(raw, kl=kl)})
+class Slow(Ledger):
+    """A ledger whose writes end when they are let."""
+
+    def __init__(self, *options: Any, **more: Any) -> None:
+        super().__init__(*options, **more)
+        self.begun, self.ends = threading.Event(), threading.Event()
+
+    def write(self, table: LedgerTable) -> None:
+        self.begun.set()
+        assert self.ends.wait(60)
+        super().write(table)
+
+
+def test_a_statement_that_does_not_return_keeps_nobody_waiting_and_costs_what_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 61: batches waited for room while the event loop handed them over, and it answered nobody for 1.5 s."""
+    monkeypatch.setattr(recorder, "_MAX_BYTES", 300 * started([1]).nbytes)
+    ledger = Slow(f"sqlite:///{tmp_path}/a.db", keep_seconds=1e12, keep_positions=10_000)
+    with recording(ledger) as own:
+        own.record(started([1]))
+        assert ledger.begun.wait(60)
+        for number in range(400):  # nobody else waits either: this thread is the one that would
+            own.record(started([number]))
+        assert (own.waiting, own.lost) == (301, 100)
+        ledger.ends.set()
+        assert written(own)
+        assert (count(ledger), own.lost) == (301, 100)
+        assert told(own, "movemask_ledger_lost_total") == ["movemask_ledger_lost_total 100.0"]
+    ledger.close()
+
+
+def test_while_the_ledger_is_away_so_many_positions_wait_and_the_others_are_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    ledger = Ledger(f"sqlite:///{folder}/a.db", keep_seconds=1e12, keep_positions=10_000)
+    with recording(ledger, max_waiting=10) as own:
+        until(lambda: own.failure, "the failure is told")
+        for number in range(1, 16, 3):
+            own.record(started(range(number, number + 3)))
+        until(lambda: own.lost == 5, "there is no room")
+        assert own.waiting == 10
+        assert told(own, "movemask_positions_total") == ['movemask_positions_total{model="net",status="ongoing"} 15.0']
+        folder.mkdir()
+        until(lambda: written(own), "what waited is written")
+        assert (count(ledger), own.lost, own.failure) == (10, 5, None)
+    ledger.close()
+
+
+def with_long_fens(made: AnsweredBatch, bad: list[int]) -> AnsweredBatch:
+    """A batch with positions that PostgreSQL refuses as it does when a disk is full, which passes; this never does."""
+    assert made.evaluated is not None
+    for row in bad:
+        made.evaluated.batch.positions[row].board.fullmove_number = 10**4000
     return made
 
 
-#: What cannot be recorded of a position.
-IMPOSSIBLE = ["too long a FEN", "infinity that leaks", "less than nothing", "a divergence of NaN"]
-
-
-@pytest.mark.parametrize("kind", IMPOSSIBLE)
-def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger, kind: str) -> None:
-    own = recording(either)
-    own.record([with_bad(audited(range(1, 81)), [70], kind)])
-    own.record([with_bad(audited(range(101, 123)), [0, 21], kind)])
-    own.close(60)
-    assert (count(either), own.dropped, own.failure) == (99, 3, None)
+def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger) -> None:
+    with recording(either) as own:
+        own.record(with_long_fens(started(range(1, 81)), [70]))
+        own.record(with_long_fens(started(range(101, 123)), [0, 21]))
+    assert (count(either), own.lost, own.failure) == (99, 3, None)
     kept = {position["fen"] for position in LedgerReader(either.database).positions(1_000_000)}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
@@ -103,34 +171,43 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
                 raise LedgerError("the reply was lost")
 
     ledger = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
-    own = recording(ledger)
-    own.record([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
-    until(lambda: written(own), "all is written")
-    own.close()
-    assert (count(ledger), own.dropped) == (63, 1)
+    with recording(ledger) as own:
+        own.record(with_long_fens(started(range(1, 65)), [40]))
+        until(lambda: written(own), "all is written")
+    assert (count(ledger), own.lost) == (63, 1)
     assert len(LedgerReader(ledger.database).positions(1_000_000)) == 63
     ledger.close()
 
 
 def test_a_batch_that_the_database_always_refuses_costs_itself_alone(ledger: Ledger) -> None:
     """What no check foresees. Here: a text that is no text."""
-    own = recording(ledger)
-    bad = replace(audited([1, 2]), model=replace(audited([1]).model, name=object()))  # type: ignore[arg-type]
-    own.record([bad])
-    own.record([audited([3])])
-    own.close(60)
-    assert (count(ledger), own.dropped, own.failure) == (1, 2, None)
+    with recording(ledger) as own:
+        own.record(started([1, 2], model=replace(MODEL, name=object())))  # type: ignore[arg-type]
+        own.record(started([3]))
+    assert (count(ledger), own.lost, own.failure) == (1, 2, None)
+
+
+def test_a_batch_whose_leakage_cannot_be_measured_is_counted_as_lost(ledger: Ledger) -> None:
+    class Broken(Plan):
+        def drawn(self, chance: float) -> tuple[str, ...]:
+            raise MemoryError
+
+    with recording(ledger, Broken()) as own:
+        own.record(started([1, 2]))
+    assert (own.lost, own.waiting) == (2, 0)
 
 
 def test_positions_beyond_their_number_are_gone_soon_without_a_request(
     either: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "_PRUNE_SECONDS", 0.01)
-    either.write(audited(range(1, 11)).table())
-    with opened(database_url, keep_positions=3) as smaller:
-        own = recording(smaller)
+
+    def table(numbers: range) -> LedgerTable:
+        return LedgerTable.of([started(numbers)], Plan().always, 1.0)
+
+    either.write(table(range(1, 11)))
+    with opened(database_url, keep_positions=3) as smaller, recording(smaller):
         until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "a start deletes the surplus")
-        either.write(audited(range(11, 15)).table())
+        either.write(table(range(11, 15)))
         until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "so does a service that nobody asks")
-        own.close()
     assert count(either) == 14

@@ -1,4 +1,4 @@
-"""What an operator would lose: a process that serves many at once, stops in order and keeps its audit. For real."""
+"""What an operator would lose: a process that serves many at once, stops in order and keeps its ledger. For real."""
 
 from __future__ import annotations
 
@@ -141,13 +141,13 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(models: Path, workers: str) -> None:
     command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
-    command += ["--workers", workers, "--audit-kinds", "none"]
+    command += ["--workers", workers, "--ledger-kinds", "none"]
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
         said = process.communicate(timeout=300)[0].decode()
     assert process.returncode == 1, said
     assert "starting on http://" in said
     assert "listening" not in said
-    assert " ERROR   uvicorn: MOVEMASK_AUDIT_KINDS: there is no none; available: " in said
+    assert " ERROR   uvicorn: MOVEMASK_LEDGER_KINDS: there is no none; available: " in said
     assert "Traceback" not in said
 
 

@@ -87,6 +87,18 @@ async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Ga
     assert one.started < two.started <= two.ended
 
 
+async def test_each_item_has_waited_until_its_own_batch_began(gate: Gate, queue: Queue) -> None:
+    """Issue 61: a batch of 1,024 took 14.7 s, and each of its answers said that it had waited 13.8 ms."""
+    asked = asyncio.create_task(ask(queue, range(10)))
+    await begun(gate)
+    gate.open.set()
+    await asked
+    assert gate.sizes == [8, 2]
+    first, second = set(gate.waited[:8]), set(gate.waited[8:])
+    assert len(first) == len(second) == 1
+    assert min(second) > max(first), "the second batch waited for the first"
+
+
 async def test_an_item_that_fails_costs_itself_alone(gate: Gate, queue: Queue) -> None:
     first = asyncio.create_task(ask(queue, [0]))
     await begun(gate)

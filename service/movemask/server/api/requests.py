@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -13,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetPydanticSchema,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -28,8 +28,16 @@ from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.evaluate import Query
 from movemask.games.think_time import LONGEST
-from movemask.policy import normalisation
-from movemask.policy.normalisation import Normalisation, Normalizer
+from movemask.policy.normalisation import (
+    Alpha,
+    MinP,
+    Normalisation,
+    Normalizer,
+    Temperature,
+    TemperatureField,
+    TopK,
+    TopP,
+)
 from movemask.schemas.choices import (
     CastlingName,
     GamesInclude,
@@ -61,12 +69,17 @@ def counted(field: str, unit: str, most: Callable[[RequestLimits], int]) -> Call
 
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
-Temperature = Annotated[
-    normalisation.Temperature,
-    GetPydanticSchema(
-        lambda _, schema_of: schema_of(Annotated[float, Field(gt=0)])
-    ),  # one error, not one for each type
-    WrapValidator(lambda value, read: value if value == "calibrated" else read(value)),
+
+
+def _above_zero(temperature: Temperature) -> Temperature:
+    if temperature == 0:
+        raise ValueError("Input should be greater than 0: at 0 a move that is not the most probable has no surprise")
+    return temperature
+
+
+AboveZero = Annotated[
+    TemperatureField,
+    AfterValidator(_above_zero),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
 ]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
@@ -119,18 +132,16 @@ _CHESS960 = "Read the FEN and write castling (king takes rook) as Chess960."
 class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
-    temperature: Temperature | None = Field(
-        None, description="Logits are divided by it. Default 1; `calibrated` uses the contract's temperature."
+    temperature: TemperatureField | None = Field(
+        None,
+        description="Logits are divided by it. Default 1; 0 leaves the most probable move; `calibrated` uses the "
+        "contract's temperature.",
     )
     normalizer: Normalizer | None = Field(None, description="Turns logits into probabilities; by default softmax.")
-    alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
-    top_k: int | None = Field(None, ge=1, description="Number of most probable moves to keep.")
-    top_p: float | None = Field(
-        None, gt=0, le=1, description="Keep the fewest moves whose probabilities reach this sum, 0 to 1."
-    )
-    min_p: float | None = Field(
-        None, ge=0, le=1, description="Keep moves with at least this share of the best move's probability, 0 to 1."
-    )
+    alpha: Alpha = None
+    top_k: TopK = None
+    top_p: TopP = None
+    min_p: MinP = None
 
 
 class PlacedIn(In):
@@ -260,7 +271,7 @@ class GamesIn(In):
         "used for both.",
     )
     model: str | None = _MODEL
-    temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
+    temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=3,
@@ -355,28 +366,27 @@ class AuditIn(PlacedIn):
 
 def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
     """The query for a position, with the batch's defaults; raises InvalidRule."""
-    elo, chess960, rule = position.elo, position.chess960, _rule_fields(position)
+    elo, chess960, rule = position.elo, position.chess960, _given(position)
     if batch is not None:
         elo = elo or batch.elo
         chess960 = batch.chess960 if chess960 is None else chess960
-        usual = _rule_fields(batch)
-        rule = tuple(usual[place] if own is None else own for place, own in enumerate(rule))
+        rule = tuple(usual if own is None else own for own, usual in zip(rule, _given(batch), strict=True))
     return Query(
         fen=position.fen,
         moves=tuple(position.moves),
         chess960=bool(chess960),
         elo=Elo(elo.own, elo.opponent) if elo else None,
-        rule=_rule(*rule),
+        rule=_rule(rule),
     )
 
 
-def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
-    """The fields of a rule in the order of `Normalisation`, None if unset."""
-    return rule.normalizer, rule.alpha, rule.temperature, rule.top_k, rule.top_p, rule.min_p
+_RULE_FIELDS = tuple(field.name for field in fields(Normalisation))
+
+#: The fields of a rule, None if unset.
+_given: Callable[[RuleIn], tuple[Any, ...]] = attrgetter(*_RULE_FIELDS)
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(
-    normalizer: Normalizer | None, alpha: float | None, temperature: normalisation.Temperature | None, *filters: Any
-) -> Normalisation:
-    return Normalisation(normalizer or "softmax", alpha, 1.0 if temperature is None else temperature, *filters)
+def _rule(given: tuple[Any, ...]) -> Normalisation:
+    values = zip(_RULE_FIELDS, given, strict=True)
+    return Normalisation(**{name: value for name, value in values if value is not None})

@@ -14,10 +14,11 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 
 from movemask.errors import InvalidParameter
-from movemask.server.api.bodies import parsed, read_body
+from movemask.server.api.bodies import check_pieces, parsed, read_body
 from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import context_of
 from movemask.server.edge.keys import KeyScope
+from movemask.server.edge.limits import RequestLimits
 from movemask.server.problems import documented, near_or_all, shown
 from movemask.server.services import Services
 
@@ -83,6 +84,7 @@ class BodyRoute(ScopedRoute):
     ----------
     endpoint : takes the body as `request`, Starlette's request and the services
     size : most bytes of a body; None: as many as the settings allow
+    pieces : most brackets and commas of a body outside its texts, by the limits; None: as many as `size` allows
     positions : how many positions a request asks about, for its client's rate
     statuses : the error statuses of the route, beyond those of every POST route
     """
@@ -93,13 +95,14 @@ class BodyRoute(ScopedRoute):
         endpoint: Endpoint,
         *,
         size: int | None = None,
+        pieces: Callable[[RequestLimits], int] | None = None,
         positions: Callable[[Any], int] = lambda request: 1,
         statuses: tuple[int, ...] = (),
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         self.request_model: type[BaseModel] = get_type_hints(endpoint)["request"]
-        self._endpoint, self._size, self._positions = endpoint, size, positions
+        self._endpoint, self._size, self._pieces, self._positions = endpoint, size, pieces, positions
         errors = documented(*sorted({400, 413, 415, *statuses}))
         super().__init__(path, endpoint, methods=["POST"], responses={**errors, **(responses or {})}, **options)
 
@@ -108,6 +111,8 @@ class BodyRoute(ScopedRoute):
             authorize(http, self.scopes)
             services: Services = http.app.state.services
             body = await read_body(http, self._size, services.limits)
+            if self._pieces is not None:
+                check_pieces(body, self._pieces(services.limits))
             if len(body) > _LARGE:
                 async with services.large_bodies:  # the next one goes on in a later turn of the loop
                     await asyncio.sleep(0)

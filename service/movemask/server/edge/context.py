@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.server.edge.keys import KeyScope
-from movemask.server.queue.pipeline import Run
+from movemask.server.queue.pipeline import DoneSubmission
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class RequestContext:
     hold : `hold(n)` adds n to its bytes in flight; raises Overloaded
     head : whether only the head of the response is wanted
     answers : positions answered, without errors
-    runs : its runs for spans; None unless the request is traced
+    submissions : those of its positions that are done, for spans; None unless the request is traced
     """
 
     id: str
@@ -58,12 +58,12 @@ class RequestContext:
     counted: int = 0
     head: bool = False
     answers: int = 0
-    runs: list[Run] | None = None
+    submissions: list[DoneSubmission] | None = None
 
-    def done(self, run: Run) -> None:
-        self.answers += run.answers
-        if self.runs is not None and run.evaluated:
-            self.runs.append(run)
+    def done(self, submission: DoneSubmission) -> None:
+        self.answers += submission.answers
+        if self.submissions is not None and submission.evaluated:
+            self.submissions.append(submission)
 
 
 def context_of(scope: Scope) -> RequestContext:

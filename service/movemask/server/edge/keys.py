@@ -28,8 +28,8 @@ _LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
 class KeyScope(Enum):
     """What a key may do."""
 
-    POLICY = "policy"  # ask for policies, moves, games and audits of one's own numbers
-    AUDIT = "audit"  # read the figures of the audit
+    POLICY = "policy"  # ask for policies, moves and games, and have one's own numbers judged
+    LEAKAGE = "leakage"  # read the figures of the ledger
     POSITIONS = "positions"  # read the positions that others have asked about
     METRICS = "metrics"  # read /metrics
 

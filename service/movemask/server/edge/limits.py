@@ -57,6 +57,7 @@ class RateLimit:
             raise RateLimited(
                 f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s (burst {self._burst})",
                 retry_after=max(1, math.ceil(missing / self._rate)),
+                positions=positions,
             )
         full_at = max(self._rates[client], self._clock())
         self._rates[client] = full_at + (positions - context.charged) / self._rate

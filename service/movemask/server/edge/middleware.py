@@ -23,7 +23,8 @@ from movemask.server.edge.forwarded import see_through, without_port
 from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.security_headers import security_headers
-from movemask.server.metrics import Metrics, record_spans
+from movemask.server.edge.spans import record_spans
+from movemask.server.metrics import Metrics
 from movemask.server.problems import ProblemError, shown
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,9 @@ class Edge:
         began = time.perf_counter()
         span = trace.get_current_span()
         head = scope["method"] == "HEAD"  # passed on as GET; the server leaves out the body
-        context = RequestContext(id=logs.id_of(scope["headers"]), head=head, runs=[] if span.is_recording() else None)
+        context = RequestContext(
+            id=logs.id_of(scope["headers"]), head=head, submissions=[] if span.is_recording() else None
+        )
         context.hold = partial(self._in_flight.take, context)
         logs.request_id.set(context.id)  # for log lines of other modules
         span.set_attribute("movemask.request_id", context.id)
@@ -94,8 +97,8 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = self._headers(scope, context, message)
-            elif context.runs and not message.get("more_body"):
-                record_spans(self._tracer, context.runs)
+            elif context.submissions and not message.get("more_body"):
+                record_spans(self._tracer, context.submissions)
             body = message.get("body", b"")
             if len(body) <= _PIECE:
                 await send(message)

@@ -1,1 +1,1 @@
-"""The audit's database: the recorder writes to it, the reader reads it; cells hold the figures."""
+"""After the reply: the recorder writes what was answered to the ledger, a database; the reader reads its figures."""

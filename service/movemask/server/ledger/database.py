@@ -1,11 +1,8 @@
-"""The ledger's database: transactions, opening and migrating, and recovery after a failure."""
+"""The ledger's database: opening, transactions, and recovery after a failure."""
 
 from __future__ import annotations
 
-import glob
-import logging
 import re
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -27,9 +24,7 @@ from sqlalchemy.exc import (
 
 from movemask.errors import LedgerError, LedgerUnreachable
 from movemask.server.ledger import sqlite
-from movemask.server.ledger.tables import bring_up_to_date, is_current, version_of
-
-log = logging.getLogger(__name__)
+from movemask.server.ledger.tables import has_tables, make_tables
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
@@ -44,12 +39,10 @@ class Database:
 
     shown : the URL without its password
     dialect : SQLITE or POSTGRESQL
-    migrated : what was migrated when the database was opened, in words; None if nothing was
     """
 
     def __init__(self, url: str) -> None:
         self.shown = re.sub(r":[^:@/]*@", ":***@", url)
-        self.migrated: str | None = None
         self._file: Path | None = None
         scheme = url.partition(":")[0]
         try:
@@ -72,7 +65,7 @@ class Database:
             raise LedgerError(f"{_VARIABLE}: {self.shown!r} is not a database URL; write {example}") from None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
-        self._ready = False  # whether the tables are up to date, as far as is known
+        self._ready = False  # whether the tables are there, as far as is known
         self._refused: tuple[float, str] = (0.0, "")  # until when reads fail (time.monotonic), and why
 
     @contextmanager
@@ -98,38 +91,21 @@ class Database:
                 yield connection
 
     def open(self) -> None:
-        """Opens the database, and creates or migrates its tables.
+        """Opens the database, and makes its tables if there are none.
 
         Raises LedgerUnreachable if a server does not answer, LedgerError for any other failure.
         """
         with self._opening():
             self._prepared()
 
-    def version(self) -> int | None:
-        """The version of the existing tables, None if there are none. Changes nothing.
-
-        Raises LedgerError as `open`, and for tables that cannot be migrated.
-        """
-        if self._file is not None and not self._file.exists():
-            return None
-        with self._opening(), self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
-            return version_of(connection, self._name)
-
-    def copies(self) -> list[Path]:
-        """Copies of SQLite's file that a migration or an earlier movemask has made. They keep their positions."""
-        if self._file is None:
-            return []
-        folder, name = self._file.absolute().parent, glob.escape(self._file.name)
-        return sorted(file for made in ("version", "damaged") for file in folder.glob(f"{name}.{made}-*"))
-
     def close(self) -> None:
         """Closes the connections that are not in use."""
         self._engine.dispose()
 
     def _prepared(self, *, reading: bool = False) -> sa.Engine:
-        """The engine, once the tables are up to date.
+        """The engine, once the tables are there.
 
-        Raises LedgerError for tables that cannot be migrated, and for `reading` if a server has just not answered.
+        Raises LedgerError for tables of another version, and for `reading` if a server has just not answered.
         """
         if self._ready:
             return self._engine
@@ -138,13 +114,10 @@ class Database:
             if reading and time.monotonic() < refused_until:
                 raise LedgerUnreachable(f"the ledger cannot be read: {reason}")
             with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
-                current = is_current(connection, self._name)
-            if not current:
+                made = has_tables(connection, self._name)
+            if not made:
                 with self._engine.begin() as connection:
-                    self._lift_limits(connection)
-                    self.migrated = bring_up_to_date(connection, self._name, self._copied_aside)
-                if self.migrated:
-                    log.info("%s: %s", self.shown, self.migrated)
+                    make_tables(connection, self._name)
             self._ready = True
         return self._engine
 
@@ -153,20 +126,6 @@ class Database:
             from movemask.server.ledger import postgresql  # imported already, by `__init__`
 
             postgresql.lift_limits(connection)
-
-    def _copied_aside(self, version: int) -> Path | None:
-        """The copy of SQLite's file before a migration, None for PostgreSQL. Raises LedgerError.
-
-        The caller's transaction keeps others from writing meanwhile.
-        """
-        if self._file is None:
-            return None
-        aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
-        try:
-            return sqlite.copy(self._file, aside)
-        except (OSError, sqlite3.Error) as error:
-            reason = f"{error}; it takes as much space as the database, which is as it was"
-            raise LedgerError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
 
     @contextmanager
     def _opening(self) -> Iterator[None]:

@@ -1,21 +1,51 @@
-"""`LedgerBatch`, which the pipeline hands to the recorder, and `LedgerTable`, which the ledger writes."""
+"""`AnsweredBatch`, which the recorder takes, and `LedgerTable`, which the ledger writes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from uuid import uuid4
 
 import numpy as np
 
 from movemask.board.boards import Flags, phases_of
 from movemask.columns import SHARED, Columns
+from movemask.evaluate import Answer, Evaluated
 from movemask.leakage.cells import Cells, cells_of
 from movemask.leakage.explain import Explained, explained
 from movemask.leakage.groups import groups_of
-from movemask.leakage.measure import HeavySlots, Measured
+from movemask.leakage.measure import Measured, UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
 from movemask.policy.ragged import Float, Index
+
+#: Longest FEN that is written. Move numbers have no limit, and PostgreSQL's index rows have one.
+_LONGEST_FEN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredBatch:
+    """Queries that one model answered together. Its length is the number of positions that the ledger gets.
+
+    answers : without the queries that failed
+    evaluated : None if no position has a legal move
+    time : in seconds since 1970
+    waiting : positions that waited for the model at that time
+    """
+
+    model: Model
+    answers: Sequence[Answer]
+    evaluated: Evaluated | None
+    time: float
+    waiting: int = 0
+
+    def __len__(self) -> int:
+        return sum(answer.evaluated is not None for answer in self.answers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its logits, which are most of its memory."""
+        return 0 if self.evaluated is None else self.evaluated.unmasked.logits.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +81,40 @@ class LedgerTable(Columns):
     def __len__(self) -> int:
         return len(self.fens)
 
+    @classmethod
+    def of(cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], least: float) -> LedgerTable:
+        """The answered positions of one model's batches, with the leakage of these kinds.
+
+        Illegal moves of `least` probability and more are named and get a cause.
+        """
+        made = [(batch, batch.evaluated) for batch in batches if batch.evaluated is not None]
+        model, sizes = made[0][0].model, [len(evaluated.batch) for _, evaluated in made]
+        batch = Batch.joined([evaluated.batch for _, evaluated in made])
+        unmasked = UnmaskedLogits.joined([evaluated.unmasked for _, evaluated in made])
+        answers = {  # by row of the joined batch; rows that failed have none
+            start + answer.row: answer
+            for start, (one, _) in zip(accumulate(sizes, initial=0), made, strict=False)
+            for answer in one.answers
+            if answer.evaluated is not None
+        }
+        elos = [answers[row].query.elo if row in answers else None for row in range(len(batch))]
+        table = cls(
+            model.name,
+            model.digest,
+            model.trained_with_mask,
+            np.repeat([one.time for one, _ in made], sizes),
+            [position.fen for position in batch.positions],
+            batch.boards.chess960,
+            [None if elo is None else elo.self for elo in elos],
+            measure(kinds, unmasked, model.vocabulary, batch.boards.black),
+            explained(unmasked.heavy(least), batch.boards, model.vocabulary, batch.codes, batch.indptr),
+            phases_of(batch.boards),
+            batch.boards.black,
+            batch.in_check,
+            batch.counts,
+        )
+        return table if len(answers) == len(table) else table.rows(sorted(answers))
+
     def cells(self) -> Cells:
         """The cells of these positions. ValueError for a leakage or a divergence that is no number or is negative."""
         return cells_of(self.measured, self.explained.by_cause, self.groups())
@@ -60,53 +124,11 @@ class LedgerTable(Columns):
         elos = np.array(self.elos, dtype=np.float64)  # None becomes NaN
         return groups_of(self.phases, self.black, self.in_check, self.legal_moves, elos)
 
-
-@dataclass(frozen=True, slots=True)
-class LedgerBatch(Columns):
-    """B answered positions of one network, before their illegal mass is explained: a few hundred bytes each.
-
-    times, elos, measured : as in LedgerTable
-    heavy : the illegal slots with the most probability (`UnmaskedLogits.heavy`)
-    """
-
-    model: Model = field(metadata=SHARED)
-    times: Float
-    elos: Sequence[float | None]
-    batch: Batch
-    measured: Mapping[str, Measured]
-    heavy: HeavySlots
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def table(self) -> LedgerTable:
-        """The table of these positions, which names the heavy slots and their causes."""
-        batch = self.batch
-        return LedgerTable(
-            self.model.name,
-            self.model.digest,
-            self.model.trained_with_mask,
-            self.times,
-            [position.fen for position in batch.positions],
-            batch.boards.chess960,
-            self.elos,
-            self.measured,
-            explained(self.heavy, batch.boards, self.model.vocabulary, batch.codes, batch.indptr),
-            phases_of(batch.boards),
-            batch.boards.black,
-            batch.in_check,
-            batch.counts,
-        )
-
-    @classmethod
-    def by_network(cls, parts: Sequence[LedgerBatch]) -> list[LedgerBatch]:
-        """The same positions in one batch for each network and set of kinds: a few large batches are tabled faster."""
-        groups: list[list[LedgerBatch]] = []
-        for part in parts:
-            for group in groups:
-                if group[0].model is part.model and group[0].measured.keys() == part.measured.keys():
-                    group.append(part)
-                    break
-            else:
-                groups.append([part])
-        return [cls.joined(group) for group in groups]
+    def sound(self) -> Index:
+        """The rows that can be written: their leakages are finite and not negative, or unmeasured."""
+        sound = np.isfinite(self.explained.by_cause).all(axis=1)
+        sound &= np.array([len(fen) <= _LONGEST_FEN for fen in self.fens], dtype=np.bool_)
+        for measured in self.measured.values():
+            leaked = measured.leaked
+            sound &= np.isnan(leaked) | ((leaked >= 0) & (leaked < np.inf) & ~np.isnan(measured.kl))
+        return np.flatnonzero(sound)

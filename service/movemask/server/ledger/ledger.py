@@ -51,7 +51,7 @@ _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in 
 
 
 class Ledger:
-    """A database that positions are written to. It is opened, and its tables are made or migrated, on first use.
+    """A database that positions are written to. It is opened, and its tables are made, on first use.
 
     Raises LedgerError for an unusable URL.
 
@@ -285,7 +285,7 @@ class Deleted:
 def delete(
     database: Database, *, before: float | None, model: str | None, figures: bool = False, only_count: bool = False
 ) -> Deleted:
-    """Deletes positions audited before a time (seconds since 1970; None: at any time) of a model (None: of all).
+    """Deletes positions answered before a time (seconds since 1970; None: at any time) of a model (None: of all).
 
     `figures` deletes the model's figures too; it needs a model and no time. `only_count` deletes nothing. Raises
     LedgerError for a model without positions or figures. SQLite overwrites deleted content; PostgreSQL keeps it on disk
@@ -297,7 +297,7 @@ def delete(
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:
             names = ", ".join(sorted(set(known.values()))) or "none"
-            raise LedgerError(f"the audit has no model {model!r}; available: {names}")
+            raise LedgerError(f"the ledger has no model {model!r}; available: {names}")
         counts: dict[str, int] = {}
         for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):
             chosen: list[sa.ColumnElement[bool]] = [table.c.model.in_(ids)]

@@ -63,7 +63,7 @@ def _limit(connection: sa.Connection) -> None:
 
 
 def lift_limits(connection: sa.Connection) -> None:
-    """Allows the statements of this transaction any time, as migrations and large deletions need it."""
+    """Allows the statements of this transaction any time, as large deletions need it."""
     _set(connection, 0, 0, 0)
 
 

@@ -21,7 +21,7 @@ from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 #: The cells of a group, by kind of leakage.
 CellsByKind = dict[str, Cell]
 
-#: A stored position: fields of the API's `AuditedOut`, with a Figure by kind in `kinds`. Single positions have `id`.
+#: Fields of the API's `StoredPositionOut`, with a Figure by kind in `kinds`. Single positions have `id`.
 StoredPosition = dict[str, Any]
 
 
@@ -46,7 +46,8 @@ class Span:
 class Summary:
     """The figures of one model.
 
-    digest : of the network that answered last under this name; the figures are its
+    digest : of the network whose figures they are: the one that answered last under this name, unless one is selected
+    others : digests of the other networks that answered under this name, the latest first
     groups : the cells of each group of a dimension, if one was requested
     covered : start and end of the counted time, which may be wider than the requested span; None without a span
     """
@@ -55,12 +56,13 @@ class Summary:
     digest: str
     trained_with_mask: bool
     kinds: CellsByKind
+    others: tuple[str, ...] = ()
     groups: dict[str, CellsByKind] | None = None
     covered: tuple[int, int] | None = None
 
     @property
     def positions(self) -> int:
-        """Number of audited positions."""
+        """Number of recorded positions."""
         return positions_of(self.kinds)
 
 
@@ -74,19 +76,25 @@ class Bucket:
 
 
 class LedgerReader:
-    """Reads what the recorder wrote. Every method raises LedgerError if the database cannot be read."""
+    """Reads what the recorder wrote. Every method raises LedgerError if the database cannot be read.
+
+    `model` and `digest` select networks by name and file, and `span` a span of time.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def summaries(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[Summary]:
+    def summaries(
+        self, model: str | None = None, span: Span = Span(), digest: str | None = None, *, by: str | None = None
+    ) -> list[Summary]:
         """Summaries of one model or of all, in order of name; with `by`, also of the groups of that dimension.
 
         Figures are stored in periods of ten minutes, an hour or a day. A period that overlaps the span counts in full.
         """
         with self._database.reading() as connection:
             summaries = []
-            for row in connection.execute(_latest_models(model)).all():
+            digests = _digests(connection)
+            for row in connection.execute(_latest_models(model, digest)).all():
                 kinds = _cells(connection, row.id, ALL, span).get("", {})
                 groups = None
                 if by is not None:
@@ -94,17 +102,20 @@ class LedgerReader:
                     groups = {group: by_group[group] for group in _in_order(by, by_group)}
                 if kinds or span.everything:
                     covered = None if span.everything else _covered(connection, row.id, span)
-                    summaries.append(Summary(row.name, row.digest, row.trained_with_mask, kinds, groups, covered))
+                    summaries.append(_summary(row, digests, kinds, groups, covered))
             return summaries
 
-    def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[Summary, list[Bucket]]]:
+    def history(
+        self, model: str | None, span: Span, digest: str | None = None, *, seconds: int
+    ) -> list[tuple[Summary, list[Bucket]]]:
         """The figures of each model in buckets of `seconds`, in order of time. Old figures are kept in longer buckets.
 
         The summaries name the models and have no figures.
         """
         with self._database.reading() as connection:
             histories = []
-            for row in connection.execute(_latest_models(model)).all():
+            digests = _digests(connection)
+            for row in connection.execute(_latest_models(model, digest)).all():
                 parts: dict[tuple[int, int], list[Any]] = defaultdict(list)
                 query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *CELL_COLUMNS)
                 for tier, start, *cell in connection.execute(query):
@@ -113,19 +124,26 @@ class LedgerReader:
                 buckets = [
                     Bucket(start, length, _by_group(cells)[""]) for (start, length), cells in sorted(parts.items())
                 ]
-                histories.append((Summary(row.name, row.digest, row.trained_with_mask, {}), buckets))
+                histories.append((_summary(row, digests, {}), buckets))
             return histories
 
-    def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:
+    def worst(
+        self, kind: str, limit: int, model: str | None = None, span: Span = Span(), digest: str | None = None
+    ) -> list[StoredPosition]:
         """The positions with the most leakage of a kind, worst first. A span selects from the worst of all time."""
-        query = _positions_of(WORST, model, span).where(WORST.c.kind == DERIVED.get(kind, kind))
+        query = _positions_of(WORST, model, span, digest).where(WORST.c.kind == DERIVED.get(kind, kind))
         return self._stored(query.order_by(WORST.c.value.desc(), WORST.c.fen).limit(limit))
 
     def positions(
-        self, limit: int, *, before: int | None = None, model: str | None = None, span: Span = Span()
+        self,
+        limit: int,
+        before: int | None = None,
+        model: str | None = None,
+        span: Span = Span(),
+        digest: str | None = None,
     ) -> list[StoredPosition]:
         """Single positions, newest first. `before` is the `id` of the last position of the previous page."""
-        query = _positions_of(POSITION, model, span)
+        query = _positions_of(POSITION, model, span, digest)
         if before is not None:
             query = query.where(POSITION.c.id < before)
         return self._stored(query.order_by(POSITION.c.id.desc()).limit(limit))
@@ -135,19 +153,46 @@ class LedgerReader:
             return [_stored_position(row) for row in connection.execute(query).mappings()]
 
 
-def _positions_of(table: sa.Table, model: str | None, span: Span) -> sa.Select[Any]:
-    """A query for the positions of a table with their network, of one model or all."""
+def _positions_of(table: sa.Table, model: str | None, span: Span, digest: str | None) -> sa.Select[Any]:
+    """A query for the positions of a table with their network."""
     query = sa.select(table, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask).join(MODEL)
-    query = query.where(*_within(table.c.time, span))
-    return query if model is None else query.where(MODEL.c.name == model)
+    return query.where(*_within(table.c.time, span), *_named(model, digest))
 
 
-def _latest_models(name: str | None) -> sa.Select[Any]:
+#: The networks of a name, the one that answered last first.
+_LATEST_FIRST = MODEL.c.last_time.desc(), MODEL.c.id.desc()
+
+
+def _latest_models(name: str | None, digest: str | None) -> sa.Select[Any]:
     """A query for the network that answered last under each name: figures of two networks are never mixed."""
-    place = sa.func.row_number().over(partition_by=MODEL.c.name, order_by=(MODEL.c.last_time.desc(), MODEL.c.id.desc()))
-    ranked = sa.select(MODEL, place.label("place")).subquery()
-    query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.name)
-    return query if name is None else query.where(ranked.c.name == name)
+    place = sa.func.row_number().over(partition_by=MODEL.c.name, order_by=_LATEST_FIRST)
+    ranked = sa.select(MODEL, place.label("place")).where(*_named(name, digest)).subquery()
+    return sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.name)
+
+
+def _named(name: str | None, digest: str | None) -> list[sa.ColumnElement[bool]]:
+    wanted = ((MODEL.c.name, name), (MODEL.c.digest, digest))
+    return [column == value for column, value in wanted if value is not None]
+
+
+def _digests(connection: sa.Connection) -> dict[str, list[str]]:
+    """The digests of the networks that answered under each name, the latest first."""
+    digests: dict[str, list[str]] = defaultdict(list)
+    for name, digest in connection.execute(sa.select(MODEL.c.name, MODEL.c.digest).order_by(*_LATEST_FIRST)):
+        digests[name].append(digest)
+    return digests
+
+
+def _summary(
+    row: Any,
+    digests: dict[str, list[str]],
+    kinds: CellsByKind,
+    groups: dict[str, CellsByKind] | None = None,
+    covered: tuple[int, int] | None = None,
+) -> Summary:
+    """The summary of a row of MODEL."""
+    others = tuple(digest for digest in digests[row.name] if digest != row.digest)
+    return Summary(row.name, row.digest, row.trained_with_mask, kinds, others, groups, covered)
 
 
 def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:

@@ -1,171 +1,179 @@
-"""`Recorder`: accepts answered batches at once, and writes them to the ledger on a thread of its own."""
+"""`Recorder`: what follows the replies, on one thread of each worker.
+
+answered batches ─► gathered for 0.4 s ─► metrics ─► leakage, causes: a table ─► the ledger
+"""
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 
 import numpy as np
 
-from movemask.board.boards import Flags
 from movemask.errors import LedgerError
-from movemask.server.ledger.entries import LedgerBatch, LedgerTable
+from movemask.leakage.causes import CAUSES
+from movemask.leakage.kinds import Plan
+from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
 from movemask.server.ledger.ledger import Ledger
+from movemask.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-#: Positions per transaction: many, so that each is cheap, but few enough to lock others out only shortly.
-_PER_WRITE = 2_000
+#: Seconds that batches are gathered for. Measured and written together they cost less, but an answer should be in the
+#: ledger within half a second.
+_TOGETHER = 0.4
+
+#: Positions per table, and so per transaction: many, so that each is cheap, but few enough to lock others out only
+#: shortly.
+_PER_TABLE = 2_000
+
 _MAX_WAITING = 100_000
+
+#: Most bytes of logits that wait to be measured, about 17,000 positions. They are measured at once unless a statement
+#: of the database does not return.
+_MAX_BYTES = 128 << 20
+
 _PRUNE_SECONDS = 30.0
 #: Seconds from a failure to the next try; the wait doubles from the first to the longest.
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 
-#: Longest FEN that is written. Move numbers have no limit, and PostgreSQL's index rows have one.
-_LONGEST_FEN = 1_000
-
 
 class Recorder:
-    """Writes answered positions to the ledger at once, and the rest on `close`.
+    """Counts answered batches in the metrics, measures their leakage, and writes it to the ledger, after the replies.
 
-    While the ledger cannot be opened or written, up to `max_waiting` positions wait; further positions are dropped and
-    counted. So are positions whose figures are no probabilities, and batches that raise.
+    While the ledger cannot be opened or written, `max_waiting` positions wait, measured. Positions beyond it are lost;
+    so are those whose figures are no probabilities, and batches that raise. Every answered position is written, waits,
+    or is lost.
 
     Parameters
     ----------
-    on_waiting : called with the number of waiting positions and of positions just dropped, when either changes
-    on_table : called once with each table, on the recorder's thread
+    plan : the kinds of leakage to measure
 
     Attributes
     ----------
-    waiting : number of positions that are accepted and not written yet
+    waiting : number of positions that are not written yet
+    lost : number of positions that were not and will not be written
     failure : why the ledger could not be opened or written at the last try; None if it could
-    dropped : number of positions dropped so far
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        on_waiting: Callable[[int, int], None],
-        on_table: Callable[[LedgerTable], None],
-        max_waiting: int = _MAX_WAITING,
+        self, ledger: Ledger, metrics: Metrics, plan: Plan | None = None, *, max_waiting: int = _MAX_WAITING
     ) -> None:
-        self._ledger = ledger
+        self._ledger, self._metrics, self._plan = ledger, metrics, plan or Plan()
         self.max_waiting = max_waiting
-        self._on_waiting = on_waiting
-        self._on_table = on_table
-        self._wake = threading.Condition()
-        self._gathered: list[LedgerBatch] = []  # accepted since the last tables were made
+        self._changed = threading.Condition()
+        self._batches: list[AnsweredBatch] = []  # not measured yet, oldest first
+        self._bytes = 0  # of their logits
         self._tables: deque[LedgerTable] = deque()  # not written yet, oldest first
         self._closing = False
-        self._prune_at = 0.0  # time.monotonic
-        self.waiting = 0
+        self._prune_at = self._retry_at = 0.0  # time.monotonic
+        self._retry = _FIRST_RETRY
+        self.waiting = self.lost = 0
         self.failure: LedgerError | None = None
-        self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
-    def record(self, batches: Sequence[LedgerBatch], lost: int = 0) -> None:
-        """Accepts answered batches to write, and counts `lost` answers as dropped. Returns at once.
-
-        If too many positions wait, the batches are dropped.
-        """
-        positions = sum(map(len, batches))
-        with self._wake:
-            if self.waiting >= self.max_waiting:
-                lost += positions
-            elif positions:
-                self._gathered += [batch for batch in batches if len(batch)]
-                self.waiting += positions
-                self._wake.notify_all()
-            self.dropped += lost
-        self._on_waiting(self.waiting, lost)
+    def record(self, batch: AnsweredBatch) -> None:
+        """Takes a batch, from any thread. It waits neither for the database nor for what is being measured."""
+        positions, size = len(batch), batch.nbytes
+        with self._changed:
+            self.waiting += positions
+            fits = self._bytes + size <= _MAX_BYTES
+            if fits:
+                self._batches.append(batch)
+                self._bytes += size
+            if len(self._batches) == 1 or self._bytes > _MAX_BYTES // 2:
+                self._changed.notify_all()
+        if not fits:
+            self._done(lost=positions)
 
     def close(self, timeout: float = 5.0) -> None:
         """Writes the waiting positions and ends the thread. Logs how many are not written after `timeout` seconds."""
-        with self._wake:
+        with self._changed:
             self._closing = True
-            self._wake.notify_all()
+            self._changed.notify_all()
         self._thread.join(timeout)
         if self.waiting:
             why = self.failure or "the database did not answer in time"
-            log.error("%d audit records were not written: %s", self.waiting, why)
+            log.error("%d positions were not written to the ledger: %s", self.waiting, why)
 
     def _run(self) -> None:
-        """Runs on the thread until `close`: opens the ledger at once, writes, prunes, tries again after failures."""
-        retry = _FIRST_RETRY
-        tries = 2  # after `close`: the first may use a connection that is dead
-        while tries:
+        """Runs on the thread until `close`. Opens the ledger at once, so that a failure is told early."""
+        tries = 2  # once closed: the first may use a connection that is dead
+        while tries and (self._batches or self._tables or not self._closing):
+            self._measure_gathered()
+            if time.monotonic() < self._retry_at and not self._closing:
+                continue
             try:
-                while self._wait():
-                    self._make_tables()
-                    self._write_tables()
-                    self._prune()
-                return
+                self._write()
+                self._prune()
             except LedgerError as error:
-                if self.failure is None:
-                    log.error("%s; %d audit records wait", error, self.waiting)
-                    retry = _FIRST_RETRY
-                self._prune_at = 0.0  # tried again without positions too
-                with self._wake:
-                    self.failure = error
-                    tries -= self._closing
-                    self._wake.wait_for(lambda: self._closing, retry)
-                retry = min(2 * retry, _LONGEST_RETRY)
+                self._fail(error)
+                tries -= self._closing
             except Exception:  # a bug; other positions are written nevertheless
                 log.exception("the ledger was not pruned")
 
-    def _wait(self) -> bool:
-        """Waits for positions, or until pruning is due. False once closed with nothing left to write."""
-        with self._wake:
-            due = self._prune_at - time.monotonic()
-            self._wake.wait_for(lambda: self.waiting or self._closing, max(0.0, due))
-            return bool(self.waiting) or not self._closing
+    def _measure_gathered(self) -> None:
+        """Waits for batches and gathers more, or until a try or pruning is due. Makes tables of the batches."""
+        with self._changed:
+            due = self._retry_at if self.failure else self._prune_at
+            if self._changed.wait_for(lambda: self._batches or self._closing, max(0.0, due - time.monotonic())):
+                self._changed.wait_for(lambda: self._closing or self._bytes > _MAX_BYTES // 2, _TOGETHER)
+            gathered = list(self._batches)
+        parts: dict[tuple[int, int], list[AnsweredBatch]] = defaultdict(list)
+        positions = Counter[int]()
+        for batch in gathered:
+            model = id(batch.model)
+            parts[model, positions[model] // _PER_TABLE].append(batch)
+            positions[model] += len(batch)
+        for part in parts.values():
+            self._measure(part)
+        measured = sum(batch.nbytes for batch in gathered)
+        with self._changed:
+            del self._batches[: len(gathered)]
+            self._bytes -= measured
 
-    def _make_tables(self) -> None:
-        """Turns the gathered batches into tables of positions that can be written."""
-        with self._wake:
-            gathered, self._gathered = self._gathered, []
-        for joined in LedgerBatch.by_network(gathered):
-            for start in range(0, len(joined), _PER_WRITE):
-                batch = joined.rows(np.arange(start, min(start + _PER_WRITE, len(joined))))
-                try:
-                    table = batch.table()
-                    sound = _sound(table)
-                    if not sound.all():
-                        table = table.rows(np.flatnonzero(sound))
-                    self._on_table(table)
-                except Exception:  # a bug
-                    log.exception("%d audit records cannot be made", len(batch))
-                    self._done(lost=len(batch))
-                else:
-                    self._tables.append(table)
-                    if len(table) < len(batch):
-                        lost = len(batch) - len(table)
-                        log.error("%d audit records cannot be written: no probabilities, or too long a FEN", lost)
-                        self._done(lost=lost)
+    def _measure(self, batches: Sequence[AnsweredBatch]) -> None:
+        """Counts one model's batches in the metrics, and makes a table of their positions."""
+        positions = sum(map(len, batches))
+        room = self.max_waiting - sum(map(len, self._tables))
+        kept = 0
+        try:
+            _count(self._metrics, batches)
+            if positions and room > 0:  # one draw for all: every kind costs most for the first position of a table
+                table = LedgerTable.of(batches, self._plan.drawn(random.random()), self._plan.least)
+                sound = table.sound()
+                if len(sound) < positions:
+                    log.error("%d positions have no probabilities, or too long a FEN", positions - len(sound))
+                if min(len(sound), room) < positions:
+                    table = table.rows(sound[:room])
+                _count_leakage(self._metrics, table)
+                self._tables.append(table)
+                kept = len(table)
+        except Exception:  # a bug
+            log.exception("the leakage of %d positions cannot be measured", positions)
+        self._done(lost=positions - kept)
 
-    def _write_tables(self) -> None:
+    def _write(self) -> None:
         """Writes the tables. After LedgerError, `_tables` has those that are not written yet."""
         while self._tables:
             table = self._tables[0]
+            written = len(table)
             try:
-                if len(table):
-                    self._ledger.write(table)
+                self._ledger.write(table)
             except LedgerError:
                 raise
             except Exception:  # a bug: the database refuses some position whenever it is tried
-                log.exception("%d audit records cannot be written and are dropped", len(table))
-                self._tables.popleft()
-                self._done(lost=len(table))
-            else:
-                self._tables.popleft()
+                log.exception("%d positions cannot be written to the ledger", len(table))
+                written = 0
+            self._tables.popleft()
+            self._done(written=written, lost=len(table) - written)
+            if written:
                 self._works()
-                self._done(written=len(table))
 
     def _prune(self) -> None:
         """Prunes the ledger if that is due; goes on after the next write if positions wait meanwhile."""
@@ -179,23 +187,57 @@ class Recorder:
         self._works()
 
     def _done(self, *, written: int = 0, lost: int = 0) -> None:
-        """Counts positions that wait no longer."""
-        with self._wake:
+        """Counts positions that wait no longer: the one place where they are counted as lost."""
+        with self._changed:
             self.waiting -= written + lost
-            self.dropped += lost
-        self._on_waiting(self.waiting, lost)
+            self.lost += lost
+        self._metrics.ledger_waiting.set(self.waiting)
+        if lost:
+            self._metrics.ledger_lost.inc(lost)
+
+    def _fail(self, error: LedgerError) -> None:
+        """Notes a failure that may pass, and when to try again; tells the first."""
+        if self.failure is None:
+            log.error("%s; %d positions wait", error, self.waiting)
+            self._retry = _FIRST_RETRY
+        self._prune_at = 0.0  # tried again without positions too
+        self.failure, self._retry_at = error, time.monotonic() + self._retry
+        self._retry = min(2 * self._retry, _LONGEST_RETRY)
 
     def _works(self) -> None:
         if self.failure is not None:
-            self.failure = None
+            self.failure, self._retry_at = None, 0.0
             log.warning("the ledger can be written again")
 
 
-def _sound(table: LedgerTable) -> Flags:
-    """Which positions can be written, bool `[B]`: their leakages are finite and not negative, or unmeasured."""
-    sound = np.isfinite(table.explained.by_cause).all(axis=1)
-    sound &= np.array([len(fen) <= _LONGEST_FEN for fen in table.fens], dtype=np.bool_)
-    for measured in table.measured.values():
-        leaked = measured.leaked
-        sound &= np.isnan(leaked) | ((leaked >= 0) & (leaked < np.inf) & ~np.isnan(measured.kl))
-    return sound
+def _count(metrics: Metrics, batches: Sequence[AnsweredBatch]) -> None:
+    """Counts one model's batches: positions by status, runs of the network, and how many positions wait."""
+    model = batches[0].model.name
+    metrics.waiting_positions.labels(model).set(batches[-1].waiting)
+    for status, count in Counter(answer.status for batch in batches for answer in batch.answers).items():
+        metrics.positions.labels(model, status).inc(count)
+    batch_size, queue_seconds = metrics.batch_size.labels(model), metrics.queue_seconds.labels(model)
+    inference_seconds = metrics.inference_seconds.labels(model)
+    for batch in batches:
+        if batch.evaluated is not None:
+            metrics.batches.labels(model).inc()
+            batch_size.observe(len(batch.evaluated.batch))
+            inference_seconds.observe(batch.evaluated.seconds)
+        for answer in batch.answers:
+            if answer.evaluated is not None:
+                queue_seconds.observe(answer.waited)
+
+
+def _count_leakage(metrics: Metrics, table: LedgerTable) -> None:
+    """Counts the leakage of positions whose figures are sound: a NaN would make a counter NaN for good."""
+    mask = "true" if table.trained_with_mask else "false"
+    for kind, measured in table.measured.items():
+        known = ~np.isnan(measured.leaked)
+        leakage = metrics.leakage.labels(table.model, kind, mask)
+        for leaked in measured.leaked[known].tolist():
+            leakage.observe(leaked)
+        if changed := int((measured.flipped & known).sum()):
+            metrics.top_move_changed.labels(table.model, kind, mask).inc(changed)
+    for cause, mass in zip(CAUSES, table.explained.by_cause.sum(axis=0).tolist(), strict=True):
+        if mass > 0:
+            metrics.illegal_mass.labels(table.model, cause.value, mask).inc(mass)

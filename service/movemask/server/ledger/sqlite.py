@@ -1,13 +1,10 @@
-"""SQLite's file: connections to it, a copy of it, and why it cannot be used."""
+"""SQLite's file: connections to it, and why it cannot be used."""
 
 from __future__ import annotations
 
-import filecmp
 import os
-import shutil
 import sqlite3
-from contextlib import closing, suppress
-from itertools import chain, count
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +45,6 @@ def _begin(connection: sa.Connection) -> None:
     """Begins a transaction. A writer locks the file at once: a lock taken later fails instead of waiting."""
     reads = connection.get_execution_options().get(READING, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-def copy(file: Path, target: Path) -> Path:
-    """Copies a database to `target`, or to `target.1` and so on if a different file is there. Returns the copy's place.
-
-    The copy is whole if it exists. Raises OSError or sqlite3.Error.
-    """
-    part = target.with_name(f"{target.name}.part")
-    try:
-        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(part)) as unfinished:
-            source.backup(unfinished)
-        shutil.copymode(file, part)
-        places = chain([target], (target.with_name(f"{target.name}.{number}") for number in count(1)))
-        # A copy like this one is replaced, so that starts that fail again and again do not fill the disk.
-        place = next(at for at in places if not at.exists() or filecmp.cmp(part, at, shallow=False))
-        os.replace(part, place)
-        return place
-    except (OSError, sqlite3.Error):
-        with suppress(OSError):
-            part.unlink()
-        raise
 
 
 def obstacle(file: Path, error: object) -> str | None:

@@ -1,22 +1,15 @@
-"""The tables of the ledger, their version, and migrations from older versions by Alembic.
-
-A revision is a file in `migrations/versions`, named after the version that it makes. Alembic is imported only if there
-is something to migrate, because the import takes a quarter of a second and 11 MB.
-"""
+"""The tables of the ledger, and their version."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from movemask.errors import LedgerError
 
-#: The version of these tables. A change of the tables needs a new version, and a revision in `migrations/versions` that
-#: makes the same change to an existing database.
-VERSION = 4
+#: The version of these tables. A change of the tables needs a new one, so that no other movemask writes to them.
+VERSION = 1
 
 METADATA = sa.MetaData()
 
@@ -97,86 +90,37 @@ WRITER = sa.Table(
     sa.Column("time", sa.Double, nullable=False),
 )
 
-#: The first version that is a revision. Tables of this version may be from before Alembic: their version is in
-#: `schema_version`, a table that the next version drops.
-FIRST = 3
-_BEFORE_ALEMBIC = sa.Table("schema_version", sa.MetaData(), sa.Column("version", sa.Integer, nullable=False))
+#: One row: the version of the tables.
+LEDGER_VERSION = sa.Table("ledger_version", METADATA, sa.Column("version", sa.Integer, nullable=False))
 
-#: PostgreSQL's advisory lock, with which one process at a time makes or migrates the tables.
+#: PostgreSQL's advisory lock, with which one process at a time makes the tables.
 _LOCK = 0x6D6F7665
 
-_ALEMBIC = sa.Table(
-    "alembic_version",
-    sa.MetaData(),
-    sa.Column("version_num", sa.String(32), nullable=False),
-    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),  # as Alembic makes it
-)
 
+def has_tables(connection: sa.Connection, shown: str) -> bool:
+    """Whether the database has the tables of VERSION; False if it has none. `shown` names the database in errors.
 
-def version_of(connection: sa.Connection, shown: str) -> int | None:
-    """The version of the tables, None if there are none. `shown` names the database in errors.
-
-    Raises LedgerError, which says what to do, for a version that cannot be migrated to VERSION.
+    Raises LedgerError, which says what to do, for tables of another version.
     """
-    tables = set(sa.inspect(connection).get_table_names())
-    if not tables & {*METADATA.tables, _BEFORE_ALEMBIC.name, _ALEMBIC.name}:
-        return None
+    found = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
+    if not found:
+        return False
     version = None
-    for column in (_BEFORE_ALEMBIC.c.version, _ALEMBIC.c.version_num):  # Alembic's counts if both exist
-        if column.table.name in tables:
-            version = connection.execute(sa.select(sa.func.max(column))).scalar()
-    number = int(str(version)) if str(version).isdecimal() else 0
-    if number > VERSION:
+    if LEDGER_VERSION.name in found:
+        version = connection.execute(sa.select(LEDGER_VERSION.c.version)).scalar()
+    if version != VERSION:
+        of = "without a version" if version is None else f"of version {version}"
         raise LedgerError(
-            f"{shown} has tables of version {number}, but this movemask uses {VERSION}. Start the newer movemask that "
-            "migrated them, or restore an older backup (docs/operations.md#upgrades-backup-and-restore)"
+            f"{shown} has tables {of}, and this movemask writes version {VERSION}: move the database away or name "
+            "another, and the figures start from zero, or start the movemask that made it"
         )
-    if number < FIRST:
-        raise LedgerError(
-            f"{shown} has tables of version {version}, and this movemask can migrate only those of {FIRST} and "
-            "later. Name another database, or move this one away; the figures then start from zero"
-        )
-    return number
+    return True
 
 
-def is_current(connection: sa.Connection, shown: str) -> bool:
-    """Whether the tables are of VERSION and known to Alembic. Raises LedgerError as `version_of`."""
-    return version_of(connection, shown) == VERSION and sa.inspect(connection).has_table(_ALEMBIC.name)
-
-
-def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callable[[int], Path | None]) -> str | None:
-    """Makes or migrates the tables in this transaction. Returns what was migrated, in words; None if nothing was.
-
-    `copied_aside` copies the database before its migration and returns the copy's place. Raises LedgerError.
-    """
+def make_tables(connection: sa.Connection, shown: str) -> None:
+    """Makes the tables in this transaction, if there are none. Raises LedgerError as `has_tables`."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    version = version_of(connection, shown)
-    if version is None:
+    if not has_tables(connection, shown):  # another process may have made them while this one waited
         METADATA.create_all(connection)
-        _ALEMBIC.create(connection)
-        connection.execute(sa.insert(_ALEMBIC).values(version_num=str(VERSION)))
-        return None
-    if is_current(connection, shown):  # another process migrated them while this one waited
-        return None
-    aside = copied_aside(version) if version < VERSION else None
-    copy = f"; a copy made before the migration is at {aside}" if aside else ""
-    try:
-        _upgrade(connection)
-    except Exception as error:
-        reason = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
-        raise LedgerError(
-            f"{shown} cannot be migrated from version {version} to {VERSION}: {reason}; it is unchanged{copy}"
-        ) from error
-    return f"migrated from version {version} to {VERSION}{copy}" if version < VERSION else None
-
-
-def _upgrade(connection: sa.Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "movemask.server.ledger:migrations")
-    if not sa.inspect(connection).has_table(_ALEMBIC.name):
-        command.stamp(config, str(FIRST))
-    command.upgrade(config, "head")
+        connection.execute(sa.insert(LEDGER_VERSION).values(version=VERSION))

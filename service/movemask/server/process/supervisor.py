@@ -40,7 +40,7 @@ ANSWER_SECONDS = 5
 #: Seconds that a reload waits for a worker's models before it gives up.
 _LOADING_SECONDS = 120
 
-#: Seconds that a worker has after `drain_seconds` to write its audit records.
+#: Seconds that a worker has after `drain_seconds` to write its answers to the ledger.
 _CLOSING_SECONDS = 5
 
 #: Longest pause in seconds before a worker that cannot start is tried again.

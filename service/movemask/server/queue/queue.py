@@ -212,7 +212,8 @@ class Queue:
     def _run(self, batch: Batch) -> list[Submission]:
         """Runs a batch. Returns the submissions that are complete."""
         items = [item.submission.items[item.place] for item in batch]
-        waited = [item.submission.started - item.submission.submitted for item in batch]
+        began = self._runs[threading.get_ident()]
+        waited = [began - item.submission.submitted for item in batch]
         submissions = list(dict.fromkeys(item.submission for item in batch))
         results: Sequence[Any] = ()
         failure: Exception | None = None

@@ -72,12 +72,6 @@ class ServedModels:
         return [fault for fault in faults if fault is not None]
 
     @property
-    def unrecorded(self) -> int:
-        """Answers that the recorder has not got yet."""
-        pending = [batch for pipeline in self._pipelines.values() for batch in pipeline.after.pending]
-        return sum(len(batch.answers) for batch in pending)
-
-    @property
     def waiting(self) -> int:
         """Positions that wait for a network of this process."""
         return sum(pipeline.queue.waiting for pipeline in self._pipelines.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
 import orjson
@@ -11,28 +11,32 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from movemask.board.pgn import Game, Parsed, read_games, read_trees
 from movemask.board.split import split
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
 from movemask.games.engine import Evaluations
 from movemask.games.forecast import LOOKED_AT
-from movemask.games.reports import GameReport, completed, evaluated, foreseen, report_games, swept
+from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
 from movemask.server.api.media_types import preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
 from movemask.server.api.routing import Routes
-from movemask.server.edge.context import context_of, while_connected
+from movemask.server.edge.context import RequestContext, context_of, while_connected
 from movemask.server.edge.keys import KeyScope
 from movemask.server.problems import counted_problem, item_error
 from movemask.server.services import AppServices, Services
 
 JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
-#: Characters of a PGN that count as one position against a client's rate: a move, its number and a space.
-_CHARACTERS = 8
+#: Characters of a PGN that count as one position against a client's rate, besides its moves: reading takes 5 ms.
+_CHARACTERS = 4096
+
+#: Most brackets and commas of a body beside the PGN.
+_PIECES = 64
 
 _SCOPES = frozenset({KeyScope.POLICY})
 
@@ -45,7 +49,8 @@ routes = Routes("games")
     summary="Analyse whole games",
     response_model=GamesOut,
     statuses=(404, 502, 503),
-    positions=lambda request: (1 + len(request.pgn) // _CHARACTERS) * (1 + LOOKED_AT * ("forecast" in request.include)),
+    pieces=lambda limits: _PIECES,
+    positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
     responses={
         200: {
             "content": {PGN: {"schema": {"type": "string"}}, NDJSON: {}},
@@ -68,32 +73,41 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     in comments, and `?!`, `?` and `??` after inaccuracies, mistakes and blunders. Add `tree` to `include` for the
     comments and variations of the original.
     """
+    context, limit = context_of(http.scope), services.limits.positions
     pipeline = services.models.pipeline(request.model)
-    context = context_of(http.scope)
     evaluator, engine = pipeline.for_caller(context), None
     if "evaluations" in request.include:
         engine = services.engine.for_client(context.client, lambda count: context.charge(context.charged + count))
     wanted = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
     if wanted == PGN:
-        coroutine = _annotated(evaluator, request, services, engine)
+        trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
+        _charge(context, request, [parsed.game for parsed in trees])
+        coroutine = _annotated(evaluator, trees, request, services, engine)
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
-    reports = await while_connected(http.scope, _reported(evaluator, request, services.limits.positions))
-    missing = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
+    read = await run_in_threadpool(_read, request, limit)
+    _charge(context, request, read)
+    reports = await while_connected(http.scope, _reported(evaluator, read, request))
+    of = _missing(reports)
     if wanted == NDJSON:
         found, progress = None, None
         if engine is not None:
-            found, progress = evaluated(engine, reports), progress_out(0, missing)
+            found, progress = evaluated(engine, reports), progress_out(0, of)
         first = await run_in_threadpool(_json, reports, pipeline.model, services, progress)
-        return StreamingResponse(_lines(first, evaluator, found, missing, services), media_type=NDJSON)
+        return StreamingResponse(_lines(first, evaluator, found, of, services), media_type=NDJSON)
     progress = None
     if engine is not None:
         reports = await while_connected(http.scope, completed(evaluator, engine, reports))
-        left = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
-        progress = progress_out(missing - left, missing)
+        progress = progress_out(of - _missing(reports), of)
     return Response(await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON)
 
 
-@routes.post("/v1/games/split", scopes=_SCOPES, summary="Split a PGN into games", response_model=SplitOut)
+@routes.post(
+    "/v1/games/split",
+    scopes=_SCOPES,
+    summary="Split a PGN into games",
+    response_model=SplitOut,
+    pieces=lambda limits: _PIECES,
+)
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
     """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's
     `text` to `/v1/games`. This runs no network and records nothing.
@@ -108,10 +122,29 @@ def _parts(pgn: str) -> Response:
     return Response(orjson.dumps({"parts": parts}), media_type=JSON)
 
 
-async def _reported(evaluator: Evaluator, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
-    """The reports on the games, with the trees and forecasts that `include` names."""
-    trees = "tree" in request.include
-    reports = await report_games(evaluator, request.pgn, request.temperature, max_positions=limit, trees=trees)
+def _read(request: GamesIn, limit: int) -> list[Game | MovemaskError]:
+    """The games, with their variations if `include` names them; raises LimitExceeded for more moves than `limit`."""
+    if "tree" in request.include:
+        return [parsed.game for parsed in read_trees(request.pgn, limit) if parsed.game is not None]
+    return list(read_games(request.pgn, limit))
+
+
+def _charge(context: RequestContext, request: GamesIn, games: Iterable[Game | MovemaskError | None]) -> None:
+    """Charges the client's rate for the moves of the games; raises RateLimited."""
+    moves = sum(len(game.plies) for game in games if isinstance(game, Game))
+    context.charge(context.charged + moves * (1 + LOOKED_AT * ("forecast" in request.include)))
+
+
+def _missing(reports: Iterable[GameReport | MovemaskError]) -> int:
+    """Number of positions that an engine should evaluate."""
+    return sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
+
+
+async def _reported(
+    evaluator: Evaluator, games: Sequence[Game | MovemaskError], request: GamesIn
+) -> list[GameReport | MovemaskError]:
+    """The reports on the games, with the forecasts that `include` names."""
+    reports = await reports_of(evaluator, games, request.temperature)
     return await foreseen(evaluator, reports) if "forecast" in request.include else reports
 
 
@@ -146,10 +179,12 @@ async def _lines(
             yield await key_moves(*latest)
 
 
-async def _annotated(evaluator: Evaluator, request: GamesIn, services: Services, engine: Evaluations | None) -> str:
+async def _annotated(
+    evaluator: Evaluator, trees: Sequence[Parsed], request: GamesIn, services: Services, engine: Evaluations | None
+) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
-    limit, texts = services.limits.positions, []
-    async for game in annotated(evaluator, request.pgn, request.temperature, max_positions=limit, engine=engine):
+    texts = []
+    async for game in annotated(evaluator, trees, request.temperature, engine=engine):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
         texts.append(f"{game}\n\n")

@@ -18,7 +18,7 @@ from movemask.leakage.judge_policy import judge_policy
 from movemask.leakage.judge_slots import judge_slots
 from movemask.schemas.answers import IllegalMoveOut, JudgementOut, PatternName, PatternOut, TopOut
 from movemask.schemas.shapes import as_json
-from movemask.server.api.requests import AuditIn
+from movemask.server.api.requests import MAX_SLOTS, AuditIn
 from movemask.server.api.responses import causes_out, fen_out, figures_out
 from movemask.server.api.routing import Routes
 from movemask.server.edge.keys import KeyScope
@@ -40,6 +40,7 @@ routes = Routes("leakage")
     summary="Audit another program's logits or probabilities",
     response_model=JudgementOut,
     size=_BYTES,
+    pieces=lambda limits: 2 * (limits.moves + MAX_SLOTS),  # twice, so that a list that is too long is named
     positions=lambda request: 1 + len(request.moves) // PLIES,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:

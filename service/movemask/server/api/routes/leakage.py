@@ -1,4 +1,4 @@
-"""`GET /v1/leakage…`: figures of the audit, as of each worker's last write.
+"""`GET /v1/leakage…`: figures of the ledger, as of each worker's last write.
 
 Two threads of `Services.reading` read the database and write the JSON: the event loop and FastAPI's threads stay free.
 """
@@ -23,7 +23,6 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.cells import CAUSE
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.schemas.figures import (
-    AuditedOut,
     BucketOut,
     GroupOut,
     HistoryOut,
@@ -32,6 +31,7 @@ from movemask.schemas.figures import (
     ModelHistoryOut,
     ModelLeakageOut,
     PositionsOut,
+    StoredPositionOut,
     WorstOut,
 )
 from movemask.schemas.shapes import Out, as_json
@@ -47,7 +47,7 @@ from movemask.times import FORMS, rfc3339, time_of
 
 _LeakageFigures, _ModelLeakage = as_json(LeakageFiguresOut), as_json(ModelLeakageOut)
 _History, _ModelHistory, _Bucket = as_json(HistoryOut), as_json(ModelHistoryOut), as_json(BucketOut)
-_Worst, _Positions, _Audited = as_json(WorstOut), as_json(PositionsOut), as_json(AuditedOut)
+_Worst, _Positions, _Stored = as_json(WorstOut), as_json(PositionsOut), as_json(StoredPositionOut)
 _Group, _Kind = as_json(GroupOut), as_json(KindOut)
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
@@ -73,7 +73,7 @@ TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {FOR
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
 routes = Routes("leakage")
-_AUDIT, _POSITIONS = frozenset({KeyScope.AUDIT}), frozenset({KeyScope.POSITIONS})
+_LEAKAGE, _POSITIONS = frozenset({KeyScope.LEAKAGE}), frozenset({KeyScope.POSITIONS})
 _get = partial(routes.get, responses=problems.documented(404, 422, 503))
 
 
@@ -82,19 +82,26 @@ async def _which(
     model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
     since: TimeText = None,
     until: TimeText = None,
-) -> tuple[str | None, Span]:
-    """The name of a model, None for all, and a span of time; raises UnknownModel or InvalidParameter."""
+    digest: Annotated[
+        str | None,
+        Query(
+            pattern="^sha256:[0-9a-f]{64}$",
+            description="SHA-256 of a network's file; by default the latest of each name (positions: all).",
+        ),
+    ] = None,
+) -> tuple[str | None, Span, str | None]:
+    """The name of a model, a span of time, and the digest of a network; raises UnknownModel or InvalidParameter."""
     now = time.time()
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.models.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span, digest
 
 
-Which = Annotated[tuple[str | None, Span], Depends(_which)]
+Which = Annotated[tuple[str | None, Span, str | None], Depends(_which)]
 
 
-@_get("/v1/leakage", scopes=_AUDIT, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
+@_get("/v1/leakage", scopes=_LEAKAGE, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
 async def figures(
     services: AppServices,
     which: Which,
@@ -107,19 +114,20 @@ async def figures(
     sample of the requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
-    days, and a day before that. The answer gives the bounds it used. An answer is in the figures within half a second;
+    days, and a day before that. The answer gives the bounds it used. If other files have answered under a model's name,
+    `other_digests` names them: their figures come with `digest`. An answer is in the figures within half a second;
     `GET /readyz` says how many records wait.
     """
     dimension = None if by == "model" else by
 
     def read() -> LeakageFiguresOut:
-        models = services.reader.summaries(*which, dimension)
+        models = services.reader.summaries(*which, by=dimension)
         return _LeakageFigures(models={model.name: model_figures_out(model, dimension) for model in models})
 
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/history", scopes=_AUDIT, summary="Leakage over time", response_model=HistoryOut)
+@_get("/v1/leakage/history", scopes=_LEAKAGE, summary="Leakage over time", response_model=HistoryOut)
 async def history(
     services: AppServices,
     which: Which,
@@ -130,7 +138,7 @@ async def history(
     `seconds`."""
 
     def read() -> HistoryOut:
-        histories = services.reader.history(*which, _BUCKETS[bucket])
+        histories = services.reader.history(*which, seconds=_BUCKETS[bucket])
         return _History(models={model.name: _history_out(model, buckets) for model, buckets in histories})
 
     return await _respond(services, read)
@@ -159,7 +167,7 @@ async def worst(
 @routes.get(
     "/v1/leakage/positions",
     scopes=_POSITIONS,
-    summary="The audited positions",
+    summary="The recorded positions",
     response_model=PositionsOut,
     responses={
         **problems.documented(404, 422, 503),
@@ -182,7 +190,7 @@ async def positions(
 ) -> Response:
     """Individual positions, those written last first. JSON is paged, and the pages stay stable while new positions
     arrive. NDJSON and CSV (set `format` or `Accept`) stream every position."""
-    (model, span), before = which, None if cursor is None else int(cursor)
+    before = None if cursor is None else int(cursor)
     chosen = format or _FORMATS[preferred(accept, tuple(_FORMATS))]
     if chosen == "json":
         if limit is not None and limit > 1000:
@@ -190,7 +198,7 @@ async def positions(
         wanted = limit or 100
 
         def read() -> PositionsOut:
-            page = services.reader.positions(wanted + 1, before=before, model=model, span=span)
+            page = services.reader.positions(wanted + 1, before, *which)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             positions = [_position_out(position) for position in page[:wanted]]
             return _Positions(positions=positions, next=more)
@@ -198,7 +206,7 @@ async def positions(
         return await _respond(services, read)
 
     def page(size: int, before: int | None) -> list[StoredPosition]:
-        return services.reader.positions(size, before=before, model=model, span=span)
+        return services.reader.positions(size, before, *which)
 
     if chosen == "csv":
         parts, media_type = _parts(page, before, limit, _csv, _csv_lines([_COLUMNS])), _CSV
@@ -218,6 +226,7 @@ def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
     """The figures of one model."""
     out = _ModelLeakage(
         digest=model.digest,
+        other_digests=list(model.others),
         trained_with_mask=model.trained_with_mask,
         positions=positions_of(model.kinds),
         kinds=_kinds_out(model.kinds),
@@ -234,6 +243,7 @@ def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
 def _history_out(model: Summary, buckets: list[Bucket]) -> ModelHistoryOut:
     return _ModelHistory(
         digest=model.digest,
+        other_digests=list(model.others),
         trained_with_mask=model.trained_with_mask,
         buckets=[
             _Bucket(
@@ -260,8 +270,8 @@ def _kinds_out(kinds: CellsByKind) -> dict[str, KindOut]:
     return {name: _Kind(**cell.figures()) for name, cell in kinds.items()}
 
 
-def _position_out(position: StoredPosition) -> AuditedOut:
-    return _Audited(
+def _position_out(position: StoredPosition) -> StoredPositionOut:
+    return _Stored(
         fen=_fen_out(position),
         chess960=position["chess960"],
         model=position["model"],

@@ -16,8 +16,8 @@ from movemask.errors import ModelUnavailable
 from movemask.network.registry import Entry
 from movemask.schemas.operations import (
     AliveOut,
-    AuditStateOut,
     CheckStepOut,
+    LedgerStateOut,
     ModelEntryOut,
     ModelsOut,
     ReadyOut,
@@ -39,7 +39,7 @@ _Vocabulary = as_json(VocabularyOut)
 
 _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The ETag in If-None-Match is current."}}
 
-_EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.AUDIT})
+_EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.LEAKAGE})
 
 routes = Routes("operations")
 model_routes = Routes("models")
@@ -61,7 +61,7 @@ async def livez() -> AliveOut:
     responses=problems.documented(503),
 )
 async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
-    """Returns 200 if positions can be answered now, otherwise 503, with the state of the audit. A failing audit does
+    """Returns 200 if positions can be answered now, otherwise 503, with the state of the ledger. A failing one does
     not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
     reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
     if reasons:
@@ -70,12 +70,11 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder
-    failure = None if recorder.failure is None else problems.audit_unwritable(recorder.failure)
-    waiting = recorder.waiting + services.models.unrecorded
+    failure = None if recorder.failure is None else problems.ledger_unwritable(recorder.failure)
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
-        audit=AuditStateOut(waiting=waiting, dropped=recorder.dropped, failure=failure),
+        ledger=LedgerStateOut(waiting=recorder.waiting, lost=recorder.lost, failure=failure),
         waiting=services.models.waiting,
     )
 
@@ -118,11 +117,11 @@ async def model(
     name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
-    leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
+    leakage so far. If API keys are set, the leakage needs a key with the scope `leakage`."""
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
-    if KeyScope.AUDIT in context_of(http.scope).scopes:
-        for figures in await services.read(lambda: services.reader.summaries(entry.name)):
+    if KeyScope.LEAKAGE in context_of(http.scope).scopes:
+        for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
             out.leakage = model_figures_out(figures)
     return _response(out)
 

@@ -24,6 +24,7 @@ from movemask.schemas.shapes import Out
 from movemask.server.api.caching import cacheable
 from movemask.server.api.media_types import preferred
 from movemask.server.api.requests import (
+    MAX_POSITIONS,
     BatchIn,
     BatchPositionIn,
     InvalidItem,
@@ -56,6 +57,9 @@ routes = Routes("policy")
 
 #: Largest total number of moves in the positions of a batch. Playing a move takes about 20 µs.
 MAX_PLIES = 65_536
+
+#: Most brackets and commas of a position in a batch, without its moves: its fields have 15.
+_POSITION_PIECES = 16
 
 _SCOPES = frozenset({KeyScope.POLICY})
 _STATUSES = (404, 502, 503)
@@ -142,6 +146,7 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     scopes=_SCOPES,
     summary="Move probabilities for many positions",
     response_model=BatchOut,
+    pieces=lambda limits: MAX_PLIES + _POSITION_PIECES * (1 + limits.positions),
     positions=lambda request: sum(map(positions_of, request.positions)),
     statuses=_STATUSES,
     responses={200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
@@ -174,6 +179,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     size=SWEEP_BYTES,
+    pieces=lambda limits: 2 * (limits.moves + MAX_POSITIONS),  # twice, so that a list that is too long is named
     positions=lambda request: positions_of(request) - 1 + len(request.ratings or request.models or RATINGS),
     statuses=_STATUSES,
 )
@@ -181,7 +187,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     """How the move probabilities of one position change with the rating of one or both players.
 
     This needs a network that takes ratings. For networks trained for a single rating, list several in `models`
-    instead of `ratings`. Each point counts as one answered position in the audit.
+    instead of `ratings`. Each point counts as one answered position in the ledger.
     """
     query = query_of(request)
     most = services.limits.moves

@@ -1,0 +1,72 @@
+"""`NetworkSettings`: which networks and engine run, and on what: what commands that need no service read of the
+environment.
+
+`server.settings` adds the service's. The library reads none of them but MOVEMASK_MODELS_DIR (`network/files.py`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from movemask.cores import available_cores
+from movemask.errors import SettingsError
+from movemask.network.files import ModelFolders
+
+PREFIX = "MOVEMASK_"
+
+
+class NetworkSettings(BaseSettings):
+    """Settings of networks and the engine. A field `name` is the variable MOVEMASK_NAME."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    #: What is expected of a field with a pattern, in words.
+    patterns: ClassVar[Mapping[str, str]] = {}
+
+    models_dir: Path | None = Field(
+        None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
+    )
+    default_model: str | None = Field(None, description="Model for requests that name none.")
+    trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
+    provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
+    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
+
+    engine: str | None = Field(
+        None, description="UCI engine that judges moves, by its name on PATH or its path; empty: none."
+    )
+
+    @property
+    def engine_program(self) -> str | None:
+        """The path of the engine; None without one. Raises SettingsError if the one that is named does not exist."""
+        if self.engine == "":
+            return None
+        found = shutil.which(self.engine or "stockfish")
+        if self.engine is not None and found is None:
+            raise SettingsError(f"{PREFIX}ENGINE: there is no program {self.engine!r}, by name on PATH or by path")
+        return found
+
+    @property
+    def model_folders(self) -> ModelFolders:
+        """The folders with models: `models_dir`, or the user's own folder and the shipped one."""
+        return ModelFolders.chosen(self.models_dir)
+
+    @classmethod
+    def read(cls, **flags: object) -> Self:
+        """The settings from flags and, where a flag is None, from the environment.
+
+        Raises SettingsError, which names the variable, for an invalid value.
+        """
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name, expected = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
+            if first["type"] == "string_pattern_mismatch":
+                expected = cls.patterns[name]
+            raise SettingsError(f"{PREFIX}{name.upper()}: {expected}, got {first['input']!r}") from None
