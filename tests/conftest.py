@@ -26,6 +26,7 @@ from movemask.server.logs import DirectHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
+from tests.processes import served
 from tests.server.ledger.records import written
 
 #: No test fails for a busy machine. scripts/test-deep tries many more examples.
@@ -183,6 +184,14 @@ def client(_kept: Callable[[Path], TestClient], _fake: Path) -> TestClient:
 def shipped(_kept: Callable[[Path], TestClient]) -> TestClient:
     """A client of the shipped network, which takes both ratings; as `client`."""
     return _kept(shipped_models())
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a real service of the network `net`, with one worker, started once, because that takes three seconds.
+    What stops, kills or sets a service starts its own by `served`."""
+    with served(write_net(tmp_path_factory.mktemp("service") / "m").parent, "--workers", "1") as (_, port):
+        yield port
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import pytest
 from movemask.errors import SettingsError
 from movemask.server.process import listening
 from movemask.server.process.listening import AT_ONCE, Port, Sockets
+from tests.parts import part_of
 from tests.processes import call, served, started, stopped, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted as Linux does")
@@ -105,7 +106,7 @@ def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_i
         assert stopped(process) == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", part_of(["1", "2"], 2))
 def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, workers: str) -> None:
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left_behind:

@@ -19,6 +19,7 @@ import pytest
 from movemask.errors import SettingsError
 from movemask.server.process.listening import Port
 from tests.ground_truth import played
+from tests.parts import part_of
 from tests.processes import (
     call,
     certificate,
@@ -46,7 +47,7 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
 
         def client(seed: int) -> None:
             choose = random.Random(seed)
-            for place in choose.choices(range(len(fens)), k=20):
+            for place in choose.choices(range(len(fens)), k=5):
                 found = probabilities(call(port, "/v1/policy", {"fen": fens[place]}))
                 assert found == pytest.approx(expected[place], abs=1e-5)
                 assert not found or abs(sum(found.values()) - 1) < 1e-12
@@ -62,7 +63,7 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         assert stopped(process) == 0
 
 
-@pytest.mark.parametrize(("workers", "begun"), [("1", 20), ("2", 200)])
+@pytest.mark.parametrize(("workers", "begun"), part_of([("2", 200), ("1", 20)], 2))
 def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: str, begun: int) -> None:
     def refused() -> bool:
         try:
@@ -138,7 +139,7 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
             assert re.search("^Error: " + words, said)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", part_of(["2", "1"], 2))
 def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(models: Path, workers: str) -> None:
     command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
     command += ["--workers", workers, "--ledger-kinds", "none"]
