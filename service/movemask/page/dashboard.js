@@ -202,7 +202,9 @@ async function worst() {
   if (found === drawn) return; // a link that is replaced while it is pressed is not followed
   drawn = found;
   byId("worst").replaceChildren(
-    ...positions.map(({ fen, chess960, model, turn, elo, raw, illegal, [kind]: leaked }) => {
+    ...positions.map((position) => {
+      const { fen, chess960, model, turn, elo, raw, illegal } = position,
+        leaked = position[kind];
       const arrows = illegal.map((move) => ({ ...move, kind: "illegal" })),
         flip = turn === "black",
         label = `${model}, ${percent(leaked)} to illegal moves: ${fen}`;
