@@ -134,8 +134,8 @@ def report(games: Sequence[Game], program: str) -> str:
     return f"""# How true the review is
 
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of the shipped network against
-itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's engine
-is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
+itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
+engine is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 NODES = 40_000
 
 #: Most seconds for a position: an engine that is slower than Stockfish searches fewer nodes.
-_LONGEST = 3.0
+_LONGEST = 5.0
 
 #: Moves that are kept of a line.
 _LINE = 10

@@ -64,7 +64,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     service's engine, if it has one. An evaluated position costs a client's rate as much as one of the network's.
 
     With `Accept: application/x-ndjson` the report comes at once, on the first line. Then there is a line for each
-    position as the engine evaluates it (`EvaluatedOut`), and one for each game's key moves (`MomentsOut`).
+    position as the engine evaluates it: the numbers of the `game` and the `position` from 0, White's `score`, the
+    `costs` of the moves before and after it, and how far the `engine` is. And one for the `moments` of each `game`.
 
     With `Accept: application/x-chess-pgn` the games come back as PGN with these figures and the engine's evaluations
     in comments, and `?!`, `?` and `??` after inaccuracies, mistakes and blunders. Add `tree` to `include` for the
