@@ -27,6 +27,9 @@ LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
 
+#: A host's name, an IPv4 address, an IPv6 address with brackets or without, `*.NAME` or `*`.
+_HOST = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-f:.]+\]|[0-9a-f]*:[0-9a-f.]*:[0-9a-f:.]*", re.I)
+
 #: Of a path prefix; nothing that HTML or a header would have to escape.
 ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
@@ -109,6 +112,14 @@ class Settings(NetworkSettings):
         if isinstance(workers, int) and not 1 <= workers <= 64:
             raise ValueError("1 to 64, or auto")
         return workers
+
+    @field_validator("trusted_hosts")
+    @classmethod
+    def _only_names(cls, names: str) -> str:
+        for name in names.split(","):
+            if not _HOST.fullmatch(name.strip()):
+                raise ValueError(f"must be host names without scheme, port and path; {name.strip()!r} is none")
+        return names
 
     @property
     def worker_processes(self) -> int:
