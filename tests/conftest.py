@@ -22,7 +22,7 @@ from movemask.network.model import Model
 from movemask.server.app import create_app
 from movemask.server.ledger import recorder
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
-from movemask.server.logs import DirectHandler
+from movemask.server.logs import LogHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
@@ -49,7 +49,7 @@ class AuditedClient(TestClient):
 Serve = Callable[..., TestClient]
 
 #: Settings of every app here that a test does not set.
-_USUAL: dict[str, Any] = {"threads": 1, "ledger_share": 0}
+_USUAL: dict[str, Any] = {"runs": 1, "ledger_share": 0}
 
 ROOT = Path(__file__).parent.parent
 
@@ -81,8 +81,9 @@ def _log_as_before() -> Iterator[None]:
     """A `movemask serve` inside the tests' own process configures its logging; the next test has none of it."""
     yield
     root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, DirectHandler)]:
+    for handler in [one for one in root.handlers if isinstance(one, LogHandler)]:
         root.removeHandler(handler)
+        handler.close()
         root.setLevel(logging.WARNING)
         logging.captureWarnings(False)
     logging.raiseExceptions = True

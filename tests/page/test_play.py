@@ -340,7 +340,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
     browser: Browser, shipped_alone: Path
 ) -> None:
     port = free_port()
-    with served(shipped_alone, "--threads", "1", port=port) as (process, _):
+    with served(shipped_alone, "--runs", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         visit.open()
@@ -352,7 +352,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
         expect(visit.page.locator("#said")).to_have_text("1. e4: Black to move.")
         visit.line("e4")
         expect(visit.square("e4")).to_have_class(re.compile("moved"))
-    with served(shipped_alone, "--threads", "1", port=port):
+    with served(shipped_alone, "--runs", "1", port=port):
         visit.sees("Black to move. Likeliest: ")
         expect(visit.page.get_by_role("alert")).to_be_hidden()
         visit.line("e4")
@@ -362,7 +362,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
 @pytest.mark.deep
 def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
+    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
     with served(shipped_alone, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
@@ -395,7 +395,7 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
     browser: Browser, shipped_alone: Path
 ) -> None:
     key = "a-visitor-s-key-0123456789"
-    with served(shipped_alone, "--threads", "1", "--api-keys", f"{key}:policy") as (_, port):
+    with served(shipped_alone, "--runs", "1", "--api-keys", f"{key}:policy") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open()

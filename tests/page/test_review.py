@@ -166,7 +166,7 @@ def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Vi
 
 
 def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Browser, shipped_alone: Path) -> None:
-    with served(shipped_alone, "--threads", "1") as (_, port):
+    with served(shipped_alone, "--runs", "1") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         page = visit.open()
         visit.load(KID)

@@ -34,7 +34,7 @@ def exporter() -> Any:
 @pytest.fixture
 def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
     write_fake(tmp_path / "models")
-    settings = Settings.read(models_dir=tmp_path / "models", database_url=f"sqlite:///{tmp_path}/audit.db", threads=1)
+    settings = Settings.read(models_dir=tmp_path / "models", database_url=f"sqlite:///{tmp_path}/audit.db", runs=1)
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     with TestClient(create_app(settings, tracer_provider=provider)) as made:

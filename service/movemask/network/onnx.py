@@ -69,7 +69,7 @@ class OnnxSession:
         network: bytes | None = None,
     ) -> None:
         self.file, self.provider = file, provider
-        self.at_once = runs if provider is Provider.CPU else _GPU_RUNS
+        self.runs = runs if provider is Provider.CPU else _GPU_RUNS
         self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import MOST_BYTES, Edge
 from movemask.server.edge.rates import Rates
 from movemask.server.metrics import Metrics
-from movemask.server.queue.served_models import Needed
+from movemask.server.service_state import ServiceState
 from movemask.server.services import running_services
 from movemask.server.settings import Settings
 from movemask.version import __version__
@@ -56,7 +56,9 @@ def create_app(
     settings: Settings | None = None,
     *,
     rates: Rates | None = None,
-    needed: Needed = Needed.NONE,
+    state: ServiceState | None = None,
+    keys: Keys | None = None,
+    needed: Collection[str] | None = (),
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
@@ -65,15 +67,16 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    rates : of clients, which the workers of a service share; None for its only process
-    needed : the models that must pass their check
+    rates, state : of the service, which its workers share; None for its only process
+    keys : the API keys; None: those that the settings name
+    needed : as of `ServedModels`
     tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
     rates = Rates() if rates is None else rates
-    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
-    metrics = Metrics()
+    keys = Keys.of(settings.listed_keys, settings.api_keys_file) if keys is None else keys
+    metrics = Metrics(state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -50,6 +50,7 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
         ("chess.example", 200),
         ("CHESS.example:8443", 200),
         ("a.b.example", 200),
+        ("a.b.example.", 200),
         ("b.example", 400),
         ("evil.example", 400),
         ("[::1]:8000", 200),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import random
 import re
 import signal
@@ -33,6 +32,7 @@ from tests.processes import (
 )
 
 
+@pytest.mark.deep
 def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:
     boards = [board for _, board in zip(range(200), played(random.Random(0), 200), strict=True)]
     fens = [board.fen(en_passant="fen") for board in boards]
@@ -96,6 +96,7 @@ def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: 
         assert process.wait(30) == 0
 
 
+@pytest.mark.deep
 def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path) -> None:
     cert, key = certificate(models)
     port = free_port()
@@ -148,7 +149,8 @@ def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(mo
     assert process.returncode == 1, said
     assert "starting on http://" in said
     assert "listening" not in said
-    assert " ERROR   uvicorn: MOVEMASK_LEDGER_KINDS: there is no none; available: " in said
+    assert said.splitlines()[-1].startswith("Error: MOVEMASK_LEDGER_KINDS: there is no none; available: ")
+    assert "uvicorn" not in said
     assert "Traceback" not in said
 
 
@@ -172,6 +174,7 @@ main(["serve", "--port", "0", *sys.argv[1:]])
 """
 
 
+@pytest.mark.deep
 def test_a_stop_right_before_the_workers_are_started_is_not_lost(models: Path) -> None:
     command = [sys.executable, "-c", STOPPED_EARLY, "--models-dir", str(models), "--workers", "2"]
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
@@ -180,6 +183,7 @@ def test_a_stop_right_before_the_workers_are_started_is_not_lost(models: Path) -
     assert "listening" not in said
 
 
+@pytest.mark.deep
 def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
         begun = serving(models, 2, process.pid)
@@ -189,18 +193,3 @@ def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: P
         until(lambda: not any(map(running, begun)), "the workers have ended")
         with until(lambda: socket.create_server(("127.0.0.1", port)), "the port is free"):
             pass
-
-
-def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
-    with served(models, "--workers", "2", "--drain-seconds", "1") as (process, port):
-        ended, hung = serving(models, 2, process.pid)
-        os.kill(ended, signal.SIGTERM)
-        assert ended not in serving(models, 3, process.pid)
-        os.kill(hung, signal.SIGSTOP)  # connections to it end when it is killed
-        until(lambda: call(port, "/v1/policy", {"moves": ["e2e4"]})["turn"] == "black", "another answers")
-        begun = serving(models, 4, process.pid)
-        assert hung not in begun
-        assert not running(hung)
-        os.kill(min(begun), signal.SIGSTOP)  # SIGTERM meets one that is stuck
-        assert stopped(process) == 0
-        assert not any(map(running, begun))

@@ -7,6 +7,7 @@ answer, and counts and logs the request: also one of a browser that asks whether
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -16,10 +17,10 @@ from functools import partial
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from movemask.errors import MovemaskError
+from movemask.errors import MovemaskError, ShuttingDown
 from movemask.server import logs, problems
 from movemask.server.edge.authentication import identify
-from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, POLLED, RequestContext
+from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, DISCONNECTION, POLLED, RequestContext
 from movemask.server.edge.forwarded import see_through, without_port
 from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.keys import Keys
@@ -116,6 +117,12 @@ class Edge:
             self._admit(scope, context)
             await self._app(scope, read, write)
             status = status or CLIENT_CLOSED  # the client left a stream before its first line
+        except asyncio.CancelledError:
+            if DISCONNECTION not in scope:  # a tool's request, by this app
+                raise
+            if not status:  # uvicorn cancels what is left at the end of the drain
+                error = ShuttingDown("the service is stopping, and the request was not complete in time", retry_after=5)
+                await problems.response_to(error, self._metrics.problem)(scope, read, write)
         except Exception as error:
             if status:
                 raise
@@ -158,7 +165,7 @@ class Edge:
         if "*" in self._hosts:
             return
         named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        host = without_port(named).lower()
+        host = without_port(named).lower().removesuffix(".")  # of a name's full form
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
