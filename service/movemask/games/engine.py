@@ -27,7 +27,7 @@ _LONGEST = 5.0
 _LINE = 10
 
 #: Lower priority than the network's: a service under load answers requests first.
-_NICE = ["nice", "-n", "10"]
+_NICE = ["nice", "-n", "5"]
 
 _OPTIONS = {"Threads": 1, "Hash": 16}  # MB
 _WANTED = chess.engine.INFO_SCORE | chess.engine.INFO_PV
@@ -67,7 +67,7 @@ class Engine:
     pause : seconds without evaluations after a failure
     """
 
-    def __init__(self, command: str | None, *, idle: float = 60, stuck: float = 30, pause: float = 60) -> None:
+    def __init__(self, command: str | None, *, idle: float = 60, stuck: float = 60, pause: float = 60) -> None:
         self._command = command
         self._idle_seconds, self._stuck_seconds, self._pause_seconds = idle, stuck, pause
         self._transport: asyncio.SubprocessTransport | None = None

@@ -21,7 +21,7 @@ from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
-from movemask.server.api.media_types import preferred
+from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
 from movemask.server.api.routing import Routes
@@ -52,10 +52,7 @@ routes = Routes("games")
     pieces=lambda limits: _PIECES,
     positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
     responses={
-        200: {
-            "content": {PGN: {"schema": {"type": "string"}}, NDJSON: {}},
-            "description": "Reports on the games, or a PGN.",
-        }
+        200: {"content": {PGN: TEXT, NDJSON: TEXT}, "description": "Reports on the games, or a PGN."},
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
@@ -88,7 +85,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
     reports = await while_connected(http.scope, _reported(evaluator, read, request))
-    of = _missing(reports)
+    of = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
     if wanted == NDJSON:
         found, progress = None, None
         if engine is not None:
@@ -98,7 +95,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     progress = None
     if engine is not None:
         reports = await while_connected(http.scope, completed(evaluator, engine, reports))
-        progress = progress_out(of - _missing(reports), of)
+        done = sum(len(report.costs.evaluations) for report in reports if isinstance(report, GameReport))
+        progress = progress_out(done, of)
     return Response(await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON)
 
 
@@ -134,11 +132,6 @@ def _charge(context: RequestContext, request: GamesIn, games: Iterable[Game | Mo
     """Charges the client's rate for the moves of the games; raises RateLimited."""
     moves = sum(len(game.plies) for game in games if isinstance(game, Game))
     context.charge(context.charged + moves * (1 + LOOKED_AT * ("forecast" in request.include)))
-
-
-def _missing(reports: Iterable[GameReport | MovemaskError]) -> int:
-    """Number of positions that an engine should evaluate."""
-    return sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
 
 
 async def _reported(
