@@ -1,15 +1,17 @@
-"""CPU time of the service's process per position and per request, and of its network alone: `python -m benchmarks.cpu`.
+"""CPU time of a request by thread, as a Markdown table: `python -m benchmarks.cpu --against REVISION`.
 
-CPU time moves less than a rate on a machine that others share, so changes are judged by it; rates are told too. Every
-load in turn, in rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on. A
-machine that others share changes its pace by a third within minutes, so two versions are compared in turns: `--against
-CHECKOUT`. What a load costs beyond the network is also told in units of python-chess's own work on the same positions.
+One FEN a request, at the default log level, over several numbers of connections. Beside it are the network alone,
+python-chess's own work on the same positions, and a FastAPI app with one route and a body. CPU time moves less than a
+rate on a machine that others share, so changes are judged by it; rates are told too. Two versions are measured in
+turns, because such a machine changes its pace by a third within minutes. Nothing else should run meanwhile. Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -17,52 +19,67 @@ from pathlib import Path
 
 import chess
 
-from benchmarks.servers import ROOT, movemask
-from benchmarks.serving import A_CALL, Measured
+from benchmarks.servers import ROOT, Server, bare_route, movemask
+from benchmarks.serving import Measured
 from movemask.network.files import shipped_models
 
 #: Connections of single requests.
-CONNECTIONS = (64, 16, 1)
-
-#: Positions in a bare run.
-_BARE = 64
+CONNECTIONS = (64, 16, 4, 1)
 
 #: Seconds that the recorder gets to write what was answered: that belongs to the cost.
 _WRITTEN = 1.0
 
+#: What a thread does, by the beginning of its name; the first that fits. Threads of onnxruntime bear the name of the
+#: thread that made them.
+_PARTS = {
+    "network-": "network threads",
+    "recorder": "after the reply",
+    "after-": "after the reply",
+    "request-lines": "log",
+    "log": "log",
+    "Thread-1 (_moni": "log",  # logging's QueueListener
+    "python": "event loop",
+    "movemask": "event loop",
+}
+_REST, _ALL = "the rest", "all"
 
-def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
-    """CPU time in microseconds by load, and the times of one connection as ratios; of each checkout in turn."""
-    found = {"network": 1e6 * of.bare.cpu_seconds(of.seconds), "python-chess": 1e6 * chess_seconds(of.fens)}
-    bare = of.bare.rate_beside(_BARE, of.seconds)
-    loads = {f"{A_CALL} a call": (A_CALL, lambda server: of.in_batches(server, A_CALL))}
-    for count in CONNECTIONS:
-        loads[f"{count} connections"] = (1, lambda server, count=count: of.one_by_one(server, count))
+#: The rows of the table.
+_ROWS = ("network threads", "event loop", "log", "after the reply", _REST, _ALL)
+
+
+def microseconds(server: Server, of: Measured, connections: int) -> dict[str, float]:
+    """CPU time of a request by part of the service, in microseconds, and the requests a second as `rate`."""
+    before = server.thread_seconds()
+    measured = of.one_by_one(server, connections)
+    time.sleep(_WRITTEN)
+    found = dict.fromkeys(_ROWS, 0.0)
+    for thread, seconds in server.thread_seconds().items():
+        spent = 1e6 * (seconds - before.get(thread, 0.0)) / measured.answered
+        part = next((part for start, part in _PARTS.items() if thread[1].startswith(start)), _REST)
+        found[part] += spent
+        found[_ALL] += spent
+    return {**found, "rate": measured.rate}
+
+
+def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[tuple[str, str, int], float]:
+    """Each figure by its name, checkout and connections; of the checkouts in turn."""
+    found: dict[tuple[str, str, int], float] = {}
     with ExitStack() as running:
         servers = {
-            suffix: running.enter_context(movemask(of.models, of.model.name, root))
-            for suffix, root in checkouts.items()
+            name: running.enter_context(movemask(of.models, of.model.name, root, log_level="info"))
+            for name, root in checkouts.items()
         }
-        for server in servers.values():
-            of.in_batches(server, A_CALL)  # to warm up
+        bare = running.enter_context(bare_route())
+        for server in (*servers.values(), bare):
+            of.one_by_one(server, max(CONNECTIONS))  # to warm up
         time.sleep(_WRITTEN)
-        for name, (size, load) in loads.items():
-            for suffix, server in servers.items():
-                before = server.cpu_seconds()
-                measured = load(server)
-                time.sleep(_WRITTEN)
-                found[name + suffix] = 1e6 * (server.cpu_seconds() - before) / (measured.answered * size)
-                if name != "1 connections":
-                    found[f"{name}: rate over bare onnxruntime's{suffix}"] = measured.rate * size / bare
-                else:
-                    for cores, one in (("all cores", False), ("one core", True)):
-                        lone = of.bare.lone_seconds(of.seconds / 2, one_core=one)
-                        ratio = measured.percentile(50) / lone
-                        found[f"one connection: p50 over a bare run on {cores}{suffix}"] = ratio
-                    ratio = measured.percentile(99) / measured.percentile(50)
-                    found[f"one connection: p99 over p50{suffix}"] = ratio
-    found["network"] = (found["network"] + 1e6 * of.bare.cpu_seconds(of.seconds)) / 2
-    found["python-chess"] = (found["python-chess"] + 1e6 * chess_seconds(of.fens)) / 2
+        for connections in CONNECTIONS:
+            for name, server in servers.items():
+                for row, value in microseconds(server, of, connections).items():
+                    found[row, name, connections] = value
+            found["bare route", "", connections] = microseconds(bare, of, connections)[_ALL]
+    found["network", "", 0] = 1e6 * of.bare.cpu_seconds(of.seconds)
+    found["python-chess", "", 0] = 1e6 * chess_seconds(of.fens)
     return found
 
 
@@ -76,6 +93,26 @@ def chess_seconds(fens: Sequence[str]) -> float:
     return (time.process_time() - started) / len(fens)
 
 
+def table(rounds: Sequence[Mapping[tuple[str, str, int], float]], checkouts: Sequence[str]) -> str:
+    """The medians of the rounds. If there are two checkouts, the second stands in brackets."""
+
+    def median(*key: str | int) -> str:
+        return f"{statistics.median(one[key] for one in rounds):,.0f}"  # type: ignore[index]
+
+    def cells(row: str) -> str:
+        told = [[median(row, name, count) for name in checkouts] for count in CONNECTIONS]
+        return " | ".join(first + "".join(f" ({other})" for other in others) for first, *others in told)
+
+    lines = [f"| µs of CPU a request | {' | '.join(f'{count} connections' for count in CONNECTIONS)} |"]
+    lines += [f"|---|{'--:|' * len(CONNECTIONS)}"]
+    lines += [f"| {row} | {cells(row)} |" for row in _ROWS]
+    bare = " | ".join(median("bare route", "", count) for count in CONNECTIONS)
+    lines += [f"| a bare FastAPI route with a body | {bare} |", f"| requests a second | {cells('rate')} |"]
+    network, moves = median("network", "", 0), median("python-chess", "", 0)
+    alone = f"The network alone takes {network} µs a position, python-chess {moves}."
+    return "\n".join([*lines, "", alone])
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -83,24 +120,20 @@ def main() -> None:
     parser.add_argument("--model", default="movemask-6")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--against", type=Path, help="another checkout, whose service is measured in turns with ours")
+    parser.add_argument("--against", metavar="REVISION", help="of this repository, measured in turns with what is here")
     arguments = parser.parse_args()
     of = Measured(arguments.models_dir.resolve(), arguments.model, arguments.seconds, "")
-    checkouts = {"": ROOT}
-    if arguments.against is not None:
-        checkouts[f", {arguments.against.name}"] = arguments.against.resolve()
-    rounds = [one_round(of, checkouts) for _ in range(arguments.rounds)]
-    print(f"| {arguments.model} | median | least | most | network's share | the rest, python-chess = 1 |")
-    print("|---|--:|--:|--:|--:|--:|")
-    for name in rounds[0]:
-        values = [one[name] for one in rounds]
-        unit, digits = ("", 2) if "over" in name else (" µs", 0)
-        share = rest = ""
-        if unit and name not in ("network", "python-chess"):
-            share = f"{statistics.median(one['network'] / one[name] for one in rounds):.2f}"
-            rest = f"{statistics.median((one[name] - one['network']) / one['python-chess'] for one in rounds):.1f}"
-        told = [f"{value:,.{digits}f}{unit}" for value in (statistics.median(values), min(values), max(values))]
-        print(f"| {name} | {' | '.join(told)} | {share} | {rest} |")
+    with tempfile.TemporaryDirectory() as folder:
+        checkouts = {"": ROOT}
+        if arguments.against is not None:
+            command = ["git", "archive", arguments.against, "service"]
+            archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+            subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+            checkouts[arguments.against] = Path(folder)
+        rounds = [one_round(of, checkouts) for _ in range(arguments.rounds)]
+    print(f"{of.model.name}, {of.bare.cores} cores" + "".join(f"; in brackets: {name}" for name in checkouts if name))
+    print()
+    print(table(rounds, list(checkouts)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,12 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Time of processors that the process and its children have had."""
-        return sum(_cpu(pid) for pid in family(self.process.pid))
+        return sum(_cpu(Path(f"/proc/{pid}")) for pid in family(self.process.pid))
+
+    def thread_seconds(self) -> dict[tuple[int, str], float]:
+        """CPU time of each thread of the process and its children, by its id and its name (15 characters of it)."""
+        tasks = [task for pid in family(self.process.pid) for task in Path(f"/proc/{pid}/task").iterdir()]
+        return {(int(task.name), (task / "comm").read_text().strip()): _cpu(task) for task in tasks}
 
     def settle(self) -> None:
         """Waits until it rests for a second: a server may answer while others of its workers still start."""
@@ -55,15 +60,25 @@ def movemask(models: Path, default: str, root: Path = ROOT, **settings: object) 
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         environment = {
-            "PYTHONPATH": f"{root / 'service'}:{ROOT}",
+            "PYTHONPATH": f"{root / 'service'}:{ROOT}:{ROOT / 'benchmarks' / 'thread_names'}",
             "MOVEMASK_MODELS_DIR": str(models),
             "MOVEMASK_DEFAULT_MODEL": default,
-            "MOVEMASK_DATABASE_URL": f"sqlite:///{folder}/audit.db",
+            "MOVEMASK_DATABASE_URL": f"sqlite:///{folder}/ledger.db",
             "MOVEMASK_PORT": str(port),
             "MOVEMASK_LOG_LEVEL": "warning",
             **{f"MOVEMASK_{name.upper()}": str(value) for name, value in settings.items()},
         }
         with _running([sys.executable, "-m", "movemask", "serve"], port, environment, Path(folder)) as server:
+            yield server
+
+
+@contextmanager
+def bare_route() -> Iterator[Server]:
+    """A FastAPI app with one route, which answers requests like ours with nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = _free_port()
+        command = ["-m", "uvicorn", "benchmarks.peers.bare_route:app", "--no-access-log", "--port", str(port)]
+        with _running([sys.executable, *command], port, {}, Path(folder)) as server:
             yield server
 
 
@@ -155,6 +170,7 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def _cpu(process: Path) -> float:
+    """CPU time of a process or a thread by its folder in /proc, in seconds."""
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,6 @@
 """The study of `row_maxima`: how each way to find a row's maximum fails as the elements get larger.
 
-For every σ of SIGMAS a matrix is drawn or scaled, and MEASURES judge each method of METHODS. docs/study.ipynb runs it
+For every σ of SIGMAS a matrix is drawn or scaled, and MEASURES judge each method of METHODS. study/study.ipynb runs it
 on random sparse matrices and on the logits of real positions.
 
 After Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax.

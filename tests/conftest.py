@@ -22,10 +22,11 @@ from movemask.network.model import Model
 from movemask.server.app import create_app
 from movemask.server.ledger import recorder
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
-from movemask.server.logs import DirectHandler
+from movemask.server.logs import LogHandler
 from movemask.server.settings import Settings
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
+from tests.processes import served
 from tests.server.ledger.records import written
 
 #: No test fails for a busy machine. scripts/test-deep tries many more examples.
@@ -48,7 +49,7 @@ class AuditedClient(TestClient):
 Serve = Callable[..., TestClient]
 
 #: Settings of every app here that a test does not set.
-_USUAL: dict[str, Any] = {"threads": 1, "ledger_share": 0}
+_USUAL: dict[str, Any] = {"runs": 1, "ledger_share": 0}
 
 ROOT = Path(__file__).parent.parent
 
@@ -80,8 +81,9 @@ def _log_as_before() -> Iterator[None]:
     """A `movemask serve` inside the tests' own process configures its logging; the next test has none of it."""
     yield
     root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, DirectHandler)]:
+    for handler in [one for one in root.handlers if isinstance(one, LogHandler)]:
         root.removeHandler(handler)
+        handler.close()
         root.setLevel(logging.WARNING)
         logging.captureWarnings(False)
     logging.raiseExceptions = True
@@ -183,6 +185,14 @@ def client(_kept: Callable[[Path], TestClient], _fake: Path) -> TestClient:
 def shipped(_kept: Callable[[Path], TestClient]) -> TestClient:
     """A client of the shipped network, which takes both ratings; as `client`."""
     return _kept(shipped_models())
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a real service of the network `net`, with one worker, started once, because that takes three seconds.
+    What stops, kills or sets a service starts its own by `served`."""
+    with served(write_net(tmp_path_factory.mktemp("service") / "m").parent, "--workers", "1") as (_, port):
+        yield port
 
 
 @pytest.fixture(scope="session")

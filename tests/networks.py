@@ -78,7 +78,7 @@ def contract(planes: str = "maia2-18", words: str = "movemask-1880", **sections:
 class FakeSession:
     """Logits from a checksum of each position's inputs: no file, no runtime."""
 
-    at_once = 1
+    runs = 1
 
     def __init__(self, terms: Contract) -> None:
         inputs, outputs = expected_tensors(terms)

@@ -133,6 +133,15 @@ def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_rel
     assert f'image.version="{__version__}"' in text
 
 
+def test_the_unit_of_systemd_names_settings_that_there_are_and_gives_a_stop_its_time() -> None:
+    text = (ROOT / "deploy" / "systemd" / "movemask@.service").read_text()
+    assert set(re.findall(r"\bMOVEMASK_[A-Z_]+=", text)) == {"MOVEMASK_DATABASE_URL="}
+    stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.M)
+    assert stop is not None
+    assert int(stop[1]) >= Settings.model_fields["drain_seconds"].default + 10
+    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in text
+
+
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
     known, own = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
     for file in (own, *KUBERNETES):

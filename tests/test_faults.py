@@ -23,6 +23,7 @@ from movemask.server.ledger import postgresql, sqlite
 from movemask.server.ledger.reader import LedgerReader
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
+from tests.parts import part_of
 from tests.postgres import Proxy, Server, binaries, pooler, running
 from tests.processes import call, free_port, served, stopped, until
 from tests.server.asking import refused
@@ -131,7 +132,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(postgresql._OPTIONS, "connect_timeout", 2)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=part_of(["sqlite", "postgresql"], 2))
 def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults:
     if request.param == "sqlite":
         return SqliteFaults(tmp_path)
@@ -204,7 +205,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
         closed(client)
 
 
-@pytest.mark.parametrize("where", [0, 4096])
+@pytest.mark.parametrize("where", part_of([0, 4096], 2))
 def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
     serve: Serve, tmp_path: Path, where: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,6 +225,7 @@ def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
     assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
+@pytest.mark.deep
 def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_anew(
     models: Path, tmp_path: Path
 ) -> None:
@@ -348,7 +350,7 @@ def demoted(server: Server) -> Iterator[None]:
         )
 
 
-@pytest.mark.parametrize("way", ["one address", "two hosts"])
+@pytest.mark.parametrize("way", part_of(["two hosts", "one address"], 2))
 def test_after_a_switchover_the_other_server_is_written_and_read(
     way: str, postgres: Server, standby: Server, serve: Serve
 ) -> None:
@@ -370,6 +372,7 @@ def test_after_a_switchover_the_other_server_is_written_and_read(
         closed(client)
 
 
+@pytest.mark.deep
 def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres: Server, serve: Serve) -> None:
     """The services share one connection to the server, so that whatever one leaves in its session meets the others."""
     url = postgres.database()
@@ -412,6 +415,7 @@ def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_l
         assert len(client.get("/v1/leakage/positions").json()["positions"]) == 6
 
 
+@pytest.mark.deep
 def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_written_by_a_new_one(
     postgres: Server, serve: Serve, quick: None
 ) -> None:
@@ -425,6 +429,7 @@ def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_writt
         assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
+@pytest.mark.deep
 def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_seconds_only(
     postgres: Server, serve: Serve, quick: None
 ) -> None:
@@ -439,6 +444,7 @@ def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_se
         until(lambda: positions(client) == 2, "each position is counted once")
 
 
+@pytest.mark.deep
 def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_speaks_again(
     postgres: Server, serve: Serve, quick: None
 ) -> None:
@@ -460,7 +466,7 @@ def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_spea
         assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
-@pytest.mark.parametrize("silent", ["between transactions", "before a commit"])
+@pytest.mark.parametrize("silent", part_of(["before a commit", "between transactions"], 2))
 def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
     """Issue 51: 600 records were lost. A new connection gets through."""
     database_url = postgres.database()

@@ -103,6 +103,10 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
             "[a" + full(" "),
         ],
     ),
+    "board/moves.py _EN_PASSANT": (
+        lambda text: moves._EN_PASSANT.sub("", text),
+        [full("1"), full("1 e.p."), full("1e")],
+    ),
     "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/position.py _AS_WRITTEN": (position._AS_WRITTEN.fullmatch, [full("p"), full("1p"), "p w - - " + full("1")]),
     "board/position.py _NUMBERED": (position._NUMBERED.match, [full("1"), full("1.")]),

@@ -114,7 +114,9 @@ def test_promtool_agrees(command: tuple[str, ...]) -> None:
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_provisioned() -> None:
-    known = {metric._name for metric in vars(Metrics()).values() if hasattr(metric, "_labelnames")}
+    metrics = Metrics()
+    known = {metric._name for metric in vars(metrics).values() if hasattr(metric, "_labelnames")}
+    known |= {metric.name for metric in metrics.of_service.collect()}
     texts = [query for _, query in queries()] + re.findall(r"movemask_\w+", (MONITORING / "alerts.yml").read_text())
     for name in {name for text in texts for name in re.findall(r"movemask_\w+", text)}:
         assert re.sub(r"_(total|bucket|sum|count)$", "", name) in known, name

@@ -35,7 +35,7 @@ class NetworkSettings(BaseSettings):
     default_model: str | None = Field(None, description="Model for requests that name none.")
     trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
-    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
+    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network in commands.")
 
     engine: str | None = Field(
         None, description="UCI engine that judges moves, by its name on PATH or its path; empty: none."

@@ -220,3 +220,18 @@ def test_a_move_that_cannot_be_read_is_named(fen: str, move: str, words: str) ->
     with pytest.raises(IllegalMove, match=rf"moves\[0\]: '{move}' {words}.* in '") as caught:
         Position.read(fen, [move])
     assert str(caught.value).endswith(f"in {fen!r}")
+
+
+@pytest.mark.parametrize("mark", ["e.p.", " e.p.", "ep", " ep", "e.p.+", "e.p.!?"])
+def test_the_mark_of_en_passant_says_nothing_more(mark: str) -> None:
+    fen = "4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 1"
+    for move in ("exd6", "e5d6"):
+        assert Position.read(fen, [move + mark]).fen == "4k3/8/3P4/8/8/8/8/4K3 b - - 0 1"
+        with pytest.raises(InvalidFen, match="looks like moves, not like a FEN; send them as `moves`"):
+            Position.read(f"1. {move}{mark}")
+        with pytest.raises(InvalidFen, match="has moves behind the FEN; send them as `moves`"):
+            Position.read(f"{fen} {move}{mark}")
+    with pytest.raises(InvalidFen, match="has moves behind the FEN"):
+        Position.read(f"{fen} moves e5d6{mark}")
+    with pytest.raises(InvalidFen, match="looks like moves"):
+        Position.read("startpos moves e2e4")

@@ -64,7 +64,7 @@ def test_a_provider_that_is_not_there_is_named() -> None:
 def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
     file = shipped_models() / f"{NAME}.onnx"
     session, pair = OnnxSession(file, threads=2), OnnxSession(file, threads=1, runs=2)
-    assert (session.at_once, pair.at_once) == (1, 2)
+    assert (session.runs, pair.runs) == (1, 2)
     rng = np.random.default_rng(0)
     feeds = {
         info.name: rng.random((3, *(size or 1 for size in info.shape[1:]))).astype(info.dtype)
@@ -80,4 +80,4 @@ def test_a_network_on_a_gpu_answers_as_on_the_cpu(tmp_path: Path) -> None:
         pytest.skip(f"onnxruntime has no {CUDA}: a machine with a GPU and onnxruntime-gpu is needed")
     entry = load_entry(shipped_models() / f"{NAME}.toml", 1, Provider.CUDA)
     assert entry.model is not None, entry.failure
-    assert entry.model.session.at_once == 2
+    assert entry.model.session.runs == 2

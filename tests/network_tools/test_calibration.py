@@ -19,12 +19,12 @@ from movemask.board.position import Position
 from movemask.errors import InvalidPgn
 from movemask.evaluate import evaluate_positions
 from movemask.network.contract import read_contract
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
 from movemask.network_tools.calibration import MINIMUM_MOVES, Fitted, fitted
 from movemask.policy.normalisation import Normalisation
 from movemask.policy.temperature import TemperatureFit
-from movemask.server.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import run
@@ -138,14 +138,14 @@ def test_compressed_games_give_the_same_fit_and_a_dry_run_writes_nothing(
 
 def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_models: Path, tmp_path: Path) -> None:
     games = tmp_path / "games.pgn"
-    games.write_text(drawn_games(load_registry(Settings.read().model_folders, None, 1).get(None), 20, 40))
+    games.write_text(drawn_games(load_registry(ModelFolders.chosen(), None, 1).get(None), 20, 40))
     before = {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")}
     result = run("calibrate", str(games))
     try:
         assert result.exit_code == 0, result.output
         assert f"copied to {own_models}" in result.output
         (name,) = [file.stem for file in own_models.glob("*.toml")]
-        folders = Settings.read().model_folders
+        folders = ModelFolders.chosen()
         assert name in folders.preferred
         registry = load_registry(folders, None, 1)
         assert registry.default == name

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import chess
@@ -15,9 +15,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from movemask.errors import ContractError
 from movemask.network.check import CHECK_FENS
+from movemask.network.files import ModelFolders
 from movemask.network.registry import load_entry, load_registry
-from movemask.server.settings import Settings
+from movemask.network_tools.installation import add_onnx
 from tests.conftest import ROOT, Serve
 from tests.networks import NO_VALUE, Tensor, write_fake, write_judge, write_loop, write_masking, write_named
 from tests.processes import contents, run
@@ -222,6 +224,52 @@ def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, 
     assert "input 'tokens' has a fixed batch of 2; export it with a variable batch" in result.output
 
 
+def declared(file: Path, *, inputs: int | None, outputs: Sequence[int | None]) -> Path:
+    """The network with these batches declared, whatever it has inside; None is a variable one."""
+    model = onnx.load(file)
+    batches = [inputs] * len(model.graph.input) + list(outputs)
+    for value, batch in zip((*model.graph.input, *model.graph.output), batches, strict=True):
+        dimension = value.type.tensor_type.shape.dim[0]
+        dimension.CopyFrom(type(dimension)(dim_param="N") if batch is None else type(dimension)(dim_value=batch))
+    onnx.save(model, file)
+    return file
+
+
+@pytest.mark.parametrize(("mixes", "words"), [(False, "its batch of 1 is freed: 8"), (True, "its batch stays 1, so")])
+def test_a_batch_that_is_variable_in_name_only_is_freed_or_run_one_by_one(
+    tmp_path: Path, mixes: bool, words: str
+) -> None:
+    """As of torch's exports of attention, in which a Reshape has the batch of the example."""
+    file = declared(fixed(tmp_path / "net.onnx", 1, mixes=mixes), inputs=None, outputs=[None, None])
+    added = add_onnx(file, tmp_path / "m", "net")
+    assert added.entry.served
+    assert any(note.startswith(words) for note in added.notes), added.notes
+    contract = (tmp_path / "m" / "net.toml").read_text()
+    (tmp_path / "net.toml").write_text(re.sub("digest = .*", "", contract))
+    failure = load_entry(tmp_path / "net.toml", 1).failure or ""
+    assert failure.startswith("one position runs, and 8 together do not, though the batch is declared as variable")
+
+
+def test_a_batch_of_eight_that_is_variable_in_name_only_is_named(tmp_path: Path) -> None:
+    file = declared(fixed(tmp_path / "net.onnx", len(CHECK_FENS)), inputs=None, outputs=[None, None])
+    with pytest.raises(
+        ContractError, match="8 positions run together, and one alone does not: its batch is fixed at 8"
+    ):
+        add_onnx(file, tmp_path / "m", "net")
+
+
+@pytest.mark.parametrize("outputs", [[8, None], [1, None], [None, 1], [8, 8], [5, 3]])
+def test_a_batch_that_only_the_outputs_declare_is_no_matter(tmp_path: Path, outputs: list[int | None]) -> None:
+    """As of torch.onnx.export with dynamic_axes of the inputs alone; onnxruntime runs any number of positions."""
+    write_named(
+        tmp_path / "net.onnx", [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))]
+    )
+    added = add_onnx(declared(tmp_path / "net.onnx", inputs=None, outputs=outputs), tmp_path / "m", "net")
+    assert added.entry.served
+    assert added.entry.contract is not None
+    assert added.entry.contract.outputs.value is not None
+
+
 def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(folder: Path, tmp_path: Path) -> None:
     inputs, outputs = [Tensor("tokens", (64, 12)), Tensor("self_elo", (), "int64")], [Tensor("logits", (4352,))]
     write_named(tmp_path / "one.onnx", inputs, outputs)
@@ -278,7 +326,7 @@ def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tm
     name = shipped()
     for file in (ROOT / "models").glob(f"{name}.*"):
         shutil.copy(file, tmp_path / "m")
-    assert load_registry(Settings.read(models_dir=tmp_path / "m").model_folders, None, 1).default == name
+    assert load_registry(ModelFolders.chosen(tmp_path / "m"), None, 1).default == name
 
 
 def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(folder: Path, tmp_path: Path) -> None:
@@ -303,7 +351,7 @@ def own(own_models: Path) -> Iterator[Path]:
 
 
 def shipped() -> str:
-    return load_registry(Settings.read().model_folders, None, 1).default
+    return load_registry(ModelFolders.chosen(), None, 1).default
 
 
 def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choice(own: Path, tmp_path: Path) -> None:
@@ -332,7 +380,7 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert not own.exists()
     assert run("models", "import", "--force", file, "--replace").exit_code == 0
     assert "blocks" not in run("models", "check", name).output
-    card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
+    card = load_registry(ModelFolders.chosen(), None, 1).get(name).contract.card
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 

@@ -77,7 +77,7 @@ def shipped_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def port(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A service of its own for the tests of the page, with an engine that finds every position even."""
     engine = program(tmp_path_factory.mktemp("engine"), "moves")
-    with served(models, "--threads", "1", "--cors-origins", ORIGIN, "--engine", engine) as (_, port):
+    with served(models, "--runs", "1", "--cors-origins", ORIGIN, "--engine", engine) as (_, port):
         yield port
 
 

@@ -86,7 +86,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     fen.fill("8/8/8/4k3/8/8/4P3/4K3 b")
     expect(page.locator('#editor-board [data-place="e5"]')).to_have_attribute("data-piece", "bk")
     page.get_by_role("dialog").get_by_role("button", name="Play from here").click()
-    panel = page.get_by_role("dialog", name="Play from this position")
+    panel = page.get_by_role("form", name="Play from this position")
     expect(panel.get_by_label("Black", exact=True)).to_be_checked()  # whose turn it is
     panel.get_by_role("button", name="Start").click()
     visit.sees("Your turn.")

@@ -164,7 +164,7 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
     port, key = free_port(), "a-reader-s-key-0123456789"
     games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 e5 2. Nf3 *' for number in range(8))
     waiting = "#library-waiting"
-    with served(shipped_alone, "--threads", "1", port=port) as (process, _):
+    with served(shipped_alone, "--runs", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open("#games")
@@ -180,7 +180,7 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
     visit.is_told("The service does not answer. Trying again in 2 s.")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "60", "--client-burst", "30")
+    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "60", "--client-burst", "30")
     with served(shipped_alone, *command, port=port):
         page.get_by_role("button", name="Continue").click()
         expect(page.locator(waiting)).to_contain_text("Press Continue to try again.")

@@ -11,7 +11,7 @@ from typing import Any
 import chess
 import chess.pgn
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 from tests.page.test_play import address
 from tests.page.visits import Visit
@@ -29,17 +29,24 @@ RUN = """async (games) => {
 }"""
 
 
+def opened(visit: Visit, *, onto: bool = False) -> Locator:
+    """The form of a new game; `onto` the position on the board."""
+    button = visit.page.get_by_role("button", name="Play from here" if onto else "New game")
+    if button.is_visible():
+        button.click()
+    return visit.page.get_by_role("form", name="Play from this position" if onto else "Play somebody of your rating")
+
+
 def begin(visit: Visit, side: str, *, rating: int = 1500, clock: str = "None", onto: bool = False) -> None:
     """Begins a game against the network; `onto` the position on the board."""
-    name = "Play from this position" if onto else "Play against the network"
-    panel = visit.page.get_by_role("dialog", name=name)
-    visit.page.get_by_role("button", name="Play from here" if onto else "New game").first.click()
-    panel.get_by_label(side, exact=True).check()
-    panel.get_by_label("Like a human of").check()
-    panel.get_by_role("slider", name="Rating").fill(str(rating))
-    panel.get_by_label(clock, exact=True).check()
-    panel.get_by_role("button", name="Start").click()
-    expect(panel).to_be_hidden()
+    door = opened(visit, onto=onto)
+    door.get_by_label(side, exact=True).check()
+    door.get_by_role("slider", name="Rating").fill(str(rating))
+    if clock != "None":
+        door.get_by_text("More:").click()
+        door.get_by_label(clock, exact=True).check()
+    door.get_by_role("button", name="Start").click()
+    expect(door).to_be_hidden()
     visit.settles()
 
 
@@ -150,11 +157,13 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     visit.click("e2", "e4")
     visit.sees("You play e4.")
     visit.drag("d2", "d4")
+    visit.sees("Next: d4, if it is legal.")
     assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["d2", "d4"]
     visit.answers(held, "e5")
     visit.line("e4", "e5", "d4")
     visit.sees("You play d4.")
     visit.click("b1", "c3")
+    visit.sees("Next: Nc3, if it is legal.")
     visit.click("a5")  # an empty square takes it back
     expect(page.locator(".premove")).to_have_count(0)
     visit.click("d4", "c5")  # only if there is something to take
@@ -207,19 +216,21 @@ def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit
 @pytest.mark.deep
 def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measured_ones(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
-    page.get_by_role("button", name="New game").click()
-    expect(page.get_by_label("By strength")).to_be_hidden()  # of this network nobody has measured it
+    door = opened(visit)
+    door.get_by_text("More:").click()
+    expect(door.get_by_label("by strength")).to_be_hidden()  # of this network nobody has measured it
     expect(page.get_by_role("slider", name="Rating", exact=True)).to_be_hidden()  # and it takes no ratings
     expect(page.locator("#human-words")).to_have_text("Plays as zz-1900 does, which knows one rating only.")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_have_text("zz-1900")
     page.get_by_role("button", name="Abort").click()
     visit.open("#play?model=zz-integers")
-    page.get_by_role("button", name="New game").click()
-    page.get_by_label("By strength").check()
+    expect(door.get_by_role("slider", name="Rating")).to_have_value("1500")  # which the hidden slider says nothing of
+    door.get_by_text("More:").click()
+    page.get_by_label("by strength").check()
     expect(page.get_by_role("slider", name="Strength")).to_have_attribute("max", "1400")
     page.get_by_role("slider", name="Strength").fill("1300")
-    page.get_by_label("Your rating").fill("1350")
+    page.get_by_label("Your own rating").fill("1350")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_contain_text("1300")
     expect(page.locator("#black-shown")).to_have_text("1300")  # the review is of that player too
@@ -391,7 +402,7 @@ def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
 
     page = own_visit.open()
     offer = page.get_by_role("region", name="Your game")
-    expect(offer).to_contain_text(re.compile(r"You have an unfinished game against movemask-\d+\."))
+    expect(offer).to_contain_text("You have an unfinished game.")
     expect(page.locator("#line button")).to_have_count(0)
     offer.get_by_role("button", name="Continue the game").click()
     own_visit.line(*played)
@@ -424,9 +435,11 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     second.sees("Your turn.")
     second.settles()
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    expect(page.get_by_role("region", name="Your game")).to_contain_text("Your game goes on in another tab.")
+    expect(page.locator("#line button")).to_have_count(0)  # nor what would be likely in it
     second.click("d2", "d4")
     second.sees("Your turn.")
-    page.get_by_role("button", name="Continue the game").click()
+    page.get_by_role("button", name="Continue it here").click()
     expect(page.locator("#line button")).to_have_count(4)
     expect(second.page.get_by_role("button", name="Resign")).to_be_hidden()
 
@@ -479,11 +492,12 @@ def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
     own_visit.settles()
     page.clock.run_for(20_000)
     yours = page.get_by_role("timer", name="White's clock")
-    for view in ("Ratings", "Play"):
-        page.get_by_role("link", name=view).click()
-        own_visit.settles()
-        page.clock.run_for(1000)
-        expect(yours).to_have_text(re.compile(r"2:[23]\d"))
+    page.get_by_role("link", name="Games", exact=True).click()
+    own_visit.settles()
+    page.get_by_role("link", name="Play", exact=True).click()
+    own_visit.settles()
+    page.clock.run_for(1000)
+    expect(yours).to_have_text(re.compile(r"2:[123]\d"))
 
 
 def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
@@ -593,7 +607,7 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
-    assert (sent["model"], sent["elo"]) == ("movemask-6", {"self": 1200, "opponent": 1500})
+    assert (sent["model"], sent["elo"]) == ("movemask-6", {"self": 1200, "opponent": 1200})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
     expect(page.locator("#model")).to_be_disabled()
@@ -626,12 +640,49 @@ def test_a_game_is_heard_and_typed(visit: Visit) -> None:
     page.unroute("**/v1/move")
 
 
+def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known(visit: Visit) -> None:
+    held: list[Route] = []
+    late: list[Route] = []
+    page = visit.open()
+    begin(visit, "White")
+    page.route("**/v1/move", lambda route: held.append(route))
+    visit.click("e2", "e4")
+    visit.sees("You play e4.")
+    page.route("**/v1/policy", lambda route: late.append(route))
+    visit.answers(held, "e5")
+    visit.line("e4", "e5")
+    visit.type_move("Nf3")
+    visit.sees("Next: Nf3, if it is legal.")
+    page.unroute("**/v1/policy")
+    for route in late:
+        route.continue_()
+    visit.line("e4", "e5", "Nf3")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.unroute("**/v1/move")
+
+
+def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
+    page = visit.open()
+    opened(visit).get_by_text("Black").click()
+    page.keyboard.press("Enter")
+    visit.sees("Your turn.")
+    visit.click("e7", "e5")
+    visit.sees("Your turn.")
+    page.get_by_role("button", name="Resign").focus()
+    for key in ("Enter", "Tab", "Enter", "Tab"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("button", name="Rematch")).to_be_focused()
+    page.get_by_role("button", name="New game").click()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("slider", name="Rating")).to_be_focused()
+
+
 @pytest.mark.deep
 def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
     page = visit.open()
-    page.get_by_role("button", name="New game").click()
-    for level, name in (("By strength", "Strength"), ("Like a human of", "Rating")):
-        page.get_by_label(level).check()
+    opened(visit).get_by_text("More:").click()
+    for level, name in (("by strength", "Strength"), ("like a person", "Rating")):
+        page.get_by_label(level, exact=True).check()
         slider = page.get_by_role("slider", name=name, exact=True)
         for rating in (1300, 1500, 1900):
             slider.fill(str(rating))
@@ -654,8 +705,8 @@ def test_sound_looks_as_it_is(visit: Visit) -> None:
 def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
-    page.get_by_role("button", name="New game").click()
-    panel = page.get_by_role("dialog", name="Play against the network")
+    panel = opened(own_visit)
+    panel.get_by_text("More:").click()
     panel.get_by_label("White", exact=True).check()
     panel.get_by_label("Custom").check()
     panel.get_by_label("Minutes").fill("0")

@@ -231,6 +231,7 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
         ("1. Nf3 a6 2. Nd4 a5 3. Nc3 a4 4. Nb5 *", "This PGN cannot be read: White's move 4, Nb5, is ambiguous."),
         ("1. e4 e7e2 *", "This PGN cannot be read: Black's move 1, e7e2, is not legal."),
         ("1. e4 e5 2. Nf9 *", "This PGN cannot be read: line 1: 'Nf9' is neither a tag nor a move in SAN."),
+        ("1. e4 e5 2. Sf3 *", "Pieces are written K, Q, R, B and N, as in English: Sf3 is Nf3."),
         ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
         ("<img src=x onerror=alert(1)>", "This is not a PGN: no moves found."),
         ("", "paste a FEN or a PGN first"),
@@ -269,6 +270,8 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     visit.load(PGN)
     expect(page.locator("#line button")).to_have_count(14)
     expect(page.locator("#white-shown")).to_have_text("1900")
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    page.evaluate("window.jumped = 0")  # from here on all stays in its place
     page.get_by_role("button", name="Flip").click()
     page.locator("h1").click()
     board = chess.Board()
@@ -319,6 +322,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     assert page.evaluate("navigator.clipboard.readText()") == chess.STARTING_FEN
     for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", "best by test P ")):
         text = visit.saved(button)
+        assert "Elo" not in text  # the sliders' ratings are not of the game
         assert "{ [%clk 0:05:00] best by test" in text  # whole, as a line's end would be part of it
         game = chess.pgn.read_game(io.StringIO(text))
         assert game
@@ -337,7 +341,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
     browser: Browser, shipped_alone: Path
 ) -> None:
     port = free_port()
-    with served(shipped_alone, "--threads", "1", port=port) as (process, _):
+    with served(shipped_alone, "--runs", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         visit.open()
@@ -349,7 +353,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
         expect(visit.page.locator("#said")).to_have_text("1. e4: Black to move.")
         visit.line("e4")
         expect(visit.square("e4")).to_have_class(re.compile("moved"))
-    with served(shipped_alone, "--threads", "1", port=port):
+    with served(shipped_alone, "--runs", "1", port=port):
         visit.sees("Black to move. Likeliest: ")
         expect(visit.page.get_by_role("alert")).to_be_hidden()
         visit.line("e4")
@@ -359,7 +363,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
 @pytest.mark.deep
 def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
+    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
     with served(shipped_alone, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
@@ -392,7 +396,7 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
     browser: Browser, shipped_alone: Path
 ) -> None:
     key = "a-visitor-s-key-0123456789"
-    with served(shipped_alone, "--threads", "1", "--api-keys", f"{key}:policy") as (_, port):
+    with served(shipped_alone, "--runs", "1", "--api-keys", f"{key}:policy") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open()

@@ -58,8 +58,11 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     expect(page.locator("#result")).to_contain_text("Kept under Games")
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6")
-    begin(visit, "Black")  # another game against the network, not an empty board
+    page.get_by_role("button", name="New game").click()
+    expect(page.get_by_role("button", name=re.compile(r"You \(1500\) .* 0-1"))).to_be_visible()  # to be reviewed
+    begin(visit, "Black")
     visit.sees("Your turn.")
+    page.go_back()  # to the first screen
     page.go_back()
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6")
     visit.sees("Black won by resignation, 0-1.")
@@ -163,7 +166,7 @@ def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Vi
 
 
 def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Browser, shipped_alone: Path) -> None:
-    with served(shipped_alone, "--threads", "1") as (_, port):
+    with served(shipped_alone, "--runs", "1") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         page = visit.open()
         visit.load(KID)
@@ -258,12 +261,26 @@ def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other
 
 @pytest.mark.deep
 def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: int) -> None:
-    for size, what in (((1280, 800), "#review-counts"), ((390, 844), "#board")):
-        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": size[0], "height": size[1]})
+    """Also after a tap far below the board of a phone. The game is of others, as a coach's is."""
+    for width, height, seen in (
+        (1366, 768, ("#board", "#review-counts", "#moments button >> nth=0")),
+        (360, 740, ("#board", ".step >> nth=0", "#tab-review")),
+        (740, 360, ("#board", ".step >> nth=0", "#tab-review")),
+    ):
+        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
         page = visit.open()
-        visit.load(OWN)  # from a field below
-        expect(page.locator("#review-counts")).to_contain_text("Your moves:")
-        expect(page.locator(what)).to_be_in_viewport(ratio=1)
+        visit.load(KID)  # from a field below
+        expect(page.locator("#review-moves li")).to_have_count(14)
+        for what in seen:
+            expect(page.locator(what)).to_be_in_viewport(ratio=1)
+        page.locator("#review-moves button").last.click()
+        expect(page.locator("#review-moves button").last).to_have_attribute("aria-current", "true")
+        expect(page.locator("#board")).to_be_in_viewport(ratio=1)
+        page.locator("#verdict").evaluate("one => one.scrollIntoView()")
+        page.get_by_role("link", name="Moves").click()
+        expect(page.locator("#line [aria-current]")).to_have_text("Nf3#")
+        page.get_by_role("link", name="Review").click()
+        expect(page.locator("#moments")).to_be_visible()
         visit.leave()
 
 
@@ -275,7 +292,7 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     visit.load(OWN)
     expect(page.locator("#below .player")).to_contain_text("You")  # now White is
     expect(page.locator("#black-shown")).to_have_text("1700")
-    page.get_by_role("button", name="Reset").click()
+    page.get_by_role("button", name="New game").click()
     expect(page.locator("#black-shown")).to_have_text("1500")
     expect(page.get_by_label("FEN or PGN")).to_have_value("")
     expect(page.locator("#below .player")).to_have_text("White")

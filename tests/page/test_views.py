@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.page.test_library import GAMES
 from tests.page.test_match import agree, begin
@@ -19,7 +19,8 @@ RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
 CUT = """all => all.filter(one => { const box = one.getBBox();
     return box.x < 0 || box.x + box.width > one.ownerSVGElement.viewBox.baseVal.width; }).map(one => one.textContent)"""
 PAINTED = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(true))))"
-VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage", "#games"]
+VIEWS = [f"#play?{RUY}", f"#review?{RUY}&White=Ann", f"#ratings?{RUY}", f"#lens?{RUY}", f"#lens?{RUY}&beside=zz-1900"]
+VIEWS += ["#leakage", "#games"]
 
 
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
@@ -127,6 +128,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     board = page.locator("#worst a").first
     expect(board.get_by_role("img")).to_have_attribute("aria-label", re.compile("to illegal moves"))
     board.hover()
+    board_says = board.inner_text()
     page.mouse.down()
     before = int(figure("positions").replace(",", ""))
     call(port, "/v1/policy", {"fen": "startpos"})  # and the figures are drawn again under the finger
@@ -134,6 +136,44 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     page.mouse.up()
     expect(page.get_by_role("heading", name="Without the mask", exact=True)).to_be_visible()
     expect(page.locator("#lenses article").first).to_be_visible()
+    recorded = re.search(r"[\d.]+\s%", board_says)
+    assert recorded
+    expect(page.locator("#recorded")).to_contain_text(f"The ledger recorded {recorded[0]} here.")
+
+
+def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit, port: int) -> None:
+    name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
+    other = f"sha256:{'0123456789abcdef' * 4}"
+
+    def replaced(route: Route) -> None:
+        """As after another file took the place of the model's."""
+        response = route.fetch()
+        answer = response.json()
+        answer["models"][name]["other_digests"] = [other]
+        route.fulfill(response=response, json=answer)
+
+    visit.page.route("**/v1/leakage?", replaced)
+    page = visit.open("#leakage")
+    with page.expect_request(lambda request: "/v1/leakage/history" in request.url and other in request.url):
+        page.get_by_label("Figures of").select_option(f"{name}, file 01234567")
+    page.get_by_label("Figures of").select_option("the latest files")
+    expect(page.get_by_role("article", name=name, exact=True)).to_be_visible()
+
+
+def test_the_first_screen_says_what_can_be_done(visit: Visit) -> None:
+    page = visit.open()
+    for name, button in (("Play somebody of your rating", "Start"), ("Review a game", "Load")):
+        door = page.get_by_role("form", name=name)
+        expect(door.get_by_role("button", name=button)).to_be_in_viewport(ratio=1)
+    expect(page.get_by_text("What players rated 1500 would play here.")).to_be_in_viewport()
+    for silent in ("#graph", "#value", "#line", ".step", "#verdict", "#clear"):
+        expect(page.locator(silent).first).to_be_hidden()
+    visit.click("e2", "e4")
+    visit.sees("Black to move")
+    expect(page.locator("#doors")).to_be_hidden()
+    expect(page.locator("#verdict")).to_contain_text("1. e4.")  # also where nothing has gone wrong
+    page.get_by_role("button", name="New game").click()
+    expect(page.locator("#doors")).to_be_visible()
 
 
 @pytest.mark.deep
@@ -166,7 +206,7 @@ def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
 ) -> None:
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height}, has_touch=True)
     page = visit.open()
-    page.get_by_role("button", name="New game").scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Start")).to_be_in_viewport(ratio=1)
     begin(visit, "White", clock="3+2")
     visit.sees("Your turn.")
     for what in ("#above .clock", "#board", "#below .clock"):
@@ -233,11 +273,11 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
     if width != 360:
         return visit.leave()
     visit.open()
-    for opener, dialog in (("New game", "Play against the network"), ("Set up a position", "Set up a position")):
-        page.get_by_role("button", name=opener).click()
-        breaks_no_rule(dialog)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, dialog
-        page.keyboard.press("Escape")
+    for opener, shown in (("More: ", "a new game"), ("Set up a position", "the editor")):
+        page.get_by_text(opener).first.click()
+        breaks_no_rule(shown)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, shown
+    page.keyboard.press("Escape")
     begin(visit, "White", clock="5+3")
     visit.click("e2", "e4")
     visit.sees("Your turn.")

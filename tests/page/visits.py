@@ -21,6 +21,11 @@ new PerformanceObserver((list) => {
 }).observe({ type: "layout-shift", buffered: true });
 """
 
+#: What Ctrl+V does outside a field.
+PASTE = """(text) => { const clipboardData = new DataTransfer();
+    clipboardData.setData("text", text);
+    document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true })); }"""
+
 
 class Visit:
     """One visitor. `refusals` allows answers that are errors, which Chromium reports on its console."""
@@ -155,9 +160,13 @@ class Visit:
         route.fulfill(json={**where, "move": {"uci": chosen.uci(), "san": board.san(chosen)}})
 
     def load(self, text: str) -> None:
-        """Pastes a FEN or a PGN."""
-        self.page.get_by_label("FEN or PGN").fill(text)
-        self.page.get_by_role("button", name="Load").click()
+        """Pastes a FEN or a PGN, into its field where there is one."""
+        field = self.page.get_by_label("FEN or PGN")
+        if field.is_visible():
+            field.fill(text)
+            self.page.get_by_role("button", name="Load").click()
+        else:
+            self.page.evaluate(PASTE, text)
 
     def saved(self, button: str) -> str:
         """What a button downloads."""

@@ -18,6 +18,7 @@ from movemask.server import logs
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.logs import JsonFormatter, TextFormatter
 from movemask.server.problems import CONTENT_TYPE
+from movemask.times import rfc3339
 from tests.conftest import Serve
 from tests.processes import call, served, serving, started, stopped
 from tests.server.ledger.records import opened
@@ -45,16 +46,15 @@ def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
 
 
 WITHOUT_A_READER = """
-import logging, os, sys
+import logging, sys
 from movemask.server import logs
 logs.configure("info", "text")
-with logs.written_by_a_thread():
-    for number in range(2 * logs.QUEUE):  # far more than a pipe holds: this would never end
-        logging.info("%01000d", number)
-    print("all are logged", flush=True)
-    if not sys.stdin.read():
-        os._exit(0)
+for number in range(2 * logs.QUEUE):  # far more than a pipe holds: this would never end
+    logging.info("%01000d", number)
+print("all are logged", flush=True)
+if sys.stdin.read():
     logging.info("the last")
+    logs.flush(60)
 """
 
 
@@ -63,6 +63,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
     with started(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"all are logged\n"
+        process.wait(60)  # it ends too
 
 
 def test_lines_that_are_lost_are_counted_and_told_once() -> None:
@@ -79,6 +80,20 @@ def test_lines_that_are_lost_are_counted_and_told_once() -> None:
     told = [int(line.split()[3]) for line in lines if b" log lines were lost: " in line]
     assert len(told) == 1
     assert len(lines) + told[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
+
+
+def test_lines_of_requests_are_made_together_and_have_their_own_times_in_order(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.configure("info", "text")
+    moments = [1.0, 2.5, 1e9]
+    for moment in moments:
+        monkeypatch.setattr("movemask.server.logs.time.time", lambda moment=moment: moment)
+        logs.access("GET", "/x", 200, moment, 1, "id", None, debug=False)
+    logs.access("GET", "/livez", 200, 0.0, 0, "id", None, debug=True)
+    logs.flush(10)
+    line = "INFO    access: GET /x 200 ms=%.3f positions=1 request_id=id"
+    assert capfd.readouterr().err.splitlines() == [f"{rfc3339(moment)} {line % (1e3 * moment)}" for moment in moments]
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

@@ -56,7 +56,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A client of an app on the fake with the tools, which the tests here share."""
     folder = tmp_path_factory.mktemp("tools")
     url = f"sqlite:///{folder}/audit.db"
-    app = create_app(Settings.read(models_dir=write_fake(folder / "m").parent, database_url=url, threads=1, mcp=True))
+    app = create_app(Settings.read(models_dir=write_fake(folder / "m").parent, database_url=url, runs=1, mcp=True))
     with TestClient(app) as client:
         client.post("/mcp", content=message("ping"), headers=SENT)  # what is made once is made now
         yield client

@@ -37,11 +37,10 @@ def test_page_documents_and_api_work_under_a_prefix(tmp_path: Path) -> None:
                 with error:
                     return error.read().decode()
 
-        for page in ("/chess/docs", "/chess/redoc"):
-            found = links(get(page))
-            assert len(found) >= 2
-            for link in found:
-                assert link.startswith("data:") or '"status":404' not in get(link)
+        found = links(get("/chess/docs"))
+        assert len(found) >= 2
+        for link in found:
+            assert link.startswith("data:") or '"status":404' not in get(link)
         assert '"servers":[{"url":"/chess"}]' in get("/chess/openapi.json")
         for link in links(get("/chess/")):  # relative, so that they begin with the prefix
             if link.startswith("page/"):

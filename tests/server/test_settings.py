@@ -36,3 +36,17 @@ def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("MOVEMASK_MAX_BATCH", value)
     with pytest.raises(SettingsError, match=rf"MOVEMASK_MAX_BATCH: .*, got '{value}'"):
         Settings.read()
+
+
+@pytest.mark.parametrize("names", ["*", "chess.example, *.b.example,[::1]", "::1", "LOCALHOST", "127.0.0.1", "a_b-c"])
+def test_trusted_hosts_are_names_and_addresses(names: str) -> None:
+    assert Settings.read(trusted_hosts=names).trusted_hosts == names
+
+
+@pytest.mark.parametrize("name", ["localhost:8000", "127.0.0.1:80", "[::1]:80", "http://localhost", "a.b/c", "a b", ""])
+def test_a_trusted_host_that_no_request_can_name_is_refused_at_the_start(name: str) -> None:
+    """Every request would be refused, but for the probes."""
+    with pytest.raises(
+        SettingsError, match=r"MOVEMASK_TRUSTED_HOSTS: must be host names without scheme, port and path"
+    ):
+        Settings.read(trusted_hosts=f"chess.example,{name}")

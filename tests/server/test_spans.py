@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from movemask.server.app import create_app
 from movemask.server.settings import Settings
 from tests.networks import write_fake
+from tests.parts import part_of
 from tests.processes import call, environment, served, stopped
 
 sdk: Any = pytest.importorskip("opentelemetry.sdk.trace", reason="OpenTelemetry's SDK is not installed")
@@ -33,7 +34,7 @@ def exporter() -> Any:
 @pytest.fixture
 def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
     write_fake(tmp_path / "models")
-    settings = Settings.read(models_dir=tmp_path / "models", database_url=f"sqlite:///{tmp_path}/audit.db", threads=1)
+    settings = Settings.read(models_dir=tmp_path / "models", database_url=f"sqlite:///{tmp_path}/audit.db", runs=1)
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     with TestClient(create_app(settings, tracer_provider=provider)) as made:
@@ -91,7 +92,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
             server.shutdown()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", part_of(["2", "1"], 2))
 def test_the_documented_command_sends_the_spans_of_a_request_to_a_collector(models: Path, workers: str) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter", reason=NO_EXPORTER)
     messages: Any = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")

@@ -83,8 +83,9 @@ def problem_types() -> str:
 
 def metrics() -> str:
     """Names, types, labels and help."""
-    found = []
-    for one in vars(Metrics()).values():
+    made = Metrics()
+    found = [f"{one.name} {one.type} \n  {one.documentation}\n" for one in made.of_service.collect()]
+    for one in vars(made).values():
         if hasattr(one, "_labelnames"):
             found.append(f"{one._name} {one._type} {','.join(one._labelnames)}\n  {one._documentation}\n")
     return "".join(sorted(found))

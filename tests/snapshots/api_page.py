@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from movemask.server.edge.headers import HEADERS, Operation
+
 Json = dict[str, Any]
 
 #: Endpoints whose examples need more than an address or a body.
@@ -20,7 +22,9 @@ ADDRESSES = {
 }
 #: Answers that the page does not show: they are pages, lists for a machine, or longer than a screen.
 LONGEST = 1500
-EVERYWHERE = {"401", "403", "422", "429", "500", "X-Request-ID", "RateLimit", "RateLimit-Policy"}
+EVERYWHERE = {"401", "403", "422", "429", "500"}
+#: Headers of every answer that needs a key; the page names them once.
+OF_ALL = {header.name for header in HEADERS if header.documented(Operation("post", "", "200", keyed=True))}
 
 
 def api_page(document: Json) -> str:
@@ -57,7 +61,7 @@ def _responses(responses: Json) -> Iterator[str]:
                 f"`{media}`" + (f" ({_type(kind['schema'])})" if "$ref" in kind.get("schema", {}) else "")
                 for media, kind in response.get("content", {}).items()
             ]
-            headers = [f"`{name}`" for name in response.get("headers", {}) if name not in EVERYWHERE]
+            headers = [f"`{name}`" for name in response.get("headers", {}) if name not in OF_ALL]
             yield f"Response: {', '.join(kinds)}." + (f" Headers: {', '.join(headers)}." if headers else "") + "\n"
     errors = [status for status in sorted(responses) if status[0] in "45" and status not in EVERYWHERE]
     if errors:

@@ -38,7 +38,7 @@ _COUNTER_OPERATION = re.compile(r'"[^"]*"?|\b(hmvc|fmvn)\s+([^\s;]+)')
 #: The first tag of a PGN, or a first move in UCI or SAN, with or without its number.
 _MOVES = re.compile(
     r'\s*(?:\[\w+\s+"|(?:\d+\.+\s*)?'
-    r"(?:[a-h][1-8][a-h][1-8][nbrq]?|[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=?[QRBN])?|[O0]-[O0](?:-[O0])?)[+#!?]*(?:[\s,]|$))"
+    r"(?:[a-h][1-8][a-h][1-8][nbrq]?|[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=?[QRBN])?|[O0]-[O0](?:-[O0])?)(?:e\.?p\.?)?[+#!?]*(?:[\s,]|$))"
 )
 
 #: What to do with moves. UCI has a command of its own for them.
@@ -58,7 +58,7 @@ def read_fen(text: str) -> str:
         return ""
     short = len(fields) < len(FEN_FIELDS)
     if "/" not in fields[0] or (short and not _RANKS.issuperset(fields[0])):
-        if looks_like_moves(text):
+        if looks_like_moves(text.removeprefix("startpos moves ")):
             raise InvalidFen(f"fen: {text!r} looks like moves, not like a FEN{MOVES_HINT}")
         raise InvalidFen(f"fen: {text!r} is not a FEN, such as {_EXAMPLE!r}")
     if short:
@@ -71,6 +71,9 @@ def read_fen(text: str) -> str:
     if counters and _OPCODE.match(counters[0]) and (";" in text or counters[0][1].isalpha()):
         given = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
         counters = [given.get("hmvc", "0"), given.get("fmvn", "1")]
+    numbers, rest = counters[:2], " ".join(counters[2:])
+    if all(map(str.isdecimal, numbers)) and looks_like_moves(rest.removeprefix("moves ")):
+        raise InvalidFen(f"fen: {text!r} has moves behind the FEN{MOVES_HINT}")
     return " ".join([*required, *counters])
 
 

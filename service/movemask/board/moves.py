@@ -104,6 +104,9 @@ _CAPITALS = re.compile(r"[A-H][1-8][A-H][1-8][NBRQ]?", re.ASCII)
 #: Signs of typesetting in moves and results, and what python-chess reads in their place.
 SIGNS = {0xD7: "x", 0xBD: "1/2", 0x2212: "-", **dict.fromkeys(range(0x2010, 0x2014), "-")}
 
+#: The mark of an en-passant capture behind its move, which says nothing that the move does not.
+_EN_PASSANT = re.compile(r"(?<=\d)\s?e\.?p\.?(?=[+#]?$)")
+
 #: The spellings of a null move: python-chess accepts it, but no side may pass.
 NULL_MOVES = frozenset(("0000", "--", "Z0", "@@@@"))
 
@@ -115,7 +118,7 @@ def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
     """
     if text in NULL_MOVES:
         raise ValueError("is a null move, which is not legal")
-    written = text.translate(SIGNS).rstrip("!?")
+    written = _EN_PASSANT.sub("", text.translate(SIGNS).rstrip("!?"))
     notation = Notation.UCI
     try:
         try:

@@ -40,7 +40,7 @@ def keys() -> None:
 def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
     """Create a key NAME, print it, and add its hash to the file.
 
-    The key is shown only this once. A running service accepts it after a reload (SIGHUP). The service must be able to
+    The key is shown only this once. A running service accepts it after `movemask reload`. The service must be able to
     read the file, which is created so that only its owner can read it.
     """
     file = _chosen(file)
@@ -53,7 +53,7 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
         f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:", err=True
     )
     click.echo(text)
-    click.echo("a running service accepts it when it is reloaded (SIGHUP)", err=True)
+    click.echo("a running service accepts it after `movemask reload`", err=True)
 
 
 @keys.command("list")
@@ -68,14 +68,14 @@ def list_keys(file: Path | None) -> None:
 @click.argument("name")
 @_file_option
 def delete_key(name: str, file: Path | None) -> None:
-    """Delete the key NAME from the file. A running service refuses it after a reload (SIGHUP)."""
+    """Delete the key NAME from the file. A running service refuses it after `movemask reload`."""
     file = _chosen(file)
     known = read_keys(file)
     left: list[Key] = [key for key in known if key.name != name]
     if len(left) == len(known):
         raise KeysError(f"{file}: there is no key named {name}; available: {', '.join(key.name for key in known)}")
     write_keys(file, left)
-    click.echo(f"{name} was deleted from {file}; to refuse it, reload the service (SIGHUP)", err=True)
+    click.echo(f"{name} was deleted from {file}; to have a running service refuse it: `movemask reload`", err=True)
 
 
 def _chosen(file: Path | None) -> Path:

@@ -25,6 +25,7 @@ _COMMANDS = (
     "models",
     "positions",
     "predict",
+    "reload",
     "serve",
     "uci",
 )

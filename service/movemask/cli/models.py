@@ -214,7 +214,7 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     command = ["movemask", "predict", "--model", entry.name]
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
-    click.echo("a running service serves it when it is reloaded (SIGHUP)")
+    click.echo("a running service serves it after `movemask reload`")
     default = next(iter(settings.model_folders.ranked(settings.default_model)))
     click.echo(f"requests that name no model are answered by {default}; `movemask models default NAME` changes it")
 
@@ -305,7 +305,7 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
     network, others = _network(contract), ModelFolders((folder,)).found().values()
     shared = any(other != contract and _network(other) == network for other in others)
     for file in [contract] if shared or not network.exists() else [contract, network]:
-        file.unlink()  # the contract first: a service that follows the folder never sees half a model
+        file.unlink()  # the contract first: a service that starts meanwhile never sees half a model
         click.echo(f"deleted: {file}")
     left = list(settings.model_folders.ranked(None)) if settings.model_folders.found() else ["none"]
     click.echo(f"requests that name no model are answered by {left[0]}, once the service is reloaded")

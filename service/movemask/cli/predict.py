@@ -22,7 +22,7 @@ from movemask.server.api.responses import point_out, policy_out, sweep_out
 from movemask.settings import NetworkSettings
 
 _BAR = 30  # characters for a probability of 1
-_MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")
+_MOVE_NUMBER = re.compile(r"(?<!\S)(?:\d+\.+|e\.?p\.?(?!\S))")  # and the mark of en passant
 _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 

@@ -14,7 +14,7 @@ from movemask.settings import PREFIX
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Adds a flag for each field of Settings that the service uses, with the field's description as help."""
     for name, field in reversed(Settings.model_fields.items()):
-        if name == "trial_seconds":
+        if name in Settings.of_commands:
             continue
         command = click.option(
             f"--{name.replace('_', '-')}",

@@ -178,7 +178,7 @@ class Connection:
             proxy = None if self._given is not None else self._address.proxy()
             hint = ""
             if any(words in message for words in _NO_TLS):
-                hint = "; it speaks http, not https"
+                hint = "; it speaks http, not https: give the address with http://"
             elif proxy:
                 hint = f"; it was asked through {proxy}; NO_PROXY excepts an address"
             elif isinstance(error, httpx2.ConnectError) and "SSL" not in message:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.position import Position, board_of
-from movemask.errors import ContractError, ModelError
+from movemask.errors import ContractError, InferenceFailed, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.policy.ragged import Index
 
@@ -85,7 +85,15 @@ def _tensors(model: Model) -> str:
 
 def _outputs(model: Model) -> str:
     batch = _probes(model)
-    logits = np.asarray(model.run(batch).logits, dtype=np.float64)
+    try:
+        logits = np.asarray(model.run(batch).logits, dtype=np.float64)
+    except InferenceFailed:
+        if _runs_alone(model):
+            raise ContractError(
+                f"one position runs, and {len(batch)} together do not, though the batch is declared as variable: it is "
+                "fixed at 1 inside. `movemask models add` tries to free it; or export it with a variable batch"
+            ) from None
+        raise
     for row, probe in enumerate(batch.positions):
         if not np.isfinite(logits[row, _legal(batch, row)]).all():
             raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
@@ -98,6 +106,11 @@ def _outputs(model: Model) -> str:
 def _batches(model: Model) -> str:
     batch = _probes(model)
     together, again = model.run(batch), model.run(batch)
+    if not _runs_alone(model):
+        raise ContractError(
+            f"{len(batch)} positions run together, and one alone does not: its batch is fixed at {len(batch)} inside; "
+            "export it with a variable batch"
+        )
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
@@ -108,6 +121,15 @@ def _batches(model: Model) -> str:
                 f"the same position gets different logits alone than in a batch of {len(batch)}: {probe.fen!r}"
             )
     return f"the same logits twice, and alone as in a batch of {len(batch)}"
+
+
+def _runs_alone(model: Model) -> bool:
+    """Whether the network runs for a single position."""
+    try:
+        model.run(model.whole_batch([Position.read(CHECK_FENS[0])]))
+    except InferenceFailed:
+        return False
+    return True
 
 
 def _legal(batch: Batch, row: int) -> Index:

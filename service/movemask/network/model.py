@@ -37,10 +37,10 @@ class TensorInfo:
 
 
 class Session(Protocol):
-    """Runs one network, from up to `at_once` threads at a time."""
+    """Runs one network, from up to `runs` threads at a time."""
 
     @property
-    def at_once(self) -> int:
+    def runs(self) -> int:
         """How many runs at the same time give the best throughput."""
         ...
 

@@ -55,7 +55,8 @@ class OnnxSession:
     runs, threads : on the CPU, simultaneous runs and the threads of each. A GPU always has two runs.
     network : the file's content, if it has been read already (`read_onnx`)
 
-    A network with a batch fixed at 1 runs position by position. Its callers see a free batch.
+    A network with a batch fixed at 1 runs position by position. Its callers see a free batch. Where only the outputs
+    declare a size, onnxruntime pays no heed to it.
     """
 
     def __init__(
@@ -68,13 +69,15 @@ class OnnxSession:
         network: bytes | None = None,
     ) -> None:
         self.file, self.provider = file, provider
-        self.at_once = runs if provider is Provider.CPU else _GPU_RUNS
+        self.runs = runs if provider is Provider.CPU else _GPU_RUNS
         self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
         self.one_by_one = all(info.shape[:1] == (1,) for info in self.inputs)
         if self.one_by_one:
-            self.inputs, self.outputs = tuple(map(_free, self.inputs)), tuple(map(_free, self.outputs))
+            self.inputs = tuple(map(_free, self.inputs))
+        if all(info.shape[:1] == (None,) for info in self.inputs):
+            self.outputs = tuple(map(_free, self.outputs))
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         if not self.one_by_one:
@@ -125,7 +128,8 @@ def _info(node: ort.NodeArg) -> TensorInfo:
 
 
 def _free(info: TensorInfo) -> TensorInfo:
-    return replace(info, shape=(None, *info.shape[1:])) if info.shape[:1] == (1,) else info
+    """The tensor with a free batch. One with a single axis has no batch, unless its size is 1."""
+    return replace(info, shape=(None, *info.shape[1:])) if len(info.shape) > 1 or info.shape == (1,) else info
 
 
 #: onnxruntime's messages begin with its status and a place in its source. A C++ signature follows the place.

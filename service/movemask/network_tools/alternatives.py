@@ -95,8 +95,8 @@ class Altered:
     changes: Mapping[str, Change]
 
     @property
-    def at_once(self) -> int:
-        return self.session.at_once
+    def runs(self) -> int:
+        return self.session.runs
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

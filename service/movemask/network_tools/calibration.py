@@ -110,7 +110,7 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
             section[name] = round(getattr(fit.calibration, name), _DIGITS)
         section |= {"positions": fit.positions, "source": source}
         table["calibration"] = section
-        with atomic_write(contract) as stream:  # a service that watches the folder never sees half a file
+        with atomic_write(contract) as stream:  # a service that starts meanwhile never sees half a file
             stream.write(tomlkit.dumps(table).encode())
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
@@ -119,7 +119,7 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
 def copied(contract: Path, folder: Path) -> Path:
     """Copies a model into a folder, which is made if missing. Returns the new TOML.
 
-    The TOML is written last, so that a service that watches the folder never sees half a model. Raises ContractError,
+    The TOML is written last, so that a service that starts meanwhile never sees half a model. Raises ContractError,
     also if the model is there already.
     """
     target, network = folder / contract.name, network_file(contract, read_contract(contract))

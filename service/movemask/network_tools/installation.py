@@ -29,7 +29,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from movemask.atomic_writes import atomic_write
 from movemask.board.position import Elo, Position
-from movemask.errors import ContractError, ModelError, MovemaskError
+from movemask.errors import ContractError, InferenceFailed, ModelError, MovemaskError
 from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
 from movemask.network.files import MAX_NETWORK_BYTES, read_onnx, read_regular, refuse_external
@@ -137,7 +137,11 @@ def add_onnx(
         fit = fitted(session, family)
         if fit.changes:
             raw, session = _rewritten(file, model, fit.changes)
-        guessed = guess(session, fit, trained_with_mask)
+        try:
+            guessed = guess(session, fit, trained_with_mask)
+        except InferenceFailed:  # of a batch: a size of 1 may be baked in behind the inputs
+            raw, session = _declared_alone(file, model)
+            guessed = guess(session, fit, trained_with_mask)
         if guessed.changes:
             raw, session = _rewritten(file, model, guessed.changes)
         table = guessed.table
@@ -220,6 +224,15 @@ def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
 def _rewritten(file: Path, model: onnx.ModelProto, changes: Iterable[Change]) -> tuple[bytes, OnnxSession]:
     """The network with these changes in its graph, and a session on it."""
     rewrite(model, changes)
+    raw = model.SerializeToString()
+    return raw, _opened(file, model, raw)
+
+
+def _declared_alone(file: Path, model: onnx.ModelProto) -> tuple[bytes, OnnxSession]:
+    """The network with a batch of 1 declared, and a session on it, which runs position by position."""
+    for value in (*model.graph.input, *model.graph.output):
+        if dimensions := value.type.tensor_type.shape.dim:
+            dimensions[0].dim_value = 1
     raw = model.SerializeToString()
     return raw, _opened(file, model, raw)
 

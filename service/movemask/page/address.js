@@ -4,7 +4,7 @@ import { START, VIEWS, following, live } from "./state.js";
 
 const NAMES = ["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"];
 const SETTINGS = Object.fromEntries(NAMES.map((name) => [name, START[name]]));
-const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "" };
+const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", recorded: 0 };
 const TAGS = ["Event", "Site", "Date", "Round", "White", "Black", "WhiteElo", "BlackElo", "Result", "Termination"];
 const LONGEST = 80; // characters of a tag
 const HERE = "You"; // whoever plays here; somebody else reads the link

@@ -9,7 +9,7 @@ import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview, showVerdict } from "./review.js";
-import { alone, played, playing, trying } from "./state.js";
+import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
 import { MARKS, inPoints, verdictOf } from "./verdicts.js";
 
@@ -104,7 +104,7 @@ export class Analysis {
     });
     this.#showVerdict(state, verdicts, review);
     showReview({
-      shown: !going && main.length > 1 && isGame(state),
+      shown: reviewable(state),
       side: state.you,
       own: tree.headers[SIDES[state.you]] === "You",
       verdicts,
@@ -123,7 +123,8 @@ export class Analysis {
     const { tree, you } = state,
       line = played(state),
       set = (name, value) => this.#store.dispatch({ type: "set", name, value });
-    if (playing(state)) return showVerdict({ otherwise: "" });
+    byId("verdict").hidden = playing(state);
+    if (playing(state)) return;
     if (trying(state)) {
       const instead = tree.at(tree.onwards(line).slice(0, line.length + 1));
       const otherwise = `Find a better move than ${numbered(firstPly(tree.fen) + line.length)} ${tree.nodes[instead].san}.`;
@@ -163,7 +164,7 @@ export class Analysis {
       report = this.#reports.of(state, index),
       side = turnAfter(tree.fen, path.length - 1),
       isMain = path.join() === tree.main.slice(0, path.length).join();
-    if (cost.lost === undefined && !cost.fact && (report.probability === undefined || !isGame(state))) return undefined;
+    if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
     const shares = isMain ? review?.moments.find(({ ply }) => ply === path.length)?.by_rating : undefined;
     return verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares);
   }
@@ -241,6 +242,3 @@ export class Analysis {
     return new Map(found.filter(([, verdict]) => verdict));
   }
 }
-
-/** Whether the board has a game that was played, not only moves that are tried here. */
-const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;

@@ -44,13 +44,15 @@ export function listenForTexts({ one, several, listing, attempt, notices }) {
 
   byId("paste-form").addEventListener("submit", entered("paste"));
   byId("library-form").addEventListener("submit", entered("library-paste"));
-  byId("library-files").addEventListener(
-    "change",
-    attempt(async ({ target }) => {
-      await bringFiles(target.files);
-      target.value = "";
-    }),
-  );
+  for (const field of ["library-files", "paste-files"]) {
+    byId(field).addEventListener(
+      "change",
+      attempt(async ({ target }) => {
+        await bringFiles(target.files);
+        target.value = "";
+      }),
+    );
+  }
   addEventListener(
     "paste",
     attempt(async (event) => {

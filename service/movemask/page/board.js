@@ -30,7 +30,7 @@ export class Board {
   #shapes;
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
-  /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` of one made ahead, or null for none. */
+  /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` `{uci, text}` of one made ahead, or null. */
   constructor(root, { onMove, onPremove }) {
     this.#root = root;
     this.#onMove = onMove;
@@ -206,7 +206,7 @@ export class Board {
 
   async #choose(name) {
     const moves = this.#targets().get(name);
-    if (this.#player) this.#setPremove(moves?.[0].premove ? moves[0].uci : null);
+    if (this.#player) this.#setPremove(moves?.[0].premove ? moves[0] : null);
     if (this.#premove) {
       this.#chosen = null;
       this.#dropped = false;
@@ -223,11 +223,11 @@ export class Board {
     this.#mark();
   }
 
-  #setPremove(uci) {
-    if (uci === this.#premove) return;
-    this.#premove = uci;
+  #setPremove(move) {
+    if ((move?.uci ?? null) === this.#premove) return;
+    this.#premove = move?.uci ?? null;
     this.#mark();
-    this.#onPremove(uci);
+    this.#onPremove(move && { uci: move.uci, text: move.text });
   }
 
   #at(event) {

@@ -1,15 +1,14 @@
-// The panel that begins a game against the network: side, strength, clock. It opens with what was chosen last.
+// The form that begins a game against the network: rating and side, and more for those who look for it. It holds what was chosen last.
 
 import { ranged } from "./controls.js";
 import { byId } from "./dom.js";
 import { takesRatings } from "./ratings.js";
-import { picture } from "./squares.js";
 
 const KEPT = "movemask-challenge"; // in the browser
-const HUMAN = "Plays like people with this lichess rating: it draws each move by how likely they are to play it, mistakes included.";
+const HUMAN = byId("human-words").textContent;
 const FIELDS = ["side", "level", "strength", "rating", "own", "clock", "minutes", "seconds", "pace"];
 
-const field = (name) => byId("challenge-form").elements[name];
+const field = (name) => byId("challenge").elements[name];
 
 /** Rating and temperature for a strength, between the two rows of the card's table that it lies between. */
 export function settingsOf(strength, rows) {
@@ -23,46 +22,49 @@ export function settingsOf(strength, rows) {
   return { rating: Math.round(between("rating")), temperature: Number(between("temperature").toFixed(3)) };
 }
 
-/** Shows the panel for a model; `from` is the position to play from, `{fen, turn}`, or null for the start. `start` gets the choice. */
+/** Fills the form for a model; `from` is the position to play from, or null for the start. `start` gets the choice. */
 export function challenge({ model, from, start }) {
-  const dialog = byId("challenge"),
-    form = byId("challenge-form");
-  const rows = model.card?.strength ?? [],
+  const form = byId("challenge"),
+    rows = model.card?.strength ?? [],
+    rated = takesRatings(model),
     { minimum, maximum } = model.contract.elo;
-  const least = Math.max(0, minimum),
-    most = Math.min(5000, maximum);
-  byId("challenge-heading").textContent = from ? "Play from this position" : "Play against the network";
-  byId("challenge-from").replaceChildren(...(from ? [picture(from.fen, { flip: from.turn === "black", label: "The position" })] : []));
+  byId("challenge-heading").textContent = from ? "Play from this position" : "Play somebody of your rating";
+  byId("cancel-challenge").hidden = !from;
+  byId("human-words").textContent = rated ? HUMAN : `Plays as ${model.name} does, which knows one rating only.`;
   byId("by-strength").hidden = !rows.length;
   if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo, 50);
-  const rated = takesRatings(model);
-  byId("rating-row").hidden = !rated;
-  if (rated) ranged(field("rating"), least, most, 50);
-  byId("human-words").textContent = rated ? HUMAN : `Plays as ${model.name} does, which knows one rating only.`;
+  if (rated) ranged(field("rating"), Math.max(0, minimum), Math.min(5000, maximum), 50);
   const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: "human" };
   const last = { ...usual, ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
   for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
   if (from) field("side").value = from.turn;
   if (!rows.length) field("level").value = "human";
-  form.oninput = shown;
-  shown();
+  form.addEventListener("invalid", opensMore, true); // what is wrong may be folded away
+  form.oninput = () => shown(rated);
+  shown(rated);
   form.onsubmit = (event) => {
     event.preventDefault();
-    dialog.close();
-    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(FIELDS.map((name) => [name, field(name).value]))));
+    const chosen = Object.fromEntries(FIELDS.map((name) => [name, field(name).value]));
+    if (!rated) chosen.rating = last.rating; // the slider is hidden, and says nothing
+    localStorage.setItem(KEPT, JSON.stringify(chosen));
     start(choice(rows, rated));
   };
-  dialog.showModal();
 }
 
-function shown() {
+const opensMore = () => (byId("challenge").querySelector("details").open = true);
+
+function shown(rated) {
+  const strong = field("level").value === "strength",
+    custom = field("clock").value === "custom";
   for (const name of ["strength", "rating"]) byId(`${name}-chosen`).textContent = field(name).value;
-  byId("strength-row").classList.toggle("unseen", field("level").value !== "strength");
-  byId("rating-row").classList.toggle("unseen", field("level").value !== "human");
-  byId("custom").classList.toggle("unseen", field("clock").value !== "custom");
-  for (const name of ["minutes", "seconds"]) field(name).disabled = field("clock").value !== "custom";
+  byId("strength-row").hidden = !strong;
+  byId("rating-row").hidden = strong || !rated;
+  byId("custom").hidden = !custom;
+  for (const name of ["minutes", "seconds"]) field(name).disabled = !custom;
   const none = Number(field("minutes").value) === 0 && Number(field("seconds").value) === 0;
   field("minutes").setCustomValidity(none ? "A clock needs minutes, or seconds a move." : "");
+  const clock = custom ? `${field("minutes").value}+${field("seconds").value}` : field("clock").value || "no clock";
+  byId("challenge-more").textContent = `${clock}, it replies ${field("pace").value === "once" ? "at once" : "as fast as a person"}`;
 }
 
 /** What the form says, as a new game needs it. */
@@ -72,7 +74,7 @@ function choice(rows, rated) {
   const strength = field("level").value === "strength" ? numbers.strength : 0;
   return {
     you: side === "random" ? ["white", "black"][Math.floor(2 * Math.random())] : side,
-    rating: numbers.own,
+    rating: numbers.own || strength || (rated ? numbers.rating : 1500),
     level: { strength, ...(strength ? settingsOf(strength, rows) : { rating: rated ? numbers.rating : null, temperature: 1 }) },
     control: field("clock").value === "custom" ? `${numbers.minutes}+${numbers.seconds}` : field("clock").value,
     pace: field("pace").value,

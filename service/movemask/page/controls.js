@@ -4,7 +4,7 @@ import { hashOf } from "./address.js";
 import { byId } from "./dom.js";
 import { takenBack } from "./match.js";
 import { takesRatings } from "./ratings.js";
-import { VIEWS, hasBoard, live, played, playing } from "./state.js";
+import { VIEWS, hasBoard, live, played, playing, reviewable } from "./state.js";
 
 const number = (control) => Number(control.value),
   checked = (control) => control.checked,
@@ -39,10 +39,12 @@ export function showView(state) {
   byId("dashboard").hidden = view !== "leakage";
   byId("library").hidden = view !== "games";
   byId("skip").hash = `#${view}`;
-  for (const name of VIEWS.slice(0, 3)) byId(`panel-${name}`).hidden = name !== view;
+  for (const name of VIEWS.slice(0, 4)) byId(`panel-${name}`).hidden = name !== view;
+  byId("tab-review").hidden = !reviewable(state);
   for (const link of document.querySelectorAll("a[data-view]")) {
+    const within = link.dataset.view === "play" && !link.closest(".tabs") && ["review", "ratings"].includes(view);
     link.href = hashOf(state, { view: link.dataset.view });
-    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === view || within) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }

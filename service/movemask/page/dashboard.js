@@ -45,10 +45,11 @@ async function look() {
   timer = setTimeout(look, EVERY);
   if (document.hidden) return;
   try {
-    const found = await call("v1/leakage");
+    const found = await figuresOf("v1/leakage?");
     await standing();
     const count = JSON.stringify(Object.entries(found.models).map(([name, model]) => [name, model.digest, model.positions]));
     if (count !== known && timer !== undefined) {
+      offerFiles(found.models);
       figures(found.models);
       const parts = await Promise.allSettled([history(), groups(), worst(), models()]);
       known = count;
@@ -62,6 +63,19 @@ async function look() {
     clearTimeout(timer);
     timer = setTimeout(look, 1000 * Math.max(error.retryAfter ?? 0, 2 * (EVERY / 1000)));
   }
+}
+
+/** What the service says of the network's file that was chosen, or of the latest under each name. */
+const figuresOf = (path) => call(`${path}${byId("file").value && `&digest=${byId("file").value}`}`);
+
+/** Offers the other files that have answered under a model's name. */
+function offerFiles(models) {
+  if (byId("file").value) return; // what is shown now is one of them
+  const others = Object.entries(models).flatMap(([name, { other_digests: digests = [] }]) =>
+    digests.map((digest) => new Option(`${name}, file ${digest.slice(7, 15)}`, digest)),
+  );
+  byId("file").replaceChildren(new Option("the latest files", ""), ...others);
+  byId("file-field").hidden = !others.length;
 }
 
 /** The figures of every model, side by side. */
@@ -125,7 +139,7 @@ function judged({ kinds: { raw, served }, trained_with_mask: masked }) {
 }
 
 async function history() {
-  const { models } = await call(`v1/leakage/history?bucket=${byId("bucket").value}`);
+  const { models } = await figuresOf(`v1/leakage/history?bucket=${byId("bucket").value}`);
   const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort(
     (one, other) => one - other,
   );
@@ -147,7 +161,7 @@ async function history() {
 }
 
 async function groups() {
-  const answers = await Promise.all(Object.keys(GROUPS).map((by) => call(`v1/leakage?by=${by}`)));
+  const answers = await Promise.all(Object.keys(GROUPS).map((by) => figuresOf(`v1/leakage?by=${by}`)));
   byId("groups").replaceChildren(
     ...Object.entries(GROUPS).map(([by, title], index) => {
       const models = Object.entries(answers[index].models).filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length);
@@ -183,7 +197,7 @@ async function groups() {
 
 async function worst() {
   const kind = byId("worst-kind").value;
-  const { positions } = await call(`v1/leakage/worst?kind=${kind}&limit=${WORST}`);
+  const { positions } = await figuresOf(`v1/leakage/worst?kind=${kind}&limit=${WORST}`);
   const found = JSON.stringify([kind, positions]);
   if (found === drawn) return; // a link that is replaced while it is pressed is not followed
   drawn = found;
@@ -191,9 +205,19 @@ async function worst() {
     ...positions.map((position) => {
       const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
       const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
-      const rating = position.elo ? { [position.turn]: position.elo } : {};
-      const line = { fen: position.fen, chess960: position.chess960, moves: [], at: 0, game: "", you: "", headers: {} };
-      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...rating });
+      const { elo } = position,
+        ratings = elo ? { white: elo, black: elo } : {}; // the opponent's is not known
+      const line = {
+        recorded: position.raw ?? 0,
+        fen: position.fen,
+        chess960: position.chess960,
+        moves: [],
+        at: 0,
+        game: "",
+        you: "",
+        headers: {},
+      };
+      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...ratings });
       return element(
         "a",
         { href },

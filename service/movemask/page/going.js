@@ -16,8 +16,11 @@ export function showGoing(state) {
   byId("going").hidden = !away && !offered;
   byId("return").hidden = !away;
   byId("resume").hidden = byId("discard").hidden = !offered;
+  byId("resume").textContent = offered?.elsewhere ? "Continue it here" : "Continue the game";
   byId("going-words").textContent = offered
-    ? `You have an unfinished game against ${offered.model}.`
+    ? offered.elsewhere
+      ? "Your game goes on in another tab."
+      : "You have an unfinished game."
     : match?.ending
       ? words
       : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;

@@ -15,12 +15,12 @@ export function listenToKeys(does) {
     if (!does[event.key] || does[event.key]() === true) return;
     event.preventDefault();
   });
-  // A slider or a list that was set by the mouse gives the arrows back.
-  document.addEventListener("pointerup", (event) => event.target.closest("[type=range]")?.blur());
+  // A slider or a list that was set by the mouse gives the arrows back; in a form it keeps them, so that Enter sends it.
+  document.addEventListener("pointerup", (event) => event.target.closest("[type=range]:not(form *)")?.blur());
   let pointed = false;
   document.addEventListener("pointerdown", () => (pointed = true));
   document.addEventListener("keydown", () => (pointed = false), { capture: true });
-  document.addEventListener("change", (event) => pointed && event.target.closest("select, [type=radio]")?.blur());
+  document.addEventListener("change", (event) => pointed && event.target.closest(":is(select, [type=radio]):not(form *)")?.blur());
 }
 
 /** Shows the list of keys. */

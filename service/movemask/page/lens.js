@@ -47,8 +47,12 @@ export function lensArrows(answer, labelled = true) {
   return [...illegal.map((move) => ({ ...move, kind: "illegal", label: label(move) })), ...legal]; // the right ones on top
 }
 
-/** Shows the answers of one model, or of two beside each other. */
-export function showLenses(answers, flip) {
+/** Shows the answers of one model, or of two beside each other; `recorded` is what the ledger has of the position, or 0. */
+export function showLenses(answers, flip, recorded) {
+  byId("recorded").textContent = recorded
+    ? `The ledger recorded ${percent(recorded)} here. It keeps neither the moves before a position nor the opponent's rating, and the ` +
+      "network may look at both: without them, the figure below may be another."
+    : "";
   byId("lenses").classList.toggle("two", answers.length > 1);
   byId("lenses").replaceChildren(...answers.map((answer) => card(answer, flip, answers.length > 1)));
 }
@@ -146,7 +150,7 @@ function illegalList(answer) {
   return element(
     "div",
     {},
-    element("h4", {}, "Illegal moves without the mask"),
+    element("h3", {}, "Illegal moves without the mask"),
     element("ol", { className: "illegal-moves" }, ...items),
     element(
       "p",

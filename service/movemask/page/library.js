@@ -133,7 +133,7 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
  * What the list says of a game.
  * @type {(game: any) => string[]}
  */
-const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
+export const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
   const rating = (side) => ratingOf(headers[`${side}Elo`]);
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];

@@ -7,15 +7,15 @@ import { call, remembered, useKey } from "./api.js";
 import { keepsGames } from "./archive.js";
 import { listenForTexts } from "./arriving.js";
 import { agrees } from "./ask.js";
-import { challenge } from "./challenge.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
+import { fillDoors, showDoors } from "./doors.js";
 import { Editor } from "./editor.js";
 import { showGoing } from "./going.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import * as library from "./library.js";
-import { isYours, newMatch, other } from "./match.js";
+import { newMatch, other } from "./match.js";
 import { closeMenus } from "./menu.js";
 import { Notice } from "./notice.js";
 import { keepPlaying } from "./opponent.js";
@@ -23,14 +23,14 @@ import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
 import { setSound, soundsOf, sounds } from "./sound.js";
-import { START, hasBoard, named, playing, position } from "./state.js";
+import { START, following, hasBoard, named, playing, position } from "./state.js";
 import { Store } from "./store.js";
 import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
 import { Tree } from "./tree.js";
 import { matching, uciOf } from "./typed.js";
 import { forget, keepsUnfinished, unfinished } from "./unfinished.js";
-import { wrong } from "./words.js";
+import { inEnglish, wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
 const NOTCH = 60; // px that a wheel turns at least
@@ -77,7 +77,13 @@ async function shown(state, current) {
       (error) => (error ? notice.tell("leakage", error) : notice.clear("leakage")),
       (changes) => hashOf(store.state, changes),
     );
-  } else await table.show(store.state, models, current);
+    return;
+  }
+  const now = store.state,
+    doors = { model: chosen(now, models), start: begin, open };
+  if (!now.doors) fillDoors(now, doors);
+  await table.show(now, models, current);
+  if (now.doors && current()) fillDoors(now, { ...doors, answer: table.answer });
 }
 
 async function loadModels() {
@@ -98,8 +104,10 @@ store.subscribe((state, before, event) => {
   showView(state);
   setControls(state, models);
   showGoing(state);
+  showDoors(state);
   table.prepare(state);
   if (event.type === "load") showBoard();
+  if (state.match?.ending && !before.match?.ending && following(state)) byId("result").focus({ preventScroll: true });
   if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
   document.body.setAttribute("aria-busy", "true");
@@ -113,22 +121,27 @@ runsClocks(store);
 keepsGames(store);
 const askAgain = keepPlaying(store, notice);
 
-/** The panel for a new game; `from` is the answer of the position to play from, or null for the start. Throws where a game is over. */
-function challenged(from) {
-  if (from && endingBy(from)) throw new Error("The game is over in this position.");
-  challenge({
-    model: chosen(store.state, models),
-    from,
-    start: (choice) =>
-      begin({
-        ...choice,
-        model: chosen(store.state, models).name,
-        ...(from ? { fen: from.fen, chess960: store.state.tree.chess960 } : {}),
-      }),
+/** Asks for the game that is to be played from the position on the board. Throws where a game is over. */
+function playHere(answer) {
+  if (endingBy(answer)) throw new Error("The game is over in this position.");
+  store.dispatch({ type: "set", name: "doors", value: true });
+  toDoors();
+}
+
+/** Goes to the doors, also by the keyboard and on a small screen. */
+const toDoors = () => byId("challenge-heading").focus();
+
+/** Begins the game that was chosen. */
+function begin(choice) {
+  const { doors, tree } = store.state;
+  start({
+    ...choice,
+    model: chosen(store.state, models).name,
+    ...(doors ? { fen: table.seen.answer.fen, chess960: tree.chess960 } : {}),
   });
 }
 
-function begin(choice) {
+function start(choice) {
   const now = new Date(),
     id = now.getTime().toString(36),
     date = new Intl.DateTimeFormat("sv").format(now).replaceAll("-", ".");
@@ -144,8 +157,8 @@ function enter(match) {
 
 /** Scrolls to the beginning of what is shown of a game: where it was loaded may be far below. */
 function showBoard() {
-  byId("above").scrollIntoView({ block: "nearest" });
-  document.querySelector(".panels").scrollTop = 0;
+  scrollTo(0, 0);
+  for (const one of document.querySelectorAll(".side, .panels")) one.scrollTop = 0;
 }
 
 /** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */
@@ -159,8 +172,8 @@ function resume() {
 
 /** Gives up the game that is offered. */
 async function discard() {
-  const { id, model } = store.state.offered;
-  if (!(await agrees(`Give up your unfinished game against ${model}? It is then gone.`, "Give it up"))) return;
+  const { id } = store.state.offered;
+  if (!(await agrees("Give up your unfinished game? It is then gone.", "Give it up"))) return;
   forget(id);
   lookForUnfinished();
 }
@@ -168,7 +181,7 @@ async function discard() {
 /** Another game with the sides changed. */
 function rematch() {
   const { model, you, rating, level, control, pace, fen, chess960 } = store.state.match;
-  begin({ model, you: other(you), rating, level, control, pace, fen, chess960 });
+  start({ model, you: other(you), rating, level, control, pace, fen, chess960 });
 }
 
 async function resign() {
@@ -187,17 +200,17 @@ async function offerDraw() {
     store.dispatch({ type: "draw" });
 }
 
-/** A move that was typed; while the network thinks it is made ahead. */
+/** A move that was typed; it is made ahead until its position is on the board. */
 function typed(event) {
   event.preventDefault();
   const field = byId("move"),
     text = field.value.trim(),
     { state } = store;
-  if (playing(state) && !isYours(state.match)) {
+  if (playing(state) && state.at === state.moves.length && table.answer?.turn !== state.match.you) {
     store.dispatch({ type: "premove", premove: text ? { text, uci: uciOf(text) } : null });
   } else {
     const found = matching(table.answer?.moves ?? [], text);
-    if (!found) return notice.tell("typed", new Error(`Not a legal move here: ${text || "type one, such as e4."}`));
+    if (!found) return notice.tell("typed", new Error(`Not a legal move here: ${text || "type one, such as e4"}.${inEnglish(text)}`));
     table.move(found.uci);
   }
   field.value = "";
@@ -228,13 +241,15 @@ const attempt = (work) => async (event) => {
   }
 };
 
+const open = attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model)));
+
 const editor = new Editor(async (fen, chess960, then) => {
   try {
     store.dispatch(await read(fen, store.state.model, chess960));
   } catch (error) {
     throw wrong(error);
   }
-  if (then === "play") challenged(await remembered("v1/policy", { ...position(store.state, []), ...named(store.state) }));
+  if (then === "play") playHere(await remembered("v1/policy", { ...position(store.state, []), ...named(store.state) }));
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
@@ -268,10 +283,15 @@ listenToControls(store, {
   resign,
   rematch,
   draw: offerDraw,
-  "challenge-open": () => challenged(null),
-  review: () => analysis.reviewFaults(),
-  "play-here": attempt(() => challenged(table.seen.answer)),
-  "cancel-challenge": () => byId("challenge").close(),
+  review() {
+    store.dispatch({ type: "view", view: "review" });
+    analysis.reviewFaults();
+  },
+  "play-here": attempt(() => playHere(table.seen.answer)),
+  "cancel-challenge"() {
+    store.dispatch({ type: "set", name: "doors", value: false });
+    byId("play-here").focus();
+  },
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
   return: does("return"),
   resume: attempt(resume),
@@ -280,12 +300,14 @@ listenToControls(store, {
   clear() {
     byId("paste").value = "";
     store.dispatch({ type: "load", tree: new Tree() });
+    toDoors();
   },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
   ...Object.fromEntries(
     shares({
       shown: () => table.seen,
       pgn: (rated) => analysis.pgn(rated),
+      headers: () => store.state.tree.headers,
       model: () => named(store.state),
       report: (error) => notice.tell("event", error),
     }),
@@ -319,13 +341,13 @@ listenForTexts({
   notices: notice,
 });
 library.start({
-  open: attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model))),
+  open,
   notices: notice,
   model: () => named(store.state),
 });
 byId("typed").addEventListener("submit", typed);
 byId("key-form").addEventListener("submit", enterKey);
-for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
+for (const id of ["bucket", "file", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => {
   if (document.hidden)
     keep(store.state); // a phone may end the page now without another word

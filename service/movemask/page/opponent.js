@@ -8,23 +8,42 @@ import { matching } from "./typed.js";
 
 const PAUSE = 0.5; // s before the network moves in a game without clocks
 
-/** Keeps the game of a store going. `notice` is told of errors. Returns what asks again for the present position. */
+/**
+ * Keeps the game of a store going: the player's clock starts once there are legal moves. `notice` is told of errors. Returns
+ * what asks again for the present position.
+ */
 export function keepPlaying(store, notice) {
-  let asked = null; // the position that is being asked for
+  let asked = null, // the position that is being asked for
+    legal = null; // its moves, where the player is to move and they are known
 
   async function look() {
     const { match } = store.state,
       key = match && !match.ending ? keyOf(match) : null;
-    if (key === asked) return;
-    asked = key;
+    if (key === asked) return legal && match?.premove && queueMicrotask(ahead);
+    [asked, legal] = [key, null];
     notice.clear("match");
     if (!key) return;
     const current = () => asked === key;
     try {
-      await (isYours(match) ? playersTurn : networksTurn)(store, match, key, current);
+      if (!isYours(match)) return await networksTurn(store, match, key, current);
+      const answer = await remembered("v1/policy", { ...question(match), include: ["san", "forecast"] });
+      if (!current()) return;
+      store.dispatch(judgement(key, answer));
+      legal = answer.moves;
+      ahead();
     } catch (error) {
       if (current()) notice.tell("match", error, again);
     }
+  }
+
+  /** Plays the move that was made ahead, which may be after its legal moves are known: the board shows them a moment later. */
+  function ahead() {
+    const { match } = store.state;
+    if (!match?.premove || keyOf(match) !== asked || !legal) return;
+    const { uci, text } = match.premove;
+    const made = uci ? legal.find((move) => move.uci === uci || move.uci === `${uci}q`) : matching(legal, text);
+    if (made) store.dispatch({ type: "move", key: asked, uci: made.uci, san: made.san });
+    else store.dispatch({ type: "premove", premove: null, remark: "The move that you made ahead is not legal here." });
   }
 
   function again() {
@@ -53,19 +72,6 @@ const judgement = (key, answer) => ({
   ending: endingBy(answer),
   score: whiteScore(answer),
 });
-
-/** Starts the player's clock once there are legal moves, and plays the move that was made ahead. */
-async function playersTurn(store, match, key, current) {
-  const answer = await remembered("v1/policy", { ...question(match), include: ["san", "forecast"] });
-  if (!current()) return;
-  store.dispatch(judgement(key, answer));
-  const ahead = current() ? store.state.match.premove : null;
-  if (!ahead) return;
-  const { uci, text } = ahead;
-  const made = uci ? answer.moves.find((move) => move.uci === uci || move.uci === `${uci}q`) : matching(answer.moves, text);
-  if (made) store.dispatch({ type: "move", key, uci: made.uci, san: made.san });
-  else store.dispatch({ type: "premove", premove: null, remark: "The move that you made ahead is not legal here." });
-}
 
 /** The network moves as soon as a person would have. */
 async function networksTurn(store, match, key, current) {

@@ -11,7 +11,7 @@ const GOES = {
   k: (x, y) => Math.max(x, y) === 1,
 };
 
-/** The premoves of a colour ("w" or "b") by the square that they start from, as `{uci, premove: true}`. */
+/** The premoves of a colour ("w" or "b") by the square that they start from, as `{uci, text, premove: true}`. */
 export function premovesOf(pieces, colour) {
   const own = [...pieces].filter(([, piece]) => piece[0] === colour);
   return new Map(
@@ -19,12 +19,20 @@ export function premovesOf(pieces, colour) {
       from,
       squares()
         .filter((to) => to !== from && goes(piece, from, to))
-        .map((to) => ({ uci: from + to, premove: true })),
+        .map((to) => ({ uci: from + to, text: named(piece[1], from, to), premove: true })),
     ]),
   );
 }
 
 const squares = () => [...FILES].flatMap((file) => [1, 2, 3, 4, 5, 6, 7, 8].map((rank) => file + rank));
+
+/** A move in SAN, as far as it is known without the board that it will be played on. */
+function named(kind, from, to) {
+  const across = FILES.indexOf(to[0]) - FILES.indexOf(from[0]);
+  if (kind === "p") return across ? `${from[0]}x${to}` : to;
+  if (kind === "k" && Math.abs(across) === 2) return across > 0 ? "O-O" : "O-O-O";
+  return kind.toUpperCase() + to;
+}
 
 function goes([colour, kind], from, to) {
   const x = Math.abs(FILES.indexOf(to[0]) - FILES.indexOf(from[0])),

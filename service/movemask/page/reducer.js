@@ -1,12 +1,13 @@
 // What each event makes of the state. `now`, in ms, comes with the event, so the same events give the same state.
 
 import * as match from "./match.js";
-import { following, game, hasBoard, live, played, playing } from "./state.js";
+import { following, game, hasBoard, live, played, playing, reviewable } from "./state.js";
 import { Tree } from "./tree.js";
 
 /** The state after an event; the same object if nothing has changed. Throws for an event that it does not know. */
 export function reduce(state, event) {
-  const next = EVENTS[event.type](state, event);
+  const made = EVENTS[event.type](state, event),
+    next = made.view === "review" && !reviewable(made) ? { ...made, view: "play" } : made;
   // What has just happened on the board need not be told in another view.
   const seen = next.match?.ending && !next.match.seen && following(next) && hasBoard(next.view);
   return seen ? { ...next, match: { ...next.match, seen: true } } : next;
@@ -14,7 +15,8 @@ export function reduce(state, event) {
 
 const EVENTS = {
   /** A setting: a rating, the second model, whose moves are reviewed. The model is the opponent's while a game goes on. */
-  set: (state, { name, value }) => (name === "model" && live(state) ? state : { ...state, [name]: value }),
+  set: (state, { name, value }) =>
+    name === "model" && live(state) ? state : { ...state, ...(name === "model" ? { recorded: 0 } : {}), [name]: value },
 
   view: (state, { view }) => ({ ...state, view }),
 
@@ -55,7 +57,7 @@ const EVENTS = {
   /** What an answer says of the present position of the game. */
   judged: (state, { key, ...found }) => inMatch(state, key, (one) => match.judged(one, found)),
 
-  /** A move made ahead: `{uci}` of the board or `{text}` that was typed; null takes it away. */
+  /** A move made ahead: `{text}` as it was typed, or with the `{uci}` of the board; null takes it away. */
   premove: (state, { premove, remark = "" }) => (live(state) ? { ...state, match: { ...state.match, premove, remark } } : state),
 
   flag: (state, { now }) => (live(state) ? withMatch(state, match.flagged(state.match, now)) : state),
@@ -82,24 +84,29 @@ const EVENTS = {
   /** Gives up a game that has hardly begun. */
   abort: (state) => ({ ...state, ...game({ aborted: true }), match: null }),
 
-  /** Another tab continues the game: its moves stay on the board. */
-  released: (state) => ({ ...state, match: null, ...(following(state) ? { game: "", you: "" } : {}) }),
+  /** Another tab continues the game. */
+  released: (state) => ({
+    ...state,
+    match: null,
+    offered: { id: state.match.id, elsewhere: true },
+    ...(following(state) ? game() : {}), // no hints on a game that goes on
+  }),
 
-  /** What another tab has left unfinished, `{id, model}` or null. */
+  /** What another tab has left unfinished, `{id}` or null; `elsewhere` where it has taken the game from here. */
   offered: (state, { offered }) => (offered?.id === state.offered?.id ? state : { ...state, offered }),
 
   /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
   load: (state, { tree, moves, at, white, black, you }) => ({
     ...state,
     ...game({ tree, moves, at, white, black, you }),
-    view: hasBoard(state.view) ? state.view : "play",
+    view: ["ratings", "lens"].includes(state.view) ? state.view : "review",
   }),
 
   /** Back to the game against the network. */
   return: (state) => (state.match ? withMatch({ ...state, ...gameOf(state.match), view: "play" }, state.match) : state),
 
   /** An address: it holds the line, and the game has more. */
-  address(state, { settings, moves, at, game: id, fen, chess960, headers, you }) {
+  address(state, { settings, moves, at, game: id, fen, chess960, headers, you, recorded }) {
     const kept = live(state) ? { ...settings, model: state.model } : settings;
     if (state.match && id === state.match.id) {
       const back = following(state) ? state : EVENTS.return(state);
@@ -108,7 +115,7 @@ const EVENTS = {
     }
     const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
     const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
-    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you }), ...kept };
+    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you, recorded }), ...kept };
   },
 
   /** The names of moves that an address has brought. */
@@ -145,5 +152,7 @@ function withMatch(state, one) {
   const next = { ...state, match: one };
   if (!following(next)) return next;
   const same = state.moves === one.moves && one.ending === state.match?.ending;
-  return same ? next : { ...next, tree: match.treeOf(one), moves: one.moves, at: state.moves === one.moves ? state.at : one.moves.length };
+  if (same) return next;
+  const view = one.ending && !state.match?.ending && state.view === "play" ? "review" : state.view;
+  return { ...next, view, tree: match.treeOf(one), moves: one.moves, at: state.moves === one.moves ? state.at : one.moves.length };
 }

@@ -37,8 +37,6 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
  * gets a place on the line, `choose` a side.
  */
 export function showReview({ shown, side, own, verdicts, nameOf, at, moments, engine, finished, goTo, choose }) {
-  byId("review-panel").hidden = !shown;
-  byId("panel-play").classList.toggle("reviewing", shown && own); // somebody else's game moves nothing
   if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);

@@ -7,17 +7,20 @@ const PGN = "application/x-chess-pgn";
 
 /**
  * What the buttons do, by their id. `shown` gives the answer on the board, `pgn` the game, once its moves
- * have names, with the ratings of the sliders if asked, `model` what a request says of the model; `report` is told of errors.
+ * have names, with the ratings of the sliders if asked, `headers` those of the game, `model` what a request
+ * says of the model; `report` is told of errors.
  */
-export function shares({ shown, pgn, model, report }) {
+export function shares({ shown, pgn, headers, model, report }) {
   const ways = {
     "copy-link": (button) => copied(button, location.href),
     "copy-fen": (button) => copied(button, shown().answer.fen),
     "copy-pgn": async (button) => copied(button, await pgn()),
     "copy-played": async (button) => copied(button, await pgn()),
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
-    "save-annotated": async () =>
-      save("annotated.pgn", PGN, await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN)),
+    async "save-annotated"() {
+      const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN);
+      save("annotated.pgn", PGN, own(text, headers()));
+    },
   };
   return Object.entries(ways).map(([id, does]) => [
     id,
@@ -30,6 +33,10 @@ export function shares({ shown, pgn, model, report }) {
     },
   ]);
 }
+
+/** An annotated PGN with the ratings of the game in place of the sliders', which the service judged it by. */
+const own = (pgn, headers) =>
+  pgn.replace(/^\[(WhiteElo|BlackElo) ".*\n/gm, (_, name) => (headers[name] ? `[${name} "${headers[name]}"]\n` : ""));
 
 async function copied(button, text) {
   try {

@@ -9,6 +9,17 @@ let database; // the promise of it
 /** All kept games, in the order in which they were added. Throws what the browser says when it refuses. */
 export const kept = () => within("readonly", (store) => store.getAll());
 
+/** The games that were added last, the last first. Throws as `kept`. */
+export async function latest(count) {
+  const found = [];
+  await within("readonly", (store) => {
+    store.openCursor(null, "prev").onsuccess = ({ target: { result: cursor } }) => {
+      if (cursor && found.push(cursor.value) < count) cursor.continue();
+    };
+  });
+  return found;
+}
+
 /** Keeps games, or their new state, by their `id`: all of them or, where it throws, none. */
 export async function keep(games) {
   await within("readwrite", (store) => games.forEach((game) => store.put(game)));

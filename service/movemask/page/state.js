@@ -4,7 +4,7 @@ import { turnAfter, Tree } from "./tree.js";
 
 const RATING = 1500; // of players whose rating is unknown
 
-export const VIEWS = ["play", "ratings", "lens", "leakage", "games"];
+export const VIEWS = ["play", "review", "ratings", "lens", "leakage", "games"];
 
 /** All that belongs to the game on the board. Another game begins with another object, so nothing of one is left in the next. */
 export const game = (given = {}) => {
@@ -18,6 +18,8 @@ export const game = (given = {}) => {
     you, // whose moves are reviewed: "white", "black", or "" for both
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
+    doors: false, // whether a game is to be played from the position on the board
+    recorded: given.recorded ?? 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
     trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
     black: given.black ?? RATING,
@@ -28,7 +30,7 @@ export const START = {
   view: "play",
   ...game(),
   match: null, // the game against the network, whatever the board shows
-  offered: null, // `{id, model}`: a game against the network that another tab has left, or plays
+  offered: null, // `{id}`: a game against the network that another tab has left, or plays
   model: "",
   beside: "",
   vary: "both",
@@ -37,7 +39,7 @@ export const START = {
 };
 
 /** Whether a view has the board. */
-export const hasBoard = (view) => VIEWS.indexOf(view) < 3;
+export const hasBoard = (view) => VIEWS.indexOf(view) < 4;
 
 /** Whether the board shows the game against the network. */
 export const following = ({ match, game }) => Boolean(match) && game === match.id;
@@ -47,6 +49,18 @@ export const live = ({ match }) => Boolean(match) && !match.ending;
 
 /** Whether the board shows a game that goes on. */
 export const playing = (state) => live(state) && following(state);
+
+/** Whether there is nothing on the board but the start. */
+export const blank = ({ tree }) => tree.fen === "startpos" && tree.nodes.length === 1;
+
+/** Whether the board has a game that was played, not only moves that are tried here. */
+export const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;
+
+/** Whether the board has a game that can be reviewed. */
+export const reviewable = (state) => !playing(state) && isGame(state) && state.tree.main.length > 0;
+
+/** Whether the page offers to play or to load a game. */
+export const begins = (state) => hasBoard(state.view) && !live(state) && (state.doors || (state.view === "play" && blank(state)));
 
 /** Whether the player is to find moves alone: until hints are asked for. */
 export const alone = (state) => playing(state) && !state.hints;

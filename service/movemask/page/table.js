@@ -12,7 +12,7 @@ import { HIDDEN, forecastIn, showBars, showChances } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { question } from "./reports.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { alone, following, live, played, playing, trying, turn } from "./state.js";
+import { alone, begins, blank, following, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -33,7 +33,7 @@ export class Table {
     this.#analysis = analysis;
     this.#board = new Board(byId("board"), {
       onMove: (uci) => this.move(uci),
-      onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
+      onPremove: (premove) => store.dispatch({ type: "premove", premove }),
     });
   }
 
@@ -64,7 +64,10 @@ export class Table {
     document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
     byId("setup").hidden = live(state);
-    byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
+    byId("clear").hidden = blank(state);
+    byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
+    document.body.classList.toggle("bare", !state.moves.length);
+    document.body.classList.toggle("first", begins(state) && blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
       byId("resign").textContent = match.moves.length < 2 ? "Abort" : "Resign";
@@ -163,7 +166,7 @@ export class Table {
       const rated = takesRatings(chosen(state, this.#models)),
         looks = trying(state);
       const who = rated ? `players rated ${state[answer.turn]}` : "players";
-      byId("whose").textContent = `What ${who} would play, by ${answer.model.name}. It is no engine's advice.`;
+      byId("whose").textContent = `What ${who} would play here. It is not an engine's advice.`;
       byId("forecast").textContent = hidden ? "" : forecastIn(answer, rated ? state : null);
       showBars(byId("bars"), hidden || looks ? null : answer.moves, {
         onMove: (uci) => this.move(uci),
@@ -210,7 +213,7 @@ export class Table {
 
   async #lenses(state, answer, current) {
     const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
-    if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
+    if (current()) showLenses(second ? [answer, second] : [answer], state.flip, played(state).length ? 0 : state.recorded);
   }
 }
 

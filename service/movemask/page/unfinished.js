@@ -53,13 +53,13 @@ const ids = () =>
     .filter((key) => key.startsWith(KEPT))
     .map((key) => key.slice(KEPT.length));
 
-/** What is offered: `{id, model}` of the latest game that another page has written; null if there is none. */
+/** What is offered: `{id}` of the latest game that another page has written; null if there is none. */
 function latest({ match }) {
   const id = ids()
     .filter((one) => one !== match?.id)
     .toSorted()
     .at(-1);
-  return id ? { id, model: unfinished(id).match.model } : null;
+  return id ? { id } : null;
 }
 
 /** Gives a game up that has not been finished. */

@@ -13,13 +13,13 @@ export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
 /** What is said of a game against the network that goes on; `behind` is how many moves the board is behind it. */
 export function saidInGame(match, behind) {
   if (behind) return `You are looking back. The game is ${behind} ${behind === 1 ? "move" : "moves"} further on.`;
-  const { moves, sans, you, model, remark, standing, premove } = match,
+  const { moves, sans, you, remark, standing, premove } = match,
     yours = isYours(match);
   const mover = yours ? SIDES[other(you)] : "You";
   const last = moves.length ? `${mover} ${yours ? "plays" : "play"} ${sans.at(-1)}.` : `You play ${SIDES[you]}.`;
-  const next = yours ? "Your turn." : `${model} is thinking.`;
+  const next = yours ? "Your turn." : "Your opponent is thinking.";
   const draw = yours && standing?.draw ? ` You can claim a draw ${whyOf({ result: "1/2-1/2", how: standing.draw }).slice(5)}.` : "";
-  const ahead = premove ? ` Next: ${premove.text ?? premove.uci}, if it is legal.` : "";
+  const ahead = premove ? ` Next: ${premove.text}, if it is legal.` : "";
   return `${last} ${next}${draw}${ahead}${remark && ` ${remark}`}`;
 }
 
@@ -65,6 +65,15 @@ export function pgnFault(detail) {
   return place ? `${place}, ${move}, ${fault}` : text;
 }
 
+/** The pieces of German, French and Spanish players in SAN; R, which is a king to the latter two, is read as a rook. */
+const LETTERS = { S: "N", C: "N", L: "B", F: "B", A: "B", T: "R", D: "Q" };
+
+/** A hint where a text has a move with the piece's letter in another language; "" elsewhere. */
+export function inEnglish(text) {
+  const [, piece, move] = /(?<![a-zA-Z])([SCLFATD])([a-h]?[1-8]?x?[a-h][1-8])/.exec(text) ?? [];
+  return piece ? ` Pieces are written K, Q, R, B and N, as in English: ${piece}${move} is ${LETTERS[piece]}${move}.` : "";
+}
+
 /** What went wrong, for whoever sees it. */
 export function wrong(error) {
   const { message, title, status, statuses } = error;
@@ -73,7 +82,7 @@ export function wrong(error) {
   if (status === 401) return "This service is open to those who have a key. Enter yours.";
   if (status === 403) return `Your key does not allow this: ${message}`;
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
-  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.`;
+  if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.${inEnglish(message)}`;
   const [, move, fault, fen] = /^moves\[\d+\]: '(.+)' (is .+) in '(.+)'$/.exec(message) ?? [];
   if (fen) return `This line cannot be played: ${numbered(firstPly(fen))} ${move} ${fault}.`;
   if (statuses) {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -23,12 +24,13 @@ from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
 from movemask.server.api.routes import games, judge, leakage, operations, page, policy
 from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import CLIENT_CLOSED
+from movemask.server.edge.headers import HEADERS
 from movemask.server.edge.keys import Keys, KeyScope
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import MOST_BYTES, Edge
 from movemask.server.edge.rates import Rates
 from movemask.server.metrics import Metrics
-from movemask.server.queue.served_models import Needed
+from movemask.server.service_state import ServiceState
 from movemask.server.services import running_services
 from movemask.server.settings import Settings
 from movemask.version import __version__
@@ -39,9 +41,6 @@ _ALLOWED = (
     *("traceparent", "tracestate", "baggage", "sentry-trace"),
     *("mcp-protocol-version", "mcp-session-id", "last-event-id"),
 )
-
-#: Headers of answers that pages of other origins may read.
-_EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID", "ETag")
 
 #: Headers of a tool's caller that are passed on to the API, and the time of an answer, which has limits of its own.
 _FORWARDED = ("authorization", "host", "x-request-id")
@@ -57,7 +56,9 @@ def create_app(
     settings: Settings | None = None,
     *,
     rates: Rates | None = None,
-    needed: Needed = Needed.NONE,
+    state: ServiceState | None = None,
+    keys: Keys | None = None,
+    needed: Collection[str] | None = (),
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
@@ -66,15 +67,16 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    rates : of clients, which the workers of a service share; None for its only process
-    needed : the models that must pass their check
+    rates, state : of the service, which its workers share; None for its only process
+    keys : the API keys; None: those that the settings name
+    needed : as of `ServedModels`
     tracer_provider : where spans go; by default OpenTelemetry's variables decide
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
     rates = Rates() if rates is None else rates
-    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
-    metrics = Metrics()
+    keys = Keys.of(settings.listed_keys, settings.api_keys_file) if keys is None else keys
+    metrics = Metrics(state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,6 +92,7 @@ def create_app(
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # a POST that is redirected may lose its body
+        redoc_url=None,
         # In the order in which they are tried: those that are asked most come first.
         routes=[
             *(*policy.routes, *games.routes, *judge.routes, *leakage.routes),
@@ -123,16 +126,22 @@ def create_app(
         tracer=get_tracer("movemask", __version__, tracer_provider),
         proxies=settings.proxies,
         hosts=settings.hosts,
+        cors=_cors(settings.cors_origins),
     )
-    if settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins.split(","),
-            allow_methods=["GET", "POST"],
-            allow_headers=_ALLOWED,
-            expose_headers=_EXPOSED,
-        )
     return app
+
+
+def _cors(origins: str | None) -> Callable[[ASGIApp], ASGIApp]:
+    """Wraps an app, so that pages of these origins may call it and read its answers."""
+    if not origins:
+        return lambda app: app
+    return partial(
+        CORSMiddleware,
+        allow_origins=origins.split(","),
+        allow_methods=["GET", "POST"],
+        allow_headers=_ALLOWED,
+        expose_headers=[header.name for header in HEADERS if header.exposed],
+    )
 
 
 def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:

@@ -1,6 +1,6 @@
 """Logs of `movemask serve`: lines of text or JSON on standard error, with the id of their request.
 
-In a worker that serves, a separate thread writes them.
+In every process a thread writes them, from the first line on: nothing waits for a slow reader.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import logging
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from contextvars import ContextVar
-from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 import orjson
 
@@ -22,6 +24,12 @@ from movemask.times import rfc3339
 
 #: Most lines that wait to be written.
 QUEUE = 10_000
+
+#: Seconds until the lines of requests are made, many at once.
+_TOGETHER = 0.1
+
+#: Seconds that a process which ends waits for its last lines to be written.
+_LAST_SECONDS = 1.0
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
@@ -46,9 +54,14 @@ def access(
     method: str, route: str, status: int, seconds: float, positions: int, request: str, key: str | None, *, debug: bool
 ) -> None:
     """Logs one request, with the name of its API key; never its body, query or headers."""
-    key = "" if key is None else f" key={key}"
     level = logging.DEBUG if debug else logging.INFO
-    _access.log(level, _ACCESS, method, route, status, 1e3 * seconds, positions, request, key)
+    if not _access.isEnabledFor(level):
+        return
+    fields = method, route, status, 1e3 * seconds, positions, request, "" if key is None else f" key={key}"
+    for handler in _handlers():
+        handler.emit_later(level, fields)
+        return
+    _access.log(level, _ACCESS, *fields)
 
 
 class TextFormatter(logging.Formatter):
@@ -95,9 +108,10 @@ def configure(level: str, log_format: str) -> None:
     errors are included.
     """
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, DirectHandler)]:
+    for old in _handlers():
         root.removeHandler(old)
-    handler = DirectHandler()
+        old.close()
+    handler = LogHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root.addHandler(handler)
     root.setLevel(level.upper())
@@ -112,56 +126,110 @@ def configure(level: str, log_format: str) -> None:
     logging.raiseExceptions = False  # a line that cannot be written is lost
 
 
-class DirectHandler(logging.StreamHandler[TextIO]):
-    """Writes each line before the program goes on."""
+def await_each_line(seconds: float) -> None:
+    """Has the program go on after a line only when it is written, or after `seconds`; 0: at once, as by default. What
+    ends a process on the spot, such as a network file, is then named in its last line."""
+    for handler in _handlers():
+        handler.seconds = seconds
 
 
-class _CountingHandler(QueueHandler):
-    """Counts the lines for which the queue has no room, and logs their number when half of it is free again."""
+def flush(seconds: float = _LAST_SECONDS) -> None:
+    """Returns when all lines are written, after `seconds` at the latest."""
+    for handler in _handlers():
+        handler.flush(seconds)
 
-    def __init__(self, queue: Queue[logging.LogRecord]) -> None:
-        super().__init__(queue)
-        self._lines, self._lost = queue, 0
 
-    def enqueue(self, record: logging.LogRecord) -> None:
+def _handlers() -> list[LogHandler]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, LogHandler)]
+
+
+class LogHandler(logging.Handler):
+    """Has a thread write the lines to standard error. `QUEUE` lines wait at most, and as many of requests; others are
+    lost, and a later one says how many.
+
+    seconds : that each line waits until it is written
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self._lines: Queue[str | None] = Queue(QUEUE)  # empty: those of requests; None: the end
+        self._requests: list[tuple[float, int, tuple[object, ...]]] = []  # time, level, and the fields of `_ACCESS`
+        self._lost = 0
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
         try:
-            super().enqueue(record)
+            self._lines.put_nowait(self.format(record))
         except Full:
             self._lost += 1
-        else:
-            if self._lost and self._lines.qsize() < QUEUE // 2:
-                self.tell()
+            return
+        except Exception:  # a bug of the line, which ends nothing
+            self.handleError(record)
+            return
+        if self._lost and self._lines.qsize() < QUEUE // 2:
+            self._tell()
+        if self.seconds and self._lines.unfinished_tasks == 1:  # with more, nothing reads standard error
+            self.flush(self.seconds)
 
-    def tell(self) -> None:
+    def emit_later(self, level: int, fields: tuple[object, ...]) -> None:
+        """Has the thread make the line of a request, with all others of 0.1 s: made at once, a line costs the event loop
+        as much as a tenth of a request, and its fields in a list next to nothing."""
+        if len(self._requests) >= QUEUE:
+            self._lost += 1
+            return
+        self._requests.append((time.time(), level, fields))
+        if len(self._requests) == 1:
+            try:
+                self._lines.put_nowait("")
+            except Full:
+                self._lost += 1
+                self._requests.pop()
+
+    def flush(self, seconds: float = _LAST_SECONDS) -> None:
+        """Returns when all lines are written, after `seconds` at the latest."""
+        self._tell()
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, seconds)
+
+    def close(self) -> None:
+        """Ends the thread when all lines are written."""
+        with suppress(Full):
+            self._lines.put_nowait(None)
+        super().close()
+
+    def _tell(self) -> None:
         """Logs how many lines were lost since the last call, if any."""
         lost, self._lost = self._lost, 0
         if lost:
             log.warning("%d log lines were lost: nothing read standard error in time", lost)
 
+    def _write(self) -> None:
+        # Not by `sys.stderr`: a thread that is blocked in it would hold its lock, and Python could not end.
+        try:
+            stream, encoding = sys.stderr.fileno(), sys.stderr.encoding
+        except (AttributeError, OSError, ValueError):  # there is none, or it is no file
+            stream, encoding = -1, "utf-8"
+        while (line := self._lines.get()) is not None:
+            text = f"{line}\n" if line else self._lines_of_requests()
+            rest = text.encode(encoding, "backslashreplace")
+            with suppress(OSError):
+                while rest:
+                    rest = rest[os.write(stream, rest) :]
+            self._lines.task_done()
+        self._lines.task_done()
 
-@contextmanager
-def written_by_a_thread() -> Iterator[None]:
-    """Within it, a slow reader of standard error delays no request: `QUEUE` lines wait at most, others are lost and
-    counted.
-
-    Before and after, a line is written before the program goes on.
-    """
-    root = logging.getLogger()
-    direct = next(handler for handler in root.handlers if isinstance(handler, DirectHandler))
-    queued = _CountingHandler(Queue(QUEUE))
-    queued.setFormatter(direct.formatter)  # in the thread that logs, where the request is known
-    listener = QueueListener(queued.queue, logging.StreamHandler())
-    listener.start()
-    root.addHandler(queued)
-    root.removeHandler(direct)
-    try:
-        yield
-    finally:
-        root.addHandler(direct)
-        root.removeHandler(queued)
-        with suppress(Full):  # nothing reads standard error
-            listener.stop()
-            queued.tell()
+    def _lines_of_requests(self) -> str:
+        """The lines of the requests of 0.1 s."""
+        time.sleep(_TOGETHER)
+        lines = []
+        while some := self._requests[:]:
+            del self._requests[: len(some)]  # others may have come
+            for created, level, fields in some:
+                record = logging.LogRecord(_access.name, level, "", 0, _ACCESS, fields, None)
+                record.created = created
+                lines.append(f"{self.format(record)}\n")
+        return "".join(lines)
 
 
 def _name(record: logging.LogRecord) -> str:

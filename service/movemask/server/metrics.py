@@ -7,6 +7,7 @@ docs/operations.md lists the metrics (a test compares). No label holds a FEN or 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
 
@@ -18,30 +19,43 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
     multiprocess,
+    values,
 )
+from prometheus_client.core import GaugeMetricFamily
 
 from movemask.schemas.answers import Problem
 from movemask.server import problems
+from movemask.server.service_state import METRICS_FOLDER, ServiceState
 from movemask.version import __version__
-
-#: The variable by which prometheus_client knows the folder through which workers share their metrics.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 #: Upper bounds of times in seconds.
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
+#: The statuses of requests that are refused, whatever is in them.
+_REFUSED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
+
 #: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
 _TIMED = ("/v1", "/mcp")
 
 
-class Metrics:
-    """The metrics of one app, in their own registry."""
+def number_process(number: int) -> None:
+    """Names the files of this process's metrics by a number, not by its process id: counts of an ended process with the
+    same number go on. So there are no more files than processes at once, however many have ended."""
+    values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
 
-    def __init__(self) -> None:
+
+class Metrics:
+    """The metrics of one app, in their own registry.
+
+    state : of the service; None for its only process
+    """
+
+    def __init__(self, state: ServiceState | None = None) -> None:
         registry = CollectorRegistry()
-        self._registry = registry
+        self._registry, self.of_service = registry, _OfService(state or ServiceState(1, 1, 0, True))
+        registry.register(self.of_service)
         self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -74,6 +88,9 @@ class Metrics:
         self.rejected = counter(
             "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
         )
+        for name, status in problems.STATUSES.items():
+            if status in _REFUSED:  # from the first scrape on: the first refusal is an increase, too
+                self.rejected.labels(name)
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
         self.ledger_lost = counter("movemask_ledger_lost", "Answered positions that will not be in the ledger.")
         self.connections = gauge("movemask_connections", "Open connections.")
@@ -120,7 +137,7 @@ class Metrics:
         """Counts a problem sent to a client, as a response or in a batch."""
         if problem.name == problems.SERVED_LEAKAGE:
             self.served_leakage.inc()
-        elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+        elif problem.status in _REFUSED:
             self.rejected.labels(problem.name).inc()
         elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             self.invalid.labels(problem.name).inc()
@@ -131,4 +148,26 @@ class Metrics:
         if METRICS_FOLDER in os.environ:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(self.of_service)
         return generate_latest(registry)
+
+
+class _OfService:
+    """Collects the metrics that the supervisor knows."""
+
+    def __init__(self, state: ServiceState) -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        state = self._state
+        for name, text, value in (
+            ("movemask_workers_desired", "Workers that there should be.", state.desired),
+            ("movemask_workers_serving", "Workers that serve.", state.serving),
+            (
+                "movemask_workers_differing",
+                "Workers whose model files are not those of the last start or reload.",
+                state.differing,
+            ),
+            ("movemask_last_reload_successful", "1, or 0 after a reload that was refused.", state.reloaded),
+        ):
+            yield GaugeMetricFamily(name, text, value=float(value))

@@ -92,6 +92,11 @@ def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) 
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
 
 
+def name_of(status: HTTPStatus) -> str:
+    """The name of a problem of HTTP alone: that of its status, such as `not-found`."""
+    return status.phrase.lower().replace(" ", "-")
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem that describes an error: its message as `detail`, its attributes as further fields."""
     if isinstance(error, ProblemError):
@@ -201,8 +206,7 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
                 next_step = f"; use {' or '.join(methods)}"
             elif status == HTTPStatus.NOT_FOUND:
                 next_step = _nearest(http)
-            name = status.phrase.lower().replace(" ", "-")
-            error = ProblemError(name, f"{request}: {status.phrase}{next_step}", own, status=status)
+            error = ProblemError(name_of(status), f"{request}: {status.phrase}{next_step}", own, status=status)
         as_problem = response_to(error, count)
         if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s: %s: %s", request, type(error).__name__, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
@@ -24,7 +24,7 @@ from movemask.server.ledger.recorder import Recorder
 from movemask.server.metrics import Metrics
 from movemask.server.queue.engine import EngineQueue
 from movemask.server.queue.pipeline import Pipeline
-from movemask.server.queue.served_models import Needed, ServedModels
+from movemask.server.queue.served_models import ServedModels
 from movemask.server.settings import Settings
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def running_services(
     settings: Settings,
     metrics: Metrics,
     rates: Rates,
-    needed: Needed = Needed.NONE,
+    needed: Collection[str] | None = (),
     prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
     """Opens the ledger, loads the models and starts the threads; stops them in order, so that no position is lost.
@@ -122,7 +122,7 @@ def running_services(
             settings.default_model,
             start,
             needed,
-            threads=settings.threads,
+            runs=settings.runs,
             provider=provider_named(settings.provider),
         )
         for entry in models.registry:

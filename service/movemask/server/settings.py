@@ -27,14 +27,20 @@ LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
 
+#: A host's name, an IPv4 address, an IPv6 address with brackets or without, `*.NAME` or `*`.
+_HOST = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-f:.]+\]|[0-9a-f]*:[0-9a-f.]*:[0-9a-f:.]*", re.I)
+
 #: Of a path prefix; nothing that HTML or a header would have to escape.
 ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
 
 
 class Settings(NetworkSettings):
     """The service's settings, and those of its networks. A field `name` is the variable MOVEMASK_NAME and the flag
-    --name of `movemask serve`; but `trial_seconds`, which `movemask models add` alone uses, is no flag of `serve`.
+    --name of `movemask serve`, but for those in `of_commands`.
     """
+
+    #: Settings that the service does not use.
+    of_commands: ClassVar = frozenset({"threads", "trial_seconds"})
 
     patterns: ClassVar[Mapping[str, str]] = {
         "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - "
@@ -63,6 +69,10 @@ class Settings(NetworkSettings):
     )
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
+
+    runs: int = Field(
+        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, one thread each."
+    )
 
     mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
@@ -102,6 +112,14 @@ class Settings(NetworkSettings):
         if isinstance(workers, int) and not 1 <= workers <= 64:
             raise ValueError("1 to 64, or auto")
         return workers
+
+    @field_validator("trusted_hosts")
+    @classmethod
+    def _only_names(cls, names: str) -> str:
+        for name in names.split(","):
+            if not _HOST.fullmatch(name.strip()):
+                raise ValueError(f"must be host names without scheme, port and path; {name.strip()!r} is none")
+        return names
 
     @property
     def worker_processes(self) -> int:
@@ -155,6 +173,7 @@ _DEFAULTS_IN_WORDS = {
     "default_model": "the shipped model, if it is served, else the first by name",
     "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
+    "runs": "the cores the process may use",
     "max_batch": "32, or 512 on a GPU",
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import Edge
 from movemask.server.edge.rates import Rates
 from tests.conftest import Serve
-from tests.networks import write_fake
-from tests.processes import served
 from tests.server.asking import refused
 
 
@@ -103,8 +100,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
     ("clients", "head", "sent"),
     [(40, b"Content-Length: 2097152", b"{"), (20, b"Content-Length: 36000", b"{" + b" " * 30_000)],
 )
-def test_unfinished_bodies_take_nobodys_place(tmp_path: Path, clients: int, head: bytes, sent: bytes) -> None:
-    write_fake(tmp_path)
+def test_unfinished_bodies_take_nobodys_place(service: int, clients: int, head: bytes, sent: bytes) -> None:
     body = json.dumps({"moves": []}).encode()
     whole = b"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
@@ -122,8 +118,7 @@ def test_unfinished_bodies_take_nobodys_place(tmp_path: Path, clients: int, head
             one.transport.abort()
         return answer
 
-    with served(tmp_path) as (_, port):
-        assert asyncio.run(trial(port)).startswith(b"HTTP/1.1 200 ")
+    assert asyncio.run(trial(service)).startswith(b"HTTP/1.1 200 ")
 
 
 def batch(size: int) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import socket
 import struct
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -29,8 +29,6 @@ from movemask.server.edge.guard import MAX_PIPELINED, ConnectionLimits, Guard, G
 from movemask.server.edge.rates import client_address
 from movemask.server.edge.request_reader import MAX_HEADERS
 from movemask.server.process.listening import Port
-from tests.networks import write_fake
-from tests.processes import served
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +55,7 @@ async def listening(
         return made[-1]
 
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets
+        (listener,) = port.sockets.made()
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
     try:
         yield made, listener.getsockname()[1]
@@ -292,9 +290,31 @@ async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(ca
             assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
         while made[0].guards.invalid:
             await asyncio.sleep(0.01)
-    counts = [int(line.rpartition(" ")[2]) for line in caplog.messages if "invalid HTTP requests" in line]
+    counts = [int(line.partition(" ")[0]) for line in caplog.messages if line.endswith("the request is not HTTP/1.1")]
     assert sum(counts) == 100
     assert len(counts) < 50
+
+
+HANDSHAKE = bytes.fromhex("16030100") + b"\x2f" + b"\x01" + bytes(46)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "detail"),
+    [
+        (b"get / http/1.1\n\n", 400, "the request is not HTTP/1.1"),
+        (b"GET http://[ HTTP/1.1\r\nHost: h\r\n\r\n", 400, "the request is not HTTP/1.1"),  # uvicorn logged each
+        (HANDSHAKE, 400, "the client speaks TLS, and this port plain HTTP; ask for http://, or set MOVEMASK_TLS_CERT"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "the request needs one Host header"),
+    ],
+)
+async def test_a_refusal_before_there_is_a_request_is_a_problem_too(
+    caplog: pytest.LogCaptureFixture, raw: bytes, status: int, detail: str
+) -> None:
+    head, _, body = (await answered(echo, raw)).partition(b"\r\n\r\n")
+    assert b"\r\ncontent-type: application/problem+json" in head.lower()
+    problem = json.loads(body)
+    assert (problem["status"], problem["detail"]) == (status, detail)
+    assert "uvicorn" not in "".join(record.name for record in caplog.records)
 
 
 @pytest.mark.parametrize("after", [b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n"])
@@ -310,10 +330,9 @@ async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) ->
 
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
-def test_a_client_that_waits_to_send_a_refused_body_is_told(tmp_path: Path, path: str, length: int) -> None:
-    write_fake(tmp_path)
+def test_a_client_that_waits_to_send_a_refused_body_is_told(service: int, path: str, length: int) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
-    with served(tmp_path) as (_, port), socket.create_connection(("127.0.0.1", port), 20) as client:
+    with socket.create_connection(("127.0.0.1", service), 20) as client:
         client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
@@ -418,7 +437,7 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"connections": 4}, b"too many connections\n"),
+        ({"connections": 4}, b'"detail":"too many connections"'),
         ({"of_an_address": 4}, b"too many connections from this address (limit 4)"),
     ],
 )

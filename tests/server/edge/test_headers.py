@@ -15,7 +15,9 @@ from fastapi.testclient import TestClient
 
 from movemask.errors import SettingsError
 from movemask.server.edge.forwarded import see_through
-from movemask.server.edge.security_headers import security_headers
+from movemask.server.edge.headers import Answering, with_headers
+from movemask.server.edge.limits import RateLimit
+from movemask.server.edge.rates import Rates
 from movemask.server.process.service import run_service
 from movemask.server.settings import Settings
 from tests.conftest import Serve
@@ -48,6 +50,7 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
         ("chess.example", 200),
         ("CHESS.example:8443", 200),
         ("a.b.example", 200),
+        ("a.b.example.", 200),
         ("b.example", 400),
         ("evil.example", 400),
         ("[::1]:8000", 200),
@@ -83,7 +86,8 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     if proxies:
         see_through(scope, proxies)
     assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
-    assert (b"strict-transport-security", b"max-age=31536000") in security_headers("/", "https")
+    secure = with_headers([], Answering("id", "", RateLimit(0, 1, Rates()), "/", "https"))
+    assert (b"strict-transport-security", b"max-age=31536000") in secure
 
 
 @pytest.fixture
@@ -132,6 +136,25 @@ def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | 
         assert "Access-Control-Allow-Credentials" not in answer.headers
     stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
     assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
+
+
+def test_a_question_of_a_browser_goes_the_way_of_every_request(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Preflights had no id, no line in the log, no metric and no rate: eight of eight passed a burst of five."""
+    client = serve(cors_origins=PAGE, client_rate=0.01, client_burst=5)
+    asked = {"Origin": PAGE, **PREFLIGHT, "X-Request-ID": "mine"}
+    with caplog.at_level("INFO", "access"):
+        answers = [client.options("/v1/policy", headers=asked) for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+    for answer in answers:
+        assert answer.headers["X-Request-ID"] == "mine"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["RateLimit-Policy"] == '"positions";q=5;w=500'
+    assert answers[0].headers["Access-Control-Allow-Origin"] == PAGE
+    assert len([line for line in caplog.messages if "OPTIONS" in line]) == 6
+    assert 'movemask_requests_total{method="OPTIONS",route="other",status="200"} 5.0' in client.get("/metrics").text
+    limited = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
+    assert (limited.status_code, limited.headers["Access-Control-Allow-Origin"]) == (429, PAGE)
+    assert "Retry-After" in limited.headers["Access-Control-Expose-Headers"]
 
 
 def test_a_page_may_read_and_send_tags(serve: Serve) -> None:

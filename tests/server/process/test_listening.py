@@ -18,6 +18,7 @@ import pytest
 from movemask.errors import SettingsError
 from movemask.server.process import listening
 from movemask.server.process.listening import AT_ONCE, Port, Sockets
+from tests.parts import part_of
 from tests.processes import call, served, started, stopped, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted as Linux does")
@@ -28,15 +29,45 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are
 def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
     port = Port("127.0.0.1", 0, first)
     number = port.addresses[0][1]
-    workers = [next(iter(port.sockets)) for _ in range(first)]
-    workers[0].listen()
+    (worker,), *others = [port.sockets.made() for _ in range(first)]
+    worker.listen()
     for _ in range(2):  # also while a worker alone still has it
         with pytest.raises(SettingsError, match=f"MOVEMASK_PORT: cannot listen on 127.0.0.1:{number}: address already"):
             Port("127.0.0.1", number, second)
         port.close()
-    for listener in workers:
+    for (listener,) in ([worker], *others):
         listener.close()
     Port("127.0.0.1", number, second).close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_port_refuses_until_a_worker_can_answer(workers: int) -> None:
+    """A proxy then asks another machine; it would wait for one that listens and does not answer."""
+    with closing(Port("127.0.0.1", 0, workers)) as port:
+        sockets, address = port.sockets, port.addresses[0]
+        (listener,) = sockets.made()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 5)
+        sockets.listen()
+        socket.create_connection(address, 5).close()
+        listener.close()
+
+
+def test_a_program_that_takes_a_reserved_port_is_told_of_in_one_line() -> None:
+    """The system lets any program have it that asks with SO_REUSEADDR, until a worker listens."""
+    fault = "MOVEMASK_PORT: cannot listen: address already in use: another program took the port that was reserved; "
+    with closing(Port("127.0.0.1", 0)) as one, closing(Port("127.0.0.1", 0, 2)) as two, ExitStack() as stack:
+        for port in (one, two):
+            other = stack.enter_context(socket.socket())
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(port.addresses[0])
+            other.listen()
+        sockets = one.sockets
+        (listener,) = sockets.made()
+        with listener, pytest.raises(SettingsError, match=fault):
+            sockets.listen()
+        with pytest.raises(SettingsError, match=fault):
+            two.sockets.made()
 
 
 @pytest.mark.anyio
@@ -50,11 +81,12 @@ async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch:
         return asyncio.Protocol()
 
     loop, port = asyncio.get_running_loop(), Port("127.0.0.1", 0, 2)
+    port._held[0].listen()
     with ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(socket.create_connection(port.addresses[0]))
         for worker in range(2):
-            (shared,) = Sockets(shared=[held.dup() for held in port._held])
+            (shared,) = Sockets(shared=[held.dup() for held in port._held]).made()
             server = await loop.create_server(
                 partial(accept, worker), sock=shared, backlog=AT_ONCE, start_serving=False
             )
@@ -69,13 +101,14 @@ async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch:
 def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_for() -> None:
     """A queue of one connection would refuse the others of a burst."""
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets
+        (listener,) = port.sockets.made()
     with listener as queue, ExitStack() as stack:
         queue.listen(AT_ONCE)
         for _ in range(100):
             stack.enter_context(socket.create_connection(queue.getsockname(), 5))
 
 
+@pytest.mark.deep
 def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_served(models: Path) -> None:
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
@@ -95,6 +128,7 @@ def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_
         assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.deep
 def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_its_address(models: Path) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
@@ -105,7 +139,7 @@ def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_i
         assert stopped(process) == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", part_of(["1", "2"], 2))
 def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, workers: str) -> None:
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left_behind:

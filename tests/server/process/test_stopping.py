@@ -63,12 +63,7 @@ def check(moment: float, models: Path, *options: str, group: bool = False) -> No
     ("share", "options"),
     [
         (0.0, ("--workers", "1")),
-        (0.3, ("--workers", "2", "--mcp", "true")),
-        (0.5, ("--workers", "2", "--mcp", "true")),
-        (0.6, ("--workers", "1", "--mcp", "true")),
-        (0.7, ("--workers", "2")),
-        (0.85, ("--workers", "2", "--mcp", "true")),
-        (1.0, ("--workers", "2")),
+        (0.7, ("--workers", "2", "--mcp", "true")),
     ],
 )
 def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
@@ -77,7 +72,8 @@ def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
     check(share * seconds_to_serve, models, *options)
 
 
-@pytest.mark.parametrize("share", [0.4, 0.75])
+@pytest.mark.deep
+@pytest.mark.parametrize("share", [0.75])
 def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_to_serve: float, share: float) -> None:
     """As systemd sends it, and a terminal for Ctrl-C."""
     check(share * seconds_to_serve, models, "--workers", "2", group=True)

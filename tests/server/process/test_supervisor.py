@@ -1,218 +1,298 @@
-"""What an operator would lose: workers that serve whatever happens to another, and a reload that loses no request."""
+"""What an operator would lose: workers that serve whatever happens to another; a supervisor that never stands still.
+
+The processes are real and do nothing; the clock of the supervisor's turns is the test's own."""
 
 from __future__ import annotations
 
-import http.client
-import inspect
-import json
+import logging
 import os
-import re
+import resource
 import signal
-import subprocess
 import sys
-import threading
-import urllib.error
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from uvicorn import Config, Server
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from tests.network.test_trial import write_crash
-from tests.networks import NO_VALUE, write_net
-from tests.processes import call, environment, running, served, serving, started, stopped, until, workers
-from tests.server.edge.test_keys import new
+from movemask.errors import KeysError, SettingsError
+from movemask.server.edge.keys import Keys
+from movemask.server.process.supervisor import Supervisor, Worker
+from movemask.server.service_state import shared_state
+from tests.processes import running, until
+from tests.server.process.tiny import work
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals as Linux has them")
 
-
-def test_uvicorn_has_what_the_supervisor_relies_on() -> None:
-    for owner, names in (
-        (Multiprocess, "init_processes keep_subprocess_alive handle_hup restart_all terminate_all join_all run"),
-        (Process, "start is_ready ping terminate kill pid exitcode"),
-        (Config, "configure_logging load"),
-    ):
-        for name in names.split():
-            assert hasattr(owner, name), (owner, name)
-    assert list(inspect.signature(Process).parameters) == ["config", "sockets"]
-    assert list(inspect.signature(Process.is_ready).parameters) == ["self", "timeout"]
-    assert STARTUP_FAILURE == 3
-    run = inspect.getsource(Multiprocess.run)
-    assert run.index("init_processes") < run.index("keep_subprocess_alive") < run.index("terminate_all")
-    assert run.index("terminate_all") < run.index("join_all")
-    assert "wait_until_ready(self.config.timeout_worker_healthcheck" in inspect.getsource(Multiprocess.restart_all)
-    assert "for sock in sockets" in inspect.getsource(Server.startup)
-    assert "sock.close()" in inspect.getsource(Server.shutdown)
+GRACE = 10.0
 
 
-def log_of(folder: Path) -> str:
-    return (folder / "log.txt").read_text()
+class Service:
+    """A supervisor whose turns the test takes."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder, self.now, self.key = folder, 0.0, "a"
+        self.ready, self.stopped, self.forgotten = 0, 0, list[int]()
+        self.state = shared_state(workers)
+        (folder / "models").write_text("net 1\n")
+        self.supervisor = Supervisor(
+            partial(work, folder),
+            self.state,
+            keys=self.read(),
+            read=self.read,
+            grace=GRACE,
+            ready=lambda: setattr(self, "ready", self.ready + 1),
+            stopping=lambda: setattr(self, "stopped", self.stopped + 1),
+            forget=self.forgotten.append,
+        )
+
+    def read(self) -> Keys | None:
+        if self.key == "broken":
+            raise KeysError("keys: line 1")
+        return Keys.of(self.key * 20, None)
+
+    def turn(self) -> bool:
+        return self.supervisor.turn(self.now)
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Takes turns until a condition holds; the clock stands still."""
+
+        def met() -> object:
+            ended = self.turn()
+            if found := condition():
+                return found
+            assert not ended, "the service has ended"
+            self.supervisor.wait()
+            return None
+
+        until(met, what, 60)
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [place.worker for place in self.supervisor._places if place.worker is not None]
+
+    @property
+    def pids(self) -> set[int]:
+        """Of the workers that serve."""
+        return {worker.process.pid or 0 for worker in self.workers if worker.models is not None}
+
+    @property
+    def keys(self) -> list[bool]:
+        """Whether each worker has the keys of `key`."""
+        return [
+            worker.order.keys is not None and worker.order.keys.find(self.key * 20) is not None
+            for worker in self.workers
+        ]
+
+    def serves(self, workers: int = 2) -> set[int]:
+        self.until(lambda: len(self.pids) == workers and not self.supervisor._leaving, f"{workers} workers serve")
+        return self.pids
+
+    def signal(self, number: signal.Signals) -> None:
+        self.supervisor.handle(number)
+        self.turn()
+
+
+@contextmanager
+def begun(folder: Path, workers: int = 2) -> Iterator[Service]:
+    service = Service(folder, workers)
+    try:
+        service.serves(workers)
+        yield service
+    finally:
+        for worker in service.supervisor._all():
+            worker.process.kill()
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Where the service runs and its log is, beside its models."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    return folder
+def service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Service]:
+    with caplog.at_level(logging.INFO), begun(tmp_path) as service:
+        yield service
 
 
-@pytest.mark.parametrize("away", ["keys", "models", "database"])
-def test_what_a_start_needs_is_away_when_a_worker_dies(models: Path, run: Path, tmp_path: Path, away: str) -> None:
-    keys, data = tmp_path / "keys", tmp_path / "data"
-    key = new(keys, "one")
-    data.mkdir()
-    options = ("--models-dir", str(models), "--api-keys-file", str(keys), "--workers", "2")
-    with served(run, *options, "--database-url", f"sqlite:///{data}/movemask.db") as (process, port):
-        begun = serving(run, 2, process.pid)
-        content = keys.read_bytes()
-        if away == "keys":
-            keys.write_bytes(content[:-10])  # half written
-        else:
-            folder = models if away == "models" else data
-            folder.rename(tmp_path / "away")
-        killed = min(begun)
-        os.kill(killed, signal.SIGKILL)
-        until(
-            lambda: "; starting another in " in log_of(run) or log_of(run).count(" serves\n") > 2,
-            "the replacement cannot start, or needs none of it",
-        )
-        for _ in range(20):  # each on a connection of its own
-            assert call(port, "/v1/policy", {"moves": []}, Authorization=f"Bearer {key}")["turn"] == "white"
-        if away == "keys":
-            keys.write_bytes(content)
-        else:
-            (tmp_path / "away").rename(folder)
-        after = serving(run, 3, process.pid)
-        assert len(after) == 2
-        assert begun - {killed} < after
-        assert stopped(process) == 0
-    assert "Traceback" not in log_of(run)
+def test_workers_that_are_killed_are_replaced_at_once(service: Service) -> None:
+    assert (service.ready, service.state.serving, service.state.desired) == (1, 2, 2)
+    first = service.pids
+    os.kill(min(first), signal.SIGKILL)
+    service.until(lambda: len(service.pids - first) == 1, "it is replaced")
+    second = service.serves()
+    for pid in second:
+        os.kill(pid, signal.SIGKILL)
+    service.until(lambda: len(service.pids - second) == 2, "both are replaced")
+    assert sorted(worker.order.number for worker in service.workers) == [0, 1]
+    assert len(service.forgotten) == 3
+    assert service.ready == 1
 
 
-class Client:
-    """Asks on a connection that it keeps, as HTTP clients do: a request whose connection ends without a byte of an
-    answer is sent once more."""
-
-    def __init__(self, port: int, key: str) -> None:
-        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def status(self) -> int:
-        for last in (False, True):
-            try:
-                self._connection.request("POST", "/v1/policy", json.dumps({"moves": []}), self._headers)
-                answer = self._connection.getresponse()
-                answer.read()
-            except (http.client.RemoteDisconnected, ConnectionError):
-                self._connection.close()
-                if last:
-                    raise
-            else:
-                return answer.status
-        raise AssertionError
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def test_a_reload_under_load_loses_no_request_and_brings_what_has_changed(
-    models: Path, run: Path, tmp_path: Path
+def test_a_worker_that_cannot_start_is_tried_again_after_pauses_that_grow(
+    service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys = tmp_path / "keys"
-    kept, revoked = new(keys, "kept"), new(keys, "revoked")
-    options = ("--models-dir", str(models), "--api-keys-file", str(keys), "--workers", "2")
-    with served(run, *options) as (process, port):
-        begun = serving(run, 2, process.pid)
-        reloaded = threading.Event()
 
-        def ask() -> set[int]:
-            client, found = Client(port, kept), set()
-            while not reloaded.is_set():
-                found.add(client.status())
-            client.close()
-            return found
+    def said(words: str) -> bool:
+        return words in caplog.text
 
-        with ThreadPoolExecutor(16) as pool:
-            asking = [pool.submit(ask) for _ in range(16)]
-            write_net(models, "second")
-            keys.write_text("".join(line for line in keys.read_text().splitlines(True) if "revoked" not in line))
-            process.send_signal(signal.SIGHUP)
-            try:
-                until(lambda: ": reloaded\n" in log_of(run), "all workers are replaced")
-            finally:
-                reloaded.set()
-            assert [one.result() for one in asking] == [{200}] * 16
-        after = serving(run, 4, process.pid)
-        assert len(after) == 2
-        assert not begun & after
-        for _ in range(16):  # by each worker
-            answer = call(port, "/v1/policy", {"moves": [], "model": "second"}, Authorization=f"Bearer {kept}")
-            assert answer["model"]["name"] == "second"
-            with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-                call(port, "/v1/policy", {"moves": []}, Authorization=f"Bearer {revoked}")
-            refused.value.close()
-        assert stopped(process) == 0
+    (service.folder / "broken").write_text("a file is away")
+    os.kill(min(service.pids), signal.SIGKILL)
+    for pause in (1, 2, 4, 8, 16, 30, 30):
+        told = f"cannot serve: a file is away; starting another in {pause} s"
+        service.until(partial(said, told), told)
+        assert service.state.serving == 1
+        service.now += pause - 0.1
+        service.turn()
+        assert len(service.workers) == 1  # not yet
+        service.now += 0.1
+        caplog.clear()
+    (service.folder / "broken").unlink()
+    service.serves()
 
 
-@pytest.mark.parametrize("broken", ["net.toml", "net.onnx", "keys"])
-def test_a_reload_with_a_broken_file_keeps_the_workers_and_names_the_file(
-    models: Path, run: Path, tmp_path: Path, broken: str
+def test_a_supervisor_without_descriptors_tries_again(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """It lost the worker for good, and the next SIGTERM did nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.kill(min(service.pids), signal.SIGKILL)
+    until(lambda: not all(map(running, service.pids)), "it has ended")
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    with open(os.devnull) as free:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free.fileno(), hard))
+        try:
+            service.turn()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert used
+    assert "no worker can be started: too many open files; starting another in 1 s" in caplog.text
+    service.now += 1
+    service.serves()
+
+
+def test_a_reload_replaces_one_after_the_other_and_hands_over_the_keys(
+    service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys = tmp_path / "keys"
-    key = new(keys, "one")
-    options = ("--models-dir", str(models), "--api-keys-file", str(keys), "--workers", "2")
-    with served(run, *options) as (process, port):
-        begun = serving(run, 2, process.pid)
-        file = keys if broken == "keys" else models / broken
-        content = file.read_bytes()
-        file.write_bytes(content[: len(content) // 2])
-        process.send_signal(signal.SIGHUP)
-        until(lambda: ": not reloaded: 2 of 2 workers " in log_of(run), "the reload is given up")
-        assert workers(process.pid) == begun
-        assert any(broken in line for line in log_of(run).splitlines() if " ERROR " in line)
-        for _ in range(8):
-            call(port, "/v1/policy", {"moves": []}, Authorization=f"Bearer {key}")
-        file.write_bytes(content)
-        process.send_signal(signal.SIGHUP)
-        until(lambda: ": reloaded\n" in log_of(run), "it is mended")
-        assert stopped(process) == 0
+    before, service.key = service.pids, "b"
+    os.kill(min(before), signal.SIGKILL)  # the new keys are in the file, and nobody has asked for a reload
+    service.until(lambda: service.pids - before, "it is replaced")
+    service.serves()
+    assert service.keys == [False, False]
+    before = service.pids
+    service.signal(signal.SIGHUP)
+    service.until(lambda: "reloaded" in caplog.messages, "all are replaced")
+    service.serves()
+    assert not before & service.pids
+    assert service.keys == [True, True]
+    assert service.state.reloaded
+    assert sorted(worker.order.number for worker in service.workers) == [0, 2]  # never one more than three processes
 
 
-def test_a_network_that_ends_its_process_is_named_in_the_last_line(models: Path, run: Path) -> None:
-    write_crash(models / "crashes.onnx")
-    (models / "crashes.toml").write_text(NO_VALUE)
-    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
-    with started(command, cwd=run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        *log, error = process.communicate(timeout=300)[0].decode().splitlines()
-    assert process.returncode == 1
-    assert f"opening model crashes: {models}/crashes.onnx" in log[-1]
-    assert error.startswith("Error: a worker ended (SIGFPE) before it could serve; the log's last line says")
+@pytest.mark.parametrize("fault", ["broken", "ends", "keys"])
+def test_a_reload_that_is_refused_changes_nothing(
+    service: Service, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    before, words = service.pids, {"broken": "away", "ends": "ended (exit code 7)", "keys": "keys: line 1"}[fault]
+    if fault == "keys":
+        service.key = "broken"
+    else:
+        (service.folder / fault).write_text("away")
+    service.signal(signal.SIGHUP)
+    service.until(lambda: "not reloaded" in caplog.text, "it is refused")
+    (line,) = (line for line in caplog.messages if line.startswith("not reloaded: "))
+    assert words in line
+    assert line.endswith("; 2 of 2 workers stay as they were")
+    assert service.serves() == before
+    assert not service.state.reloaded
+    service.key = "b"
+    for name in ("broken", "ends"):
+        (service.folder / name).unlink(missing_ok=True)
+    service.signal(signal.SIGHUP)
+    service.until(lambda: "reloaded" in caplog.messages, "it is mended")
+    assert service.state.reloaded
 
 
-def test_a_lone_worker_is_reloaded_too(models: Path) -> None:
-    with served(models, "--workers", "1") as (process, port):
-        (before,) = serving(models, 1, process.pid)
-        process.send_signal(signal.SIGHUP)
-        until(lambda: ": reloaded\n" in log_of(models), "the worker is replaced")
-        (after,) = serving(models, 2, process.pid)
-        assert before != after
-        assert call(port, "/livez") == {"status": "alive"}
-        assert stopped(process) == 0
+def test_a_replacement_that_loads_for_ever_is_given_up(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    before = service.pids
+    (service.folder / "hangs").touch()
+    service.signal(signal.SIGHUP)
+    service.now += 301
+    service.until(lambda: "has not loaded its models in 300 s" in caplog.text, "it is given up")
+    assert service.serves() == before
 
 
-def test_a_terminal_that_is_closed_stops_the_service_in_order(models: Path) -> None:
-    ours, terminal = os.openpty()
-    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models), "--workers", "2"]
-    with started(command, cwd=models, stderr=terminal, stdout=terminal, env=environment()) as process:
-        os.close(terminal)
-        said = b""
-        while not re.search(rb"listening on [\s\S]+worker \d+ serves", said):
-            said += os.read(ours, 65_536)
-        begun = workers(process.pid)
-        os.close(ours)
-        os.killpg(process.pid, signal.SIGHUP)
-        assert process.wait(60) == 0
-        assert not any(map(running, begun))
+def test_an_old_worker_that_stands_still_is_killed_when_its_time_is_over(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It held up the reload for ever, and nobody looked after the others."""
+    before = service.pids
+    for pid in before:
+        os.kill(pid, signal.SIGSTOP)
+    service.signal(signal.SIGHUP)
+    service.until(lambda: service.supervisor._leaving, "the first is told to leave")
+    (new,) = service.pids - before
+    os.kill(new, signal.SIGKILL)
+    service.until(lambda: service.pids - before - {new}, "a worker that dies meanwhile is replaced")
+    for _ in range(2):
+        service.now += GRACE
+        service.until(lambda: not service.supervisor._leaving, "it is killed")
+    service.until(lambda: "reloaded" in caplog.messages, "all are replaced")
+    service.now += GRACE
+    service.serves()
+    assert not any(map(running, before))
+
+
+def test_twelve_hangups_and_a_kill_end_in_one_reload(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    before = service.pids
+    for number in range(12):
+        service.signal(signal.SIGHUP)
+        if number == 6:
+            os.kill(min(before), signal.SIGKILL)
+    service.until(lambda: "reloaded" in caplog.messages, "all are replaced")
+    service.serves()
+    assert not before & service.pids
+
+
+def test_a_stop_during_a_reload_is_one_and_a_second_signal_kills_all(service: Service) -> None:
+    for name in ("stays", "hangs"):
+        (service.folder / name).touch()
+    service.signal(signal.SIGHUP)
+    workers = service.supervisor._all()
+    assert len(workers) == 3
+    service.signal(signal.SIGTERM)
+    assert service.stopped
+    service.until(lambda: len(service.supervisor._leaving) == 2, "the one that does not serve is killed")
+    service.signal(signal.SIGTERM)
+    until(service.turn, "all have ended", 60)
+    assert not any(worker.process.is_alive() for worker in workers)
+
+
+def test_a_replacement_needs_what_the_worker_before_it_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The default was broken at the start: replacements ended for ever, because they needed it."""
+    with begun(tmp_path, 1) as service:
+        assert service.workers[0].order.needed == frozenset()
+        (tmp_path / "models").write_text("net 1\nother 1\n")  # another one came, or was mended
+        os.kill(min(service.pids), signal.SIGKILL)
+        service.until(lambda: service.forgotten and service.pids, "it is replaced")
+        assert service.workers[0].order.needed == {"net"}
+        assert "model other: worker" in caplog.text
+        assert "reload, so that all workers agree" in caplog.text
+        assert service.state.differing == 1
+        (tmp_path / "models").write_text("net 1\n")
+        os.kill(min(service.pids), signal.SIGKILL)
+        service.until(lambda: "it needs ['net', 'other']" in caplog.text, "it needs both")
+
+
+def test_a_first_worker_that_cannot_serve_ends_the_service(tmp_path: Path) -> None:
+    service = Service(tmp_path, 2)
+    (tmp_path / "broken").write_text("MOVEMASK_X: is wrong")
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        with pytest.raises(SettingsError, match=r"^MOVEMASK_X: is wrong$"):
+            service.supervisor.run()
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+    assert not service.ready
+
+
+def test_signals_by_which_others_change_the_number_of_workers_do_nothing(service: Service) -> None:
+    before = service.pids
+    service.signal(signal.SIGTTIN)
+    service.signal(signal.SIGTTOU)
+    assert service.serves() == before

@@ -10,13 +10,16 @@ import socket
 import sys
 import urllib.error
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from subprocess import Popen
+from typing import NamedTuple
 
 import pytest
 
 from movemask import __version__
+from tests.networks import write_net
 from tests.processes import call, running, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -31,18 +34,42 @@ def sockets(pid: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("count", [16, 64])
-def test_a_burst_of_connections_is_spread_over_the_workers(models: Path, count: int) -> None:
+class Two(NamedTuple):
+    """A service with two workers."""
+
+    models: Path
+    process: Popen[bytes]
+    port: int
+
+    def both(self) -> set[int]:
+        """Its workers, once two serve."""
+
+        def found() -> set[int]:
+            log = (self.models / "log.txt").read_text()
+            serve = {pid for pid in workers(self.process.pid) if f"worker {pid} serves\n" in log}
+            return serve if len(serve) == 2 else set()
+
+        return until(found, "two workers serve")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    models = write_net(tmp_path_factory.mktemp("two") / "m").parent
     with served(models, "--workers", "2") as (process, port):
-        pids = serving(models, 2, process.pid)
-        before = {pid: sockets(pid) for pid in pids}
-        with ExitStack() as stack:
-            for _ in range(count):
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
-            until(lambda: sum(map(sockets, pids)) == sum(before.values()) + count, "all are accepted")
-            assert min(sockets(pid) - before[pid] for pid in pids) > 0  # by chance once in 32,768
-        until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")
+        yield Two(models, process, port)
         assert stopped(process) == 0
+
+
+@pytest.mark.parametrize("count", [16, 64])
+def test_a_burst_of_connections_is_spread_over_the_workers(two: Two, count: int) -> None:
+    pids = two.both()
+    before = {pid: sockets(pid) for pid in pids}
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(socket.create_connection(("127.0.0.1", two.port), 30))
+        until(lambda: sum(map(sockets, pids)) == sum(before.values()) + count, "all are accepted")
+        assert min(sockets(pid) - before[pid] for pid in pids) > 0  # by chance once in 32,768
+    until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")
 
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -58,6 +85,7 @@ def answers(port: int, count: int, before: Callable[[], None] = lambda: None) ->
         return [one.recv(12) for one in asked]
 
 
+@pytest.mark.deep
 def test_connections_that_a_lone_worker_had_not_accepted_are_answered_by_its_replacement(models: Path) -> None:
     with served(models, "--workers", "1") as (process, port):
         (worker,) = serving(models, 1, process.pid)
@@ -66,15 +94,16 @@ def test_connections_that_a_lone_worker_had_not_accepted_are_answered_by_its_rep
         assert stopped(process) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_while_a_worker_is_replaced_another_takes_all_new_connections(models: Path, number: signal.Signals) -> None:
-    with served(models, "--workers", "2") as (process, port):
-        ended = min(serving(models, 2, process.pid))
-        (models / "net.toml").rename(models / "net.away")  # no other worker can start
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.deep)])
+def test_while_a_worker_is_replaced_another_takes_all_new_connections(two: Two, number: signal.Signals) -> None:
+    ended = min(two.both())
+    (two.models / "net.toml").rename(two.models / "net.away")  # no other worker can start
+    try:
         os.kill(ended, number)
         until(lambda: not running(ended), "it has ended")
-        until(lambda: answers(port, 32) == [b"HTTP/1.1 200"] * 32, "all are answered")
-        (models / "net.away").rename(models / "net.toml")
+        until(lambda: answers(two.port, 32) == [b"HTTP/1.1 200"] * 32, "all are answered")
+    finally:
+        (two.models / "net.away").rename(two.models / "net.toml")
 
 
 def metric(port: int, name: str) -> float:
@@ -82,24 +111,17 @@ def metric(port: int, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def test_the_metrics_of_processes_are_those_of_all_workers_and_cpu_time_never_falls(models: Path) -> None:
+def test_the_metrics_of_processes_are_those_of_all_workers(two: Two) -> None:
     def resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    with served(models, "--workers", "2") as (process, port):
-        pids = serving(models, 2, process.pid)
-        expected = sum(map(resident, pids))
-        until(lambda: metric(port, "process_resident_memory_bytes") > 0.9 * expected, "both workers have told")
-        assert metric(port, "process_open_fds") > 20
-        assert f'movemask_build_info{{version="{__version__}"}} 1.0' in call(port, "/metrics")
-        used = metric(port, "process_cpu_seconds_total")
-        os.kill(min(pids), signal.SIGKILL)
-        serving(models, 3, process.pid)
-        assert " ended (SIGKILL); starting another\n" in (models / "log.txt").read_text()
-        assert until(lambda: metric(port, "process_cpu_seconds_total"), "it is told") >= used
-        assert stopped(process) == 0
+    expected = sum(map(resident, two.both()))
+    until(lambda: metric(two.port, "process_resident_memory_bytes") > 0.9 * expected, "both workers have told")
+    assert metric(two.port, "process_open_fds") > 20
+    assert f'movemask_build_info{{version="{__version__}"}} 1.0' in call(two.port, "/metrics")
 
 
+@pytest.mark.deep
 def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path) -> None:
     body = json.dumps({"moves": []})
     limits = ("--client-rate", "0.001", "--client-burst", "20")
@@ -130,12 +152,13 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
         assert until(status, "a worker answers") == 429
 
 
-def test_what_every_worker_answered_is_soon_in_the_figures_of_all(models: Path) -> None:
-    with served(models, "--workers", "2") as (process, port):
-        serving(models, 2, process.pid)
-        for _ in range(20):  # each on a connection of its own
-            call(port, "/v1/policy", {"moves": []})
-        until(
-            lambda: call(port, "/v1/leakage")["models"].get("net", {}).get("positions") == 20, "all answers are counted"
-        )
-        assert stopped(process) == 0
+def test_what_every_worker_answered_is_soon_in_the_figures_of_all(two: Two) -> None:
+    two.both()
+
+    def counted() -> int:
+        return int(call(two.port, "/v1/leakage")["models"].get("net", {}).get("positions", 0))
+
+    before = counted()
+    for _ in range(20):  # each on a connection of its own
+        call(two.port, "/v1/policy", {"moves": []})
+    until(lambda: counted() == before + 20, "all answers are counted")

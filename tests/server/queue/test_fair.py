@@ -54,10 +54,10 @@ def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expect
     assert taken(order, LATER) == {"large": ROOM}
     add(order, "small", 1, now=LATER)
     assert taken(order, LATER) == {"small": 1, "large": SLICE}
-    assert taken(order, LATER + 0.5) == {"large": SLICE}, "another small one may come"
-    assert taken(order, LATER + 1.5) == {"large": ROOM}
+    assert taken(order, LATER + 0.05) == {"large": SLICE}, "another small one may come"
+    assert taken(order, LATER + 0.15) == {"large": ROOM}
     add(order, "other", 1000, now=LATER)
-    assert taken(order, LATER + 1.5).total() == SHARE, "each waits for a turn of the other, not for a batch"
+    assert taken(order, LATER + 0.15).total() == SHARE, "each waits for a turn of the other, not for a batch"
 
 
 def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:

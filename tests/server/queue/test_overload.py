@@ -30,14 +30,14 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     models, url = write_fake(tmp_path / "m").parent, f"sqlite:///{tmp_path}/audit.db"
-    return Settings.read(models_dir=models, database_url=url, threads=1, max_queue=2, max_batch=4)
+    return Settings.read(models_dir=models, database_url=url, runs=1, max_queue=2, max_batch=4)
 
 
 class Gated:
     """A session behind a gate: a run begins, says so, and waits until it is let through."""
 
     session: Session
-    at_once = 1
+    runs = 1
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)

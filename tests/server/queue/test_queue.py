@@ -44,7 +44,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
     """A queue of one thread, unless a test says otherwise."""
-    options = {"threads": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
+    options = {"runs": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
     made = Queue("gated", gate, **options)
     yield made
     gate.open.set()
@@ -65,7 +65,7 @@ async def waiting(queue: Queue, count: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2}], indirect=True)
 async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
     asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
@@ -162,23 +162,34 @@ async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: 
         await ask(queue, [1])
 
 
-async def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:
-    answered_on: list[str] = []
+async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered_where_it_came() -> None:
+    batches: list[tuple[str, int]] = []
     here = threading.current_thread().name
 
     def quick(items: Sequence[Any], _: Sequence[float]) -> list[Any]:
-        answered_on.append(threading.current_thread().name)
+        batches.append(("here" if threading.current_thread().name == here else "a thread", len(items)))
         return list(items)
 
-    with closing(Queue("quick", quick, threads=2, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", quick, runs=1, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
             assert await ask(queue, [1]) == [1]
-        assert answered_on[0].startswith("network-"), "how long it takes is not known yet"
-        assert answered_on[1:] == [here, here]
+        assert batches == [("a thread", 1), ("here", 1), ("here", 1)], "at first it is not known how long it takes"
+        batches.clear()
         assert await asyncio.gather(*(ask(queue, [number]) for number in range(6))) == [[n] for n in range(6)]
-        assert answered_on[3].startswith("network-"), "several are answered together"
-        await ask(queue, range(50))
-        assert answered_on[-1].startswith("network-"), "many would hold everyone up"
+        assert batches == [("here", 6)], "several are answered together"
+        batches.clear()
+        small, large = await asyncio.gather(ask(queue, [1]), ask(queue, range(50)))
+        assert (small, large) == ([1], list(range(50)))
+        assert {where for where, _ in batches} == {"a thread"}, "many would hold everyone up"
+
+
+async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() -> None:
+    with closing(Queue("quick", lambda items, _: list(items), runs=1, max_batch=8, max_waiting=100)) as queue:
+        await ask(queue, [0])
+        first, second = asyncio.create_task(ask(queue, [1])), asyncio.create_task(ask(queue, [2]))
+        asyncio.get_running_loop().call_soon(first.cancel)  # after both have come, before the loop runs them
+        assert await second == [2]
+        assert first.cancelled()
 
 
 async def test_a_lone_submission_that_fails_raises_its_error() -> None:
@@ -189,7 +200,7 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
             raise InferenceFailed("no")
         return items
 
-    with closing(Queue("quick", run, threads=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", run, runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [1])
         fails = True
         with pytest.raises(InferenceFailed):
@@ -198,7 +209,7 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
         assert await ask(queue, [1]) == [1]
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
 async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate: Gate, queue: Queue) -> None:
     large = asyncio.create_task(ask(queue, range(20)))
     await begun(gate)
@@ -211,7 +222,7 @@ async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate:
     assert gate.sizes[2] <= 2, "the small one, with at most one beside it"
 
 
-@pytest.mark.parametrize("queue", [{"threads": 2, "small_threads": 1}], indirect=True)
+@pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
 async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_they(gate: Gate, queue: Queue) -> None:
     small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
     await begun(gate)

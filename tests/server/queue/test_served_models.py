@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
 from movemask.evaluate import Query
 from movemask.network.onnx import provider_named
-from movemask.server.queue.served_models import Needed, ServedModels
+from movemask.server.queue.served_models import ServedModels
 from movemask.server.settings import Settings
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_net
@@ -19,11 +20,11 @@ from tests.networks import ONNX_TOML, pipeline, write_fake, write_net
 pytestmark = pytest.mark.anyio
 
 
-def loaded(folder: Path, needed: Needed = Needed.NONE, **settings: Any) -> ServedModels:
+def loaded(folder: Path, needed: Collection[str] | None = (), **settings: Any) -> ServedModels:
     read = Settings.read(models_dir=folder, **settings)
     provider = provider_named(read.provider)
     folders, default = read.model_folders, read.default_model
-    return ServedModels(folders, default, pipeline, needed, threads=read.threads, provider=provider)
+    return ServedModels(folders, default, pipeline, needed, runs=read.runs, provider=provider)
 
 
 async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Path) -> None:
@@ -42,13 +43,15 @@ async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Pat
 @pytest.mark.parametrize(
     ("failing", "needed", "starts"),
     [
-        ("first", Needed.NONE, True),
-        ("first", Needed.DEFAULT, False),
-        ("other", Needed.DEFAULT, True),
-        ("other", Needed.ALL, False),
+        ("first", (), True),
+        ("first", ["first"], False),
+        ("other", ["first", "gone"], True),
+        ("other", None, False),
     ],
 )
-def test_which_models_a_worker_needs(tmp_path: Path, failing: str, needed: Needed, starts: bool) -> None:
+def test_which_models_a_worker_needs(
+    tmp_path: Path, failing: str, needed: Collection[str] | None, starts: bool
+) -> None:
     folder = write_fake(tmp_path / "m", "first").parent
     write_fake(folder, "other")
     (folder / f"{failing}.onnx").write_bytes(b"no network")

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from movemask.server import problems
 from movemask.server.api.caching import cacheable
+from movemask.server.edge.headers import HEADERS, Operation
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -30,24 +31,6 @@ _TAGS = {
 
 #: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
 EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
-
-_HEADERS = {
-    "X-Request-ID": "The request's X-Request-ID, or else a new one. It is also in the log.",
-    "RateLimit": "Only with rates: positions left, and seconds until all are (draft-ietf-httpapi-ratelimit-headers).",
-    "RateLimit-Policy": "Only with rates: most positions at once, and the seconds in which they are granted again.",
-    "Retry-After": "Seconds after which the request may succeed.",
-    "WWW-Authenticate": "How to send a key.",
-    "ETag": "Changes with the content. Send it as If-None-Match to get a 304 if the content is the same.",
-    "Cache-Control": "For how many seconds the client may reuse the response.",
-}
-
-_RATED = ("RateLimit", "RateLimit-Policy")
-_CHALLENGE, _DELAY = ("WWW-Authenticate",), ("Retry-After",)
-_OF_STATUS = {"401": _CHALLENGE, "403": _CHALLENGE, "429": _DELAY, "503": _DELAY}
-_OF_CACHED = ("ETag", "Cache-Control")
-
-#: Paths whose responses to GET a client may keep.
-_CACHED = ("/v1/policy", "/v1/models")
 
 
 def install_openapi(app: FastAPI, *, keyed: bool) -> None:
@@ -78,8 +61,12 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
     document["tags"] = [{"name": name, "description": text} for name, text in _TAGS.items()]
     components = document["components"]
     components["headers"] = {
-        name: {"description": text, "schema": {"type": "integer" if name == "Retry-After" else "string"}}
-        for name, text in _HEADERS.items()
+        header.name: {
+            "description": header.description,
+            "schema": {"type": "integer" if header.name == "Retry-After" else "string"},
+        }
+        for header in HEADERS
+        if header.description
     }
     for name, examples in EXAMPLES.items():
         components["schemas"][name]["examples"] = examples
@@ -90,7 +77,6 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
                 secured.insert(0, {})
             operation["responses"]["500"] = problems.documented(500)[500]
             for status, response in operation["responses"].items():
-                names = ["X-Request-ID", *(_RATED if secured else ()), *_OF_STATUS.get(status, ())]
-                if method == "get" and path in _CACHED and status in ("200", "304"):
-                    names += _OF_CACHED
+                place = Operation(method, path, status, bool(secured))
+                names = [header.name for header in HEADERS if header.description and header.documented(place)]
                 response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

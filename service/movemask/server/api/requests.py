@@ -84,7 +84,7 @@ AboveZero = Annotated[
 ]
 Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
-    list[Annotated[str, Field(max_length=8)]],
+    list[Annotated[str, Field(max_length=12)]],
     Field(fail_fast=True),
     BeforeValidator(counted("moves", "moves", lambda limits: limits.moves)),
 ]

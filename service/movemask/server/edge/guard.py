@@ -12,14 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from movemask.schemas.answers import Problem
 from movemask.server.edge.context import DISCONNECTION, Disconnection
 from movemask.server.edge.rates import client_address
-from movemask.server.edge.request_reader import INVALID, RequestReader
+from movemask.server.edge.request_reader import INVALID, TLS, Fault, RequestReader
+from movemask.server.problems import name_of, problem, response
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +85,7 @@ class Guard(asyncio.BufferedProtocol):
         self._wait(self.guards.limits.head_seconds)
         refusal = self.guards.enter(self)
         if refusal is not None:
-            self._refuse("503 Service Unavailable", refusal, "retry-after: 1")
+            self._refuse(problem("overloaded", refusal, retry_after=1))
             return
         self._inner = self._make_inner()
         self._inner.connection_made(cast(asyncio.Transport, _Transport(self)))
@@ -126,8 +129,9 @@ class Guard(asyncio.BufferedProtocol):
             _GUARD.set(self)
             self._inner.data_received(accepted)
         if requests.fault is not None:
-            self.guards.invalid += requests.fault is INVALID
-            self._refuse(*requests.fault)
+            if requests.fault in (INVALID, TLS):
+                self.guards.invalid[requests.fault[1]] += 1
+            self._refuse(_problem_of(requests.fault))
 
     def _advance(self, accepted: int) -> None:
         """Counts newly accepted requests, and sets the deadline of the head or body that has begun."""
@@ -235,7 +239,7 @@ class Guard(asyncio.BufferedProtocol):
         """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
         requests, self._until = self._requests, None
         if not self._deaf and (requests.in_head or (requests.in_body and self._unanswered and not self._started)):
-            self._refuse("408 Request Timeout", "The request did not arrive in time.")
+            self._refuse(_problem_of((HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")))
         elif not self.transport.is_closing():
             self.transport.close()
 
@@ -247,9 +251,9 @@ class Guard(asyncio.BufferedProtocol):
     def _wait(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
-    def _refuse(self, status: str, reason: str, *headers: str) -> None:
-        """Answers without the app, and closes. If an earlier request is being answered, that answer is the last. If the
-        answer to this request has begun, it is cut off."""
+    def _refuse(self, refusal: Problem) -> None:
+        """Answers with a problem, without the app, and closes. If an earlier request is being answered, that answer is
+        the last. If the answer to this request has begun, it is cut off."""
         self._deaf, self._requests.in_head, self._until = True, False, None
         if self._unanswered and not self._requests.in_body:
             self._last = True
@@ -259,18 +263,17 @@ class Guard(asyncio.BufferedProtocol):
                 inner, self._inner = self._inner, None
                 inner.connection_lost(None)
                 self.disconnection.happen()
-            text = f"{reason}\n"
-            lines = (
-                f"HTTP/1.1 {status}",
-                "content-type: text/plain; charset=utf-8",
-                f"content-length: {len(text)}",
-                "x-content-type-options: nosniff",
-                "connection: close",
-                *headers,
-            )
-            self.transport.write("\r\n".join([*lines, "", text]).encode())
+            answer = response(refusal, {"X-Content-Type-Options": "nosniff", "Connection": "close"})
+            phrase = HTTPStatus(refusal.status).phrase.encode()
+            lines = [b"HTTP/1.1 %d %b" % (refusal.status, phrase), *map(b": ".join, answer.raw_headers)]
+            self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self._flush()
         self.transport.close()
+
+
+def _problem_of(fault: Fault) -> Problem:
+    status, reason = fault
+    return problem(name_of(status), reason, status=status)
 
 
 class _Transport:
@@ -359,7 +362,7 @@ class Guards:
         self._most_of_a_client = None if limits.of_an_address is None else -(-limits.of_an_address // processes)
         self._open: set[Guard] = set()
         self._of_clients: Counter[str] = Counter()
-        self.invalid = 0  # invalid requests since the last look
+        self.invalid: Counter[str] = Counter()  # requests that were no HTTP since the last look, by what they were
 
     def protocol(self, **options: Any) -> Guard:
         """The protocol of a new connection, with uvicorn's options for its own protocol."""
@@ -396,9 +399,9 @@ class Guards:
                 self._looked(len(self._open))
             except Exception:  # a bug, or no descriptors are left; connections still need their deadlines
                 log.exception("the process cannot be looked at")
-            if self.invalid:
-                log.warning("invalid HTTP requests refused: %d", self.invalid)
-                self.invalid = 0
+            for reason, count in self.invalid.items():
+                log.warning("%d refused: %s", count, reason)
+            self.invalid.clear()
             for guard in list(self._open):
                 try:
                     if self._stopping():

@@ -63,15 +63,16 @@ class RateLimit:
         self._rates[client] = full_at + (positions - context.charged) / self._rate
         context.charged = positions
 
-    def headers(self, client: str) -> list[tuple[bytes, bytes]]:
-        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers)."""
+    @property
+    def policy(self) -> bytes:
+        """The value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers)."""
+        return f'"positions";q={self._burst};w={math.ceil(self._burst / self._rate)}'.encode()
+
+    def left(self, client: str) -> bytes:
+        """The value of `RateLimit`: the positions left, and the seconds until the bucket is full."""
         tokens = self._tokens(self._rates.bucket(client))
-        window = math.ceil(self._burst / self._rate)
         full = math.ceil((self._burst - tokens) / self._rate)
-        return [
-            (b"ratelimit-policy", f'"positions";q={self._burst};w={window}'.encode()),
-            (b"ratelimit", f'"positions";r={max(0, int(tokens))};t={full}'.encode()),
-        ]
+        return f'"positions";r={max(0, int(tokens))};t={full}'.encode()
 
     def _tokens(self, client: int) -> float:
         """Positions in a client's bucket; negative while a large request is being paid off."""

@@ -1,28 +1,30 @@
 """`Edge`: the middleware of the service, which every request goes through.
 
 It makes the request's context, finds the client and its key, checks the rate, calls the app, sets the headers of the
-answer, and counts and logs the request. What belongs to a route is declared at the route (`routing.py`).
+answer, and counts and logs the request: also one of a browser that asks whether a page of another origin may call
+(CORS). What belongs to a route is declared at the route (`routing.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from movemask.errors import MovemaskError
+from movemask.errors import MovemaskError, ShuttingDown
 from movemask.server import logs, problems
 from movemask.server.edge.authentication import identify
-from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, POLLED, RequestContext
+from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, DISCONNECTION, POLLED, RequestContext
 from movemask.server.edge.forwarded import see_through, without_port
+from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
-from movemask.server.edge.security_headers import security_headers
 from movemask.server.edge.spans import record_spans
 from movemask.server.metrics import Metrics
 from movemask.server.problems import ProblemError, shown
@@ -52,6 +54,7 @@ class Edge:
     ----------
     proxies : number of proxies in front of the service
     hosts : names that requests may ask for, in lower case and without brackets; `*` for any
+    cors : wraps an app, so that pages of other origins may call it and read its answers
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Edge:
         *,
         proxies: int,
         hosts: Sequence[str],
+        cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
-        self._app, self._keys, self._metrics, self._tracer = app, keys, metrics, tracer
+        self._app, self._cors, self._keys, self._metrics, self._tracer = cors(app), cors, keys, metrics, tracer
         self._proxies, self._hosts, self._rate = proxies, hosts, rate
         self._in_flight = in_flight
 
@@ -113,12 +117,20 @@ class Edge:
             self._admit(scope, context)
             await self._app(scope, read, write)
             status = status or CLIENT_CLOSED  # the client left a stream before its first line
+        except asyncio.CancelledError:
+            if DISCONNECTION not in scope:  # a tool's request, by this app
+                raise
+            if not status:  # uvicorn cancels what is left at the end of the drain
+                error = ShuttingDown("the service is stopping, and the request was not complete in time", retry_after=5)
+                await problems.response_to(error, self._metrics.problem)(scope, read, write)
         except Exception as error:
             if status:
                 raise
             if not isinstance(error, MovemaskError):
                 log.exception("%s %s failed", scope["method"], shown(scope["path"]))
-            await problems.response_to(error, self._metrics.problem)(scope, read, write)
+            response = problems.response_to(error, self._metrics.problem)
+            # A page may read a refusal too. A browser's question of what a page may do is refused as it is.
+            await (response if scope["method"] == "OPTIONS" else self._cors(response))(scope, read, write)
         finally:
             self._in_flight.release(context)
             method = "HEAD" if head else scope["method"] if scope["method"] in _METHODS else "other"
@@ -153,23 +165,19 @@ class Edge:
         if "*" in self._hosts:
             return
         named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        host = without_port(named).lower()
+        host = without_port(named).lower().removesuffix(".")  # of a name's full form
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
             raise ProblemError("untrusted-host", fault)
 
     def _headers(self, scope: Scope, context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:
-        """All headers of an answer: the app's own, X-Request-ID, the rate's, and the security headers."""
-        headers = [*message.get("headers", ()), (b"x-request-id", context.id.encode())]
+        """All headers of an answer: the app's own, and those of `HEADERS`."""
+        own = list(message.get("headers", ()))
         # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
         if message["status"] >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
-            headers.append((b"connection", b"close"))
-        if self._rate:
-            headers += self._rate.headers(context.client)
-        names = {name for name, _ in headers}
-        headers += (pair for pair in security_headers(_route(scope), scope["scheme"]) if pair[0] not in names)
-        return headers
+            own.append((b"connection", b"close"))
+        return with_headers(own, Answering(context.id, context.client, self._rate, _route(scope), scope["scheme"]))
 
 
 def _route(scope: Scope) -> str:

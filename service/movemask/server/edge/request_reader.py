@@ -6,6 +6,8 @@ without anything that follows a fault.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 import httptools
 
 #: Most bytes of a request's line and headers, or of its trailers, and most headers.
@@ -13,16 +15,23 @@ MAX_HEAD = 65_536
 MAX_HEADERS = 100
 
 #: Status and reason of a refusal.
-Fault = tuple[str, str]
+Fault = tuple[HTTPStatus, str]
 
-INVALID: Fault = "400 Bad Request", "Invalid HTTP request received."
-_HEAD: Fault = (
-    "431 Request Header Fields Too Large",
-    f"The request has more than {MAX_HEAD} bytes or {MAX_HEADERS} headers beside its body.",
+INVALID: Fault = HTTPStatus.BAD_REQUEST, "the request is not HTTP/1.1"
+TLS: Fault = (
+    HTTPStatus.BAD_REQUEST,
+    "the client speaks TLS, and this port plain HTTP; ask for http://, or set MOVEMASK_TLS_CERT",
 )
-_VERSION: Fault = "505 HTTP Version Not Supported", "The service speaks HTTP/1.1."
-_HOST: Fault = "400 Bad Request", "The request needs one Host header."
-_CODING: Fault = "501 Not Implemented", "Transfer-Encoding can only be chunked."
+_HEAD: Fault = (
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    f"the request has more than {MAX_HEAD} bytes or {MAX_HEADERS} headers beside its body",
+)
+_VERSION: Fault = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "the service speaks HTTP/1.1"
+_HOST: Fault = HTTPStatus.BAD_REQUEST, "the request needs one Host header"
+_CODING: Fault = HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding can only be chunked"
+
+#: The first bytes of a TLS handshake.
+_HANDSHAKE = b"\x16\x03"
 
 
 class _Stop(Exception):
@@ -55,7 +64,7 @@ class RequestReader:
             self._parse(data)
         except httptools.HttpParserError:
             if self.fault is None and not self.too_many:
-                self.fault = INVALID
+                self.fault = TLS if bytes(data[:2]) == _HANDSHAKE and not self.accepted else INVALID
         if self._pending > MAX_HEAD and self.fault is None:
             self.fault = _HEAD
         output, self._output = b"".join(self._output), []
@@ -96,6 +105,8 @@ class RequestReader:
                 raise httptools.HttpParserError("CONNECT")
             self._without_upgrade = self._head(kept)
             return  # `_parse` begins again with it
+        if not self._url.startswith(b"/"):
+            httptools.parse_url(self._url)  # raises HttpParserError for `http://[`, as uvicorn's protocol would
         head, version = self._head(self._headers), self._parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self._headers)
         codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]

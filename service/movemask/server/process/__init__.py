@@ -1,1 +1,1 @@
-"""Who runs: the service, its supervisor, its workers, where they listen, and signals."""
+"""Who runs: the service, its supervisor, its workers, where they listen, how a running one is found, and signals."""

@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Port:
     """The addresses of `host` with a port, or the file of `unix:FILE`, on which a service listens until closed.
 
-    `::` takes IPv4 connections too. With one worker, or where connections are not spread, the supervisor holds a socket
-    that listens. Otherwise the supervisor only reserves the port, and each worker binds sockets of its own: when a
-    worker ends, new connections go to the others at once, and the connections that it had not accepted are lost.
+    `::` takes IPv4 connections too. The supervisor only reserves the port: nothing listens before a worker can answer,
+    so that a proxy asks another machine meanwhile. One worker, and workers over which connections are not spread, make
+    the supervisor's socket listen: when a worker ends, connections that it had not accepted wait for its replacement.
+    Otherwise each worker binds sockets of its own: new connections go to the others at once, and those that it had not
+    accepted are lost.
 
     Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
     """
@@ -98,7 +100,6 @@ class Port:
     def _open(self, family: int, address: tuple[Any, ...]) -> None:
         if not self._spread:
             self._held.append(_bound(family, address, both=self._both))
-            self._held[-1].listen(_BACKLOG)
             return
         # With SO_REUSEPORT, the system would give the port to a second service of the same user too. Without it, the
         # system refuses a port on which anybody listens.
@@ -127,7 +128,7 @@ def _bound(family: int, address: tuple[Any, ...], *, both: bool, reuse_port: boo
 
 
 class Sockets:
-    """The listening sockets of a worker, to which this is sent. They are made in it, when they are first iterated over.
+    """The listening sockets of a worker, to which this is sent.
 
     addresses : family and address of each socket that the worker binds with SO_REUSEPORT; `both` as for `::`
     shared : or the sockets of the supervisor
@@ -141,13 +142,24 @@ class Sockets:
         shared: Sequence[socket.socket] = (),
     ) -> None:
         self._addresses, self._both, self._shared = list(addresses), both, list(shared)
-        self._made: list[socket.socket] = []
+        self._made: list[Listener] = []
 
-    def __iter__(self) -> Iterator[socket.socket]:
-        if not self._made:
+    def made(self) -> list[Listener]:
+        """The sockets, which do not listen yet. Raises SettingsError if another program has taken the port."""
+        try:
             bound = [_bound(*address, both=self._both, reuse_port=True) for address in self._addresses]
-            self._made = [Listener(one.detach()) for one in (bound or self._shared)]
-        return iter(self._made)
+        except OSError as error:
+            raise _taken(error) from None
+        self._made = [Listener(one.detach()) for one in (bound or self._shared)]
+        return self._made
+
+    def listen(self) -> None:
+        """Accepts connections from now on. Raises SettingsError if another program has taken the port."""
+        try:
+            for listener in self._made:
+                listener.listen()
+        except OSError as error:
+            raise _taken(error) from None
 
     @property
     def closed(self) -> bool:
@@ -155,9 +167,17 @@ class Sockets:
         return any(one.fileno() < 0 for one in self._made)
 
 
+def _taken(error: OSError) -> SettingsError:
+    """A port is reserved by sockets that do not listen; the system gives it to any program that asks for it with
+    SO_REUSEADDR."""
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    hint = "another program took the port that was reserved; end it, or give another --port"
+    return SettingsError(f"MOVEMASK_PORT: cannot listen: {reason}: {hint}")
+
+
 def _file_socket(file: Path) -> socket.socket:
-    """A socket that listens at a file. Anybody who may enter the file's folder may connect, as with uvicorn. Replaces
-    the file of a service that has ended; raises SettingsError if the file is in use, or is no socket."""
+    """A socket at a file, which does not listen yet. Anybody who may enter the file's folder may connect, as with
+    uvicorn. Replaces the file of a service that has ended; raises SettingsError if it is in use, or is no socket."""
     if AF_UNIX is None:
         raise SettingsError(f"MOVEMASK_HOST: {UNIX}{file}: this system has no Unix sockets")
     listener = socket.socket(AF_UNIX, socket.SOCK_STREAM)
@@ -169,7 +189,6 @@ def _file_socket(file: Path) -> socket.socket:
             file.unlink()
         listener.bind(str(file))
         file.chmod(0o666)
-        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno) if error.errno else str(error)  # such as a path that is too long

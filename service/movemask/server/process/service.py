@@ -8,17 +8,20 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-import tempfile
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+
+from prometheus_client.multiprocess import mark_process_dead
 
 from movemask.server import logs
 from movemask.server.edge.keys import Keys
 from movemask.server.edge.rates import Rates
-from movemask.server.metrics import METRICS_FOLDER
 from movemask.server.process.listening import Port, check_tls
+from movemask.server.process.runtime import runtime_folder
 from movemask.server.process.signals import exit_at_once
-from movemask.server.process.supervisor import Supervisor, WorkerConfig
+from movemask.server.process.start import WorkerStart
+from movemask.server.process.supervisor import Supervisor
+from movemask.server.service_state import METRICS_FOLDER, shared_state
 from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,10 +31,16 @@ def run_service(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start."""
     exit_at_once()
     logs.configure(settings.log_level, settings.log_format)
+    try:
+        _run(settings)
+    finally:
+        logs.flush()
+
+
+def _run(settings: Settings) -> None:
     settings.model_folders.files(settings.default_model)
     engine = settings.engine_program
-    keys = Keys.of(settings.listed_keys, settings.api_keys_file)
-    check_tls(settings.tls_cert, settings.tls_key)
+    keys = _read(settings)
     _allow_descriptors()
     workers = settings.worker_processes if hasattr(os, "fork") else 1  # Windows: one
     with ExitStack() as stack:
@@ -39,12 +48,35 @@ def run_service(settings: Settings) -> None:
         address = _address(settings, port)
         log.info("starting on %s, %s", address, f"with the engine {engine}" if engine else "without an engine")
         _warn_without_keys(port, keyed=keys is not None)
-        if workers > 1:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-"))
-            os.environ[METRICS_FOLDER] = folder
+        folder = stack.enter_context(runtime_folder(address))
+        if folder is not None:
+            os.environ[METRICS_FOLDER] = str(folder)
             stack.callback(os.environ.pop, METRICS_FOLDER)
-        config = WorkerConfig(settings, Rates(workers), port.sockets)
-        Supervisor(config, port, ready=partial(log.info, "listening on %s", address)).run()
+        state = shared_state(workers)
+        start = WorkerStart(settings, Rates(workers), state, port.sockets)
+        Supervisor(
+            start,
+            state,
+            keys=keys,
+            read=partial(_read, settings),
+            grace=start.grace,
+            ready=partial(log.info, "listening on %s", address),
+            stopping=port.close,
+            forget=_forget_gauges,
+        ).run()
+
+
+def _read(settings: Settings) -> Keys | None:
+    """The API keys; checks the certificate too. Raises SettingsError."""
+    check_tls(settings.tls_cert, settings.tls_key)
+    return Keys.of(settings.listed_keys, settings.api_keys_file)
+
+
+def _forget_gauges(number: int) -> None:
+    """Takes the gauges of a worker that has ended out of the metrics; its counts stay."""
+    if METRICS_FOLDER in os.environ:
+        with suppress(OSError):  # the next worker with this number writes over them
+            mark_process_dead(number)  # type: ignore[no-untyped-call]
 
 
 def _address(settings: Settings, port: Port) -> str:

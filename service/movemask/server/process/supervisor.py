@@ -1,256 +1,345 @@
-"""`Supervisor`: starts, watches, reloads and stops the workers of a service; `WorkerConfig`: what each of them runs.
+"""`Supervisor`: starts, replaces, reloads and stops the worker processes of a service.
 
-Both build on uvicorn's own, which it exports and does not document: no other module touches them, and
-tests/server/process/test_supervisor.py names what they rely on.
+It is one loop over the states of the workers, in which nothing blocks: a turn looks at all of them and takes the next
+step of what is under way. A worker is starting, serving, or leaving until the time at which it is killed.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
+import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import wait
-from pathlib import Path
-from typing import Any, cast
-
-import uvicorn
-from prometheus_client.multiprocess import mark_process_dead
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
 
 from movemask.errors import MovemaskError, SettingsError
-from movemask.parent import end_with_parent
-from movemask.server import logs
-from movemask.server.edge.rates import Rates
-from movemask.server.metrics import METRICS_FOLDER
-from movemask.server.process.listening import AT_ONCE, Port, Sockets, check_tls
-from movemask.server.queue.served_models import Needed
-from movemask.server.settings import Settings
+from movemask.server.edge.keys import Keys
+from movemask.server.service_state import ServiceState
 
 log = logging.getLogger(__name__)
 
-#: A worker that does not answer its supervisor for this many seconds is killed and replaced.
-ANSWER_SECONDS = 5
+#: Seconds between two turns, if no worker ends or says that it serves.
+_TURN_SECONDS = 0.5
 
 #: Seconds that a reload waits for a worker's models before it gives up.
-_LOADING_SECONDS = 120
-
-#: Seconds that a worker has after `drain_seconds` to write its answers to the ledger.
-_CLOSING_SECONDS = 5
+_LOADING_SECONDS = 300
 
 #: Longest pause in seconds before a worker that cannot start is tried again.
 _LONGEST_PAUSE = 30.0
 
+#: The exit code of a process whose program cannot be run.
+_NO_PROGRAM = 255
 
-class WorkerConfig(uvicorn.Config):
-    """What uvicorn runs in a worker, to which it is sent.
 
-    sockets : where the worker listens
-    needed : the models without which the worker does not serve
+@dataclass(frozen=True)
+class Order:
+    """What a worker is started with.
+
+    number : of no other process that runs; counts of ended workers go on under their number
+    keys : the API keys; None: everything is open
+    needed : names of the models without which it must not serve; None: all that it finds
     """
 
-    def __init__(self, settings: Settings, rates: Rates, sockets: Sockets) -> None:
-        self.settings, self.rates, self.sockets, self.needed = settings, rates, sockets, Needed.NONE
-        super().__init__(
-            app="",  # made in the worker
-            workers=rates.processes,
-            loop="asyncio",
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            backlog=AT_ONCE,
-            timeout_graceful_shutdown=settings.drain_seconds,
-            timeout_worker_healthcheck=_LOADING_SECONDS,
-            timeout_keep_alive=cast(int, settings.keep_alive_seconds),
-            server_header=False,
-            root_path=settings.root_path,
-            proxy_headers=False,  # `Edge` reads them: uvicorn trusts addresses, not a number of proxies
-            ssl_certfile=settings.tls_cert,
-            ssl_keyfile=settings.tls_key,
-        )
+    number: int
+    keys: Keys | None
+    needed: frozenset[str] | None
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker process.
+
+    pipe : on which it sends once: `models` when it serves, or `fault`
+    models : a digest of each model that it serves, by name; None: it is starting
+    fault : why it cannot serve
+    until : when it is killed
+    """
+
+    process: SpawnProcess
+    pipe: Connection
+    order: Order
+    begun: float
+    models: dict[str, str] | None = None
+    fault: str = ""
+    until: float = math.inf
+
+    def begins_to_serve(self) -> bool:
+        """Whether it says so now. Takes what the worker has sent."""
+        try:
+            if self.pipe.closed or not self.pipe.poll():
+                return False
+            told = self.pipe.recv()
+        except (EOFError, OSError):  # it has ended
+            told = ""
+        self.pipe.close()
+        if isinstance(told, str):
+            self.fault = told
+            return False
+        self.models = told
+        return True
 
     @property
-    def grace(self) -> float:
-        """Seconds that a worker has to stop."""
-        return self.settings.drain_seconds + _CLOSING_SECONDS
-
-    def configure_logging(self) -> None:
-        """uvicorn calls it first in each process."""
-        logs.configure(self.settings.log_level, self.settings.log_format)
-
-    def load(self) -> None:
-        """Makes the app, in the worker. The worker exits if it cannot be made."""
-        from movemask.server.process.worker import WorkerApp  # here, so that the supervisor stays small
-
-        end_with_parent(self.grace)
-        if hasattr(signal, "SIGHUP"):  # a terminal that is closed sends it to all; only the supervisor reloads
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        try:
-            check_tls(self.settings.tls_cert, self.settings.tls_key)
-            self.app = app = WorkerApp(self.settings, self.rates, self.needed, lambda: self.sockets.closed)
-        except MovemaskError as error:
-            log.error("%s", error)
-            sys.exit(STARTUP_FAILURE)
-        self.http = cast(Any, app.guards.protocol)
-        super().load()
+    def end(self) -> str:
+        """How it has ended, in words."""
+        code = self.process.exitcode
+        if self.fault:
+            return f"cannot serve: {self.fault}"
+        if code is not None and code < 0:
+            return f"ended ({signal.Signals(-code).name})"
+        return f"ended (exit code {code})"
 
 
-class Supervisor(Multiprocess):
-    """uvicorn's supervisor. SIGHUP replaces the workers one after the other; a replacement that does not come to serve
-    leaves the old ones as they are.
+@dataclass(eq=False)
+class Place:
+    """The place of a worker.
 
-    The first worker starts alone, the others when it serves. A worker that ends, or does not answer, is replaced; a
-    replacement that cannot start is tried again after a pause that grows. Workers that serve are never ended for it.
+    replacement : in a reload
+    needed : what its last worker served, or the first of the service
+    pause, again : seconds before a worker is started, and when that is over
+    """
+
+    worker: Worker | None = None
+    replacement: Worker | None = None
+    needed: frozenset[str] = frozenset()
+    pause: float = 0.0
+    again: float = 0.0
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [worker for worker in (self.worker, self.replacement) if worker is not None]
+
+
+class Supervisor:
+    """The first worker starts alone, the others when it serves. A worker that ends is replaced; one that cannot start
+    is tried again after a pause that grows. SIGHUP replaces the workers one after the other, until one cannot serve;
+    the others then stay as they are. All workers have the keys of the last reload, those that replace a dead one too.
 
     Parameters
     ----------
-    port : where the workers listen; closed at the end
+    work : what a worker process runs, with its order and its end of the pipe; it is sent there
+    state : of the service; its `desired` is the number of workers
+    keys : the API keys; None: everything is open
+    read : reads the keys anew, and checks what else a worker reads; raises MovemaskError
+    grace : seconds that a worker has to stop
     ready : called once, when the first worker serves
+    stopping : called when the service stops
+    forget : called with the number of each worker that has ended
     """
 
-    def __init__(self, config: WorkerConfig, port: Port, ready: Callable[[], None]) -> None:
-        super().__init__(config, cast(Any, config.sockets))
-        self._config, self._port, self._ready = config, port, ready
-        self._served: set[int | None] = set()  # ids of workers that have come to serve
-        self._again: dict[int | None, float] = {}  # when a worker that has ended is replaced, by its id
-        self._pauses: dict[int, float] = {}  # before the next replacement, by the worker's place
-        self._failed: Process | None = None  # the first worker, if it could not start
-        self._stops = 0
-        self._terminal = sys.stderr.isatty()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+    def __init__(
+        self,
+        work: Callable[[Order, Connection], None],
+        state: ServiceState,
+        *,
+        keys: Keys | None,
+        read: Callable[[], Keys | None],
+        grace: float,
+        ready: Callable[[], None] = lambda: None,
+        stopping: Callable[[], None] = lambda: None,
+        forget: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        self._work, self._state, self._read, self._grace = work, state, read, grace
+        self._ready, self._stopping, self._forget = ready, stopping, forget
+        self._context = multiprocessing.get_context("spawn")
+        self._places = [Place() for _ in range(state.desired)]
+        self._leaving: list[Worker] = []
+        self._reload: list[Place] = []  # still to be replaced
+        self._keys = self._new_keys = keys
+        self._models: dict[str, str] | None = None  # of the last start or reload; None: no worker has served
+        self._failed: Worker | None = None  # the first worker, if it could not serve
+        self._stops = self._hangups = 0
+        self._terminal = _is_terminal()
 
     def run(self) -> None:
-        """Returns after a stop, when all workers have ended. Raises SettingsError, or SystemExit if the worker has
-        logged why, if the first worker cannot start."""
-        super().run()
-        if self._failed is None:
-            return
-        if self._failed.exitcode == STARTUP_FAILURE:
-            raise SystemExit(1)
-        how = _how(self._failed)
-        raise SettingsError(f"a worker {how} before it could serve; the log's last line says what it was doing")
+        """Returns after a stop, when all workers have ended. Raises SettingsError if the first one cannot serve."""
+        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGTTIN", "SIGTTOU"):
+            if hasattr(signal, name):  # Windows has two of them
+                signal.signal(getattr(signal, name), self.handle)
+        try:
+            while not self.turn(time.monotonic()):
+                self.wait()
+        finally:
+            for worker in self._all():
+                worker.process.kill()
+        if self._failed is not None:
+            hint = "the log's last line says what it was doing"
+            if self._failed.process.exitcode == _NO_PROGRAM:
+                hint = f"this user cannot run {sys.executable}"
+            raise SettingsError(self._failed.fault or f"a worker {self._failed.end} before it could serve; {hint}")
 
-    def _stop(self, number: int, frame: object) -> None:
-        self._stops += 1
-        # `Event.set` waits for a lock that the interrupted code may hold.
-        threading.Thread(target=self.should_exit.set).start()
+    def handle(self, number: int, frame: object = None) -> None:
+        """Handles a signal. SIGTTIN and SIGTTOU, by which other services get more and fewer workers, do nothing."""
+        self._stops += number in (signal.SIGTERM, signal.SIGINT)
+        self._hangups += number == getattr(signal, "SIGHUP", None)
 
-    def init_processes(self) -> None:
-        self._add()
+    def wait(self) -> None:
+        """Returns when a process ends or tells something, after half a second at most."""
+        workers = self._all()
+        watched: list[Any] = [worker.process.sentinel for worker in workers]
+        watched += [worker.pipe for worker in workers if not worker.pipe.closed]
+        if watched:
+            wait(watched, _TURN_SECONDS)
+        else:  # for Windows
+            time.sleep(_TURN_SECONDS)
 
-    def _add(self) -> None:
-        self.processes.append(self._started())
-        self._config.needed = Needed.DEFAULT
+    def turn(self, now: float) -> bool:
+        """Takes the next step of everything that is under way. Whether the service has ended."""
+        for worker in filter(Worker.begins_to_serve, self._all()):
+            self._welcome(worker)
+        for worker in list(self._leaving):
+            if not worker.process.is_alive():
+                self._leaving.remove(worker)
+                self._forget(worker.order.number)
+            elif self._stops > 1 or now >= worker.until:
+                worker.process.kill()
+        if self._hangups and self._terminal and not _is_terminal():  # the service's terminal was closed
+            self._stops = max(self._stops, 1)
+        if self._stops:
+            self._stopping()
+            for place in self._places:
+                for worker in place.workers:
+                    self._leave(worker, now)
+                place.worker = place.replacement = None
+            return not self._leaving
+        if self._hangups and self._models is not None:
+            self._hangups = 0
+            self._begin_reload(now)
+        for place in self._places:
+            self._continue_reload(place, now)
+            self._keep(place, now)
+        # One after the other, so that there is never more than one worker too many.
+        if self._reload and not self._leaving and not any(place.replacement for place in self._places):
+            try:
+                self._reload[0].replacement = self._started(self._new_keys, None, now)
+            except OSError as error:
+                self._refuse(_unstartable(error), now)
+        serving = [place.worker.models for place in self._places if place.worker and place.worker.models is not None]
+        self._state.serving = len(serving)
+        self._state.differing = sum(models != self._models for models in serving)
+        return self._failed is not None
 
-    def _started(self) -> Process:
-        worker = Process(self._config, self.sockets)
-        worker.start()
-        return worker
+    def _all(self) -> list[Worker]:
+        return [*(worker for place in self._places for worker in place.workers), *self._leaving]
 
-    def keep_subprocess_alive(self) -> None:
-        """Called twice a second."""
-        for place, worker in enumerate(self.processes):
-            if self.should_exit.is_set():
+    def _started(self, keys: Keys | None, needed: frozenset[str] | None, now: float) -> Worker:
+        """A new worker. Raises OSError."""
+        taken = {worker.order.number for worker in self._all()}
+        order = Order(next(number for number in itertools.count() if number not in taken), keys, needed)
+        here, there = self._context.Pipe(duplex=False)
+        with there:
+            try:
+                process = self._context.Process(target=self._work, args=(order, there))
+                process.start()
+            except BaseException:
+                here.close()
+                raise
+        return Worker(process, here, order, now)
+
+    def _welcome(self, worker: Worker) -> None:
+        """Tells that a worker serves, and which models it has that the others do not."""
+        log.info("worker %d serves", worker.process.pid)
+        assert worker.models is not None
+        if self._models is None:
+            self._models = worker.models
+            for place in self._places:
+                place.needed = frozenset(worker.models)
+            self._ready()
+        elif worker.order.needed is not None and worker.models != self._models:  # in a reload, all change
+            changed = sorted({name for name, _ in worker.models.items() ^ self._models.items()})
+            fault = "model %s: worker %d has other files than the last reload found; reload, so that all workers agree"
+            log.warning(fault, ", ".join(changed), worker.process.pid)
+
+    def _keep(self, place: Place, now: float) -> None:
+        """Starts another worker if that of a place has ended."""
+        if place.worker is not None and not place.worker.process.is_alive():
+            ended, place.worker = place.worker, None
+            self._forget(ended.order.number)
+            if self._models is None:
+                self._failed = ended
                 return
-            if self._is_well(worker, place):
-                continue
-            if not self._served:
-                self._failed = worker
-                self.should_exit.set()
-                return
-            if worker.pid not in self._again:
-                self._end(worker, place)
-            if time.monotonic() >= self._again[worker.pid]:
-                del self._again[worker.pid]
-                self.processes[place] = self._started()
-        if self._served and len(self.processes) < self.processes_num:
-            self._add()
+            if ended.models is not None:
+                place.needed = frozenset(ended.models)
+            self._put_off(place, f"worker {ended.process.pid} {ended.end}", now, served=ended.models is not None)
+        if place.worker is None and now >= place.again and (self._models is not None or place is self._places[0]):
+            try:
+                place.worker = self._started(self._keys, place.needed, now)
+            except OSError as error:
+                if self._models is None:
+                    raise
+                self._put_off(place, _unstartable(error), now)
 
-    def _is_well(self, worker: Process, place: int) -> bool:
-        """Whether a worker runs and answers. One that is still loading its models need not answer."""
-        if not worker.process.is_alive():
-            return False
-        if worker.pid in self._served:
-            return worker.ping(ANSWER_SECONDS)
-        if worker.is_ready(timeout=1):
-            log.info("worker %d serves", worker.pid)
-            if not self._served:
-                self._ready()
-            self._served.add(worker.pid)
-            self._pauses.pop(place, None)
-        return True
+    def _put_off(self, place: Place, why: str, now: float, *, served: bool = False) -> None:
+        """Sets when another worker is started: after 1, 2, 4, … seconds; at once for one that has served."""
+        place.pause = 0.0 if served else min(max(1.0, 2 * place.pause), _LONGEST_PAUSE)
+        place.again = now + place.pause
+        log.error("%s; starting another%s", why, f" in {place.pause:g} s" if place.pause else "")
 
-    def _end(self, worker: Process, place: int) -> None:
-        """Ends a worker that is not well, and says when another takes its place."""
-        how = "does not answer and is killed" if worker.process.is_alive() else _how(worker)
-        worker.kill()
-        worker.process.join()
-        self._forget_metrics(worker)
-        pause = 0.0 if worker.pid in self._served else min(max(1.0, 2 * self._pauses.get(place, 0.0)), _LONGEST_PAUSE)
-        self._pauses[place] = pause
-        self._again[worker.pid] = time.monotonic() + pause
-        log.error("worker %d %s; starting another%s", worker.pid, how, f" in {pause:g} s" if pause else "")
+    def _leave(self, worker: Worker, now: float) -> None:
+        """Ends a worker, which has time to finish its requests if it serves."""
+        self._leaving.append(worker)
+        if worker.models is None:
+            worker.process.kill()
+        else:
+            worker.until = now + self._grace
+            worker.process.terminate()
 
-    def _forget_metrics(self, worker: Process) -> None:
-        """Takes the gauges of a worker that has ended out of the metrics; its counters stay, if it has served."""
-        if METRICS_FOLDER not in os.environ:
-            return
-        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
-        if worker.pid not in self._served:
-            for file in Path(os.environ[METRICS_FOLDER]).glob(f"*_{worker.pid}.db"):
-                file.unlink()
-
-    def handle_hup(self) -> None:
-        """Replaces the workers. If SIGHUP came from the closing of the service's terminal, stops them."""
-        if self._terminal and not _is_terminal():
-            self.should_exit.set()
-            return
+    def _begin_reload(self, now: float) -> None:
         log.info("reloading: the workers are replaced one after the other")
-        before = list(self.processes)
-        self._config.needed = Needed.ALL
-        self.restart_all()
-        self._config.needed = Needed.DEFAULT
-        gone = [worker for worker in before if worker not in self.processes]
-        for worker in gone:
-            self._again.pop(worker.pid, None)
-            self._forget_metrics(worker)
-        if len(gone) == len(before):
-            log.info("reloaded")
-        elif not self.should_exit.is_set():
-            log.error("not reloaded: %d of %d workers stay as they were", len(before) - len(gone), len(before))
+        self._end_reload(now)
+        self._reload = list(self._places)
+        try:
+            self._new_keys = self._read()
+        except MovemaskError as error:
+            self._refuse(str(error), now)
 
-    def terminate_all(self) -> None:
-        """Ends workers that do not serve yet at once; the others finish their requests. No connection is accepted."""
-        self._port.close()
-        for worker in self.processes:
-            if worker.pid in self._served or worker.is_ready(timeout=1):
-                worker.terminate()
-            else:
-                worker.kill()
+    def _continue_reload(self, place: Place, now: float) -> None:
+        """Lets a replacement that serves take the place; refuses the reload if it cannot."""
+        new = place.replacement
+        if new is None:
+            return
+        if new.models is not None:
+            if place.worker is not None:
+                self._leave(place.worker, now)
+            place.worker, place.replacement = new, None
+            self._keys, self._models = new.order.keys, new.models
+            self._reload.remove(place)
+            if not self._reload:
+                self._state.reloaded = True
+                log.info("reloaded")
+        elif not new.process.is_alive():
+            self._refuse(f"the new worker {new.end}", now)
+        elif now - new.begun > _LOADING_SECONDS:
+            self._refuse(f"the new worker has not loaded its models in {_LOADING_SECONDS} s", now)
 
-    def join_all(self) -> None:
-        """Waits until all have ended. Kills them at a second signal, or when their time is over."""
-        until = time.monotonic() + self._config.grace
-        while running := [worker for worker in self.processes if worker.process.is_alive()]:
-            if self._stops > 1 or time.monotonic() > until:
-                for worker in running:
-                    worker.kill()
-            wait([worker.process.sentinel for worker in running], 0.1)
+    def _refuse(self, why: str, now: float) -> None:
+        """Ends a reload; the workers that are not replaced stay."""
+        left = len(self._reload)
+        self._end_reload(now)
+        self._state.reloaded = False
+        log.error("not reloaded: %s; %d of %d workers stay as they were", why, left, len(self._places))
+
+    def _end_reload(self, now: float) -> None:
+        for place in self._places:
+            if place.replacement is not None:
+                self._leave(place.replacement, now)
+                place.replacement = None
+        self._reload = []
 
 
-def _how(worker: Process) -> str:
-    code = worker.exitcode
-    return f"ended (exit code {code})" if code is None or code >= 0 else f"ended ({signal.Signals(-code).name})"
+def _unstartable(error: OSError) -> str:
+    return f"no worker can be started: {os.strerror(error.errno).lower() if error.errno else error}"
 
 
 def _is_terminal() -> bool:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         return sys.stderr.isatty()
     return False

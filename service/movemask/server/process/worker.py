@@ -1,4 +1,4 @@
-"""`WorkerApp`: what a worker process runs: the app behind the guard of its connections."""
+"""`run_worker`: serves, in a worker process; `WorkerApp`: the app behind the guard of its connections."""
 
 from __future__ import annotations
 
@@ -6,26 +6,56 @@ import asyncio
 import faulthandler
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from typing import Any, cast
 
+import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 from movemask.errors import MovemaskError
 from movemask.server import logs
 from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
-from movemask.server.edge.rates import Rates
-from movemask.server.metrics import Metrics
-from movemask.server.process.listening import on_loop_error
-from movemask.server.queue.served_models import Needed
-from movemask.server.settings import Settings
+from movemask.server.metrics import Metrics, number_process
+from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
+from movemask.server.process.start import WorkerStart
+from movemask.server.process.supervisor import Order
+from movemask.server.services import Services
 
 log = logging.getLogger(__name__)
 
 #: A worker ends itself, with a traceback, if its event loop is stuck for this many seconds.
 STUCK_SECONDS = 30
+
+
+def run_worker(start: WorkerStart, order: Order, send: Callable[[object], None]) -> None:
+    """Serves until SIGTERM. `send` gets the digest of each served model when the worker serves, or why it cannot.
+    Raises MovemaskError if the settings do not allow it."""
+    settings = start.settings
+    check_tls(settings.tls_cert, settings.tls_key)
+    number_process(order.number)
+    app = WorkerApp(start, order, send)
+    config = uvicorn.Config(
+        app,
+        workers=1,
+        loop="asyncio",
+        http=cast(Any, app.guards.protocol),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        backlog=AT_ONCE,
+        timeout_graceful_shutdown=settings.drain_seconds,
+        timeout_keep_alive=cast(int, settings.keep_alive_seconds),
+        server_header=False,
+        root_path=settings.root_path,
+        proxy_headers=False,  # `Edge` reads them: uvicorn trusts addresses, not a number of proxies
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+    uvicorn.Server(config).run(sockets=[*start.sockets.made()])
 
 
 class WorkerApp:
@@ -34,8 +64,9 @@ class WorkerApp:
     guards : of its connections
     """
 
-    def __init__(self, settings: Settings, rates: Rates, needed: Needed, stopping: Callable[[], bool]) -> None:
-        self._app = create_app(settings, rates=rates, needed=needed)
+    def __init__(self, start: WorkerStart, order: Order, send: Callable[[object], None]) -> None:
+        settings, rates, self._sockets, self._send = start.settings, start.rates, start.sockets, send
+        self._app = create_app(settings, rates=rates, state=start.state, keys=order.keys, needed=order.needed)
         limits = ConnectionLimits(
             connections=settings.max_connections,
             of_an_address=None if settings.proxies else settings.max_connections_per_address,
@@ -43,9 +74,8 @@ class WorkerApp:
             body_seconds=settings.body_seconds,
             read_seconds=settings.read_seconds,
         )
-        self.guards = Guards(limits, rates.processes, self._looked, stopping)
+        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed)
         self._guarded = GuardedApp(self._app)
-        self._running = ExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -59,14 +89,21 @@ class WorkerApp:
             return message
 
         async def sent(message: Message) -> None:
-            if message["type"] == "lifespan.startup.complete":
-                self._begin()
-            elif message["type"] == "lifespan.startup.failed" and isinstance(error := sys.exception(), MovemaskError):
-                message = {**message, "message": str(error)}  # for the log, without a traceback
+            try:
+                if message["type"] == "lifespan.startup.complete":
+                    self._begin()
+                elif message["type"] == "lifespan.startup.failed" and isinstance(
+                    error := sys.exception(), MovemaskError
+                ):
+                    raise error
+            except MovemaskError as error:
+                self._send(str(error))
+                logs.flush()
+                os._exit(1)  # everything is closed; uvicorn would log lines of its own
             await send(message)
             if message["type"] == "lifespan.shutdown.complete":
                 log.info("worker has finished")
-                self._running.close()
+                logs.flush()  # uvicorn ends the process by the signal that it got
 
         await self._app(scope, received, sent)
 
@@ -81,8 +118,11 @@ class WorkerApp:
         sys.setswitchinterval(0.0005)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(on_loop_error)
-        self._running.enter_context(logs.written_by_a_thread())
         self._watching = loop.create_task(self.guards.watch())
+        logs.await_each_line(0)
+        self._sockets.listen()
+        services: Services = self._app.state.services
+        self._send(services.models.digests)
 
     def _end(self) -> None:
         """When all requests are answered, or their time is over."""

@@ -74,8 +74,8 @@ class Pipeline:
         self.queue = Queue(
             model.name,
             self._run_batch,
-            threads=model.session.at_once,
-            small_threads=max(1, model.session.at_once // workers),
+            runs=model.session.runs,
+            small_runs=max(1, model.session.runs // workers),
             max_batch=max_batch,
             max_waiting=max_waiting,
         )

@@ -4,8 +4,9 @@
 
 A thread does everything from the query to the caller's result, so one thread's Python overlaps with another's network
 run. Small submissions use few threads, because threads of a process contend for Python's lock; a large submission may
-use all, so that one client has the whole machine. A small submission that finds nothing waiting runs on the event loop,
-without a change of threads. Nothing is polled, and no batch waits to fill up. One condition guards the state.
+use all, so that one client has the whole machine. Small submissions that come in one turn of the event loop while
+nothing runs are run together on it, without a change of threads. Nothing is polled, and no batch waits to fill up. One
+condition guards the state.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Queue:
     ----------
     run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
         each item, or raises an error that concerns all items
-    threads, small_threads : batches that run at once, while large submissions wait alone and otherwise
+    runs, small_runs : most runs at once, a thread for each, while large submissions wait alone and otherwise
     max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
     max_waiting : most items waiting, of small submissions and of large ones, each. Beyond it: Overloaded, unless none
         wait
@@ -76,22 +77,23 @@ class Queue:
         name: str,
         run_batch: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]],
         *,
-        threads: int,
-        small_threads: int | None = None,
+        runs: int,
+        small_runs: int | None = None,
         max_batch: int,
         max_waiting: int,
     ) -> None:
         self.name, self._run_batch = name, run_batch
-        self._small_threads = small_threads or threads
+        self._small_runs = small_runs or runs
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._changed = threading.Condition()
         self._order = FairOrder[Submission]()
         self._runs: dict[int, float] = {}  # by thread, when its run began
-        self._lone_seconds = inf  # per cost, of the last batch with one small submission
+        self._small_seconds = inf  # per cost, of the last small batch
+        self._turn = False  # whether the event loop will run what has come
         self.closed = False
         self._threads = [
             threading.Thread(target=self._thread_main, name=f"network-{name}-{number}", daemon=True)
-            for number in range(threads)
+            for number in range(runs)
         ]
         for thread in self._threads:
             thread.start()
@@ -122,11 +124,12 @@ class Queue:
         submission = Submission(client, items, sum(costs), results, len(items), future, now)
         if not items:
             return submission
-        lone = self._add(submission, costs)
         try:
-            if lone:
-                await asyncio.sleep(0)  # if more submissions are ready to come, a thread takes all together
-                self._run_lone(submission)
+            if self._add(submission, costs):
+                try:
+                    await asyncio.sleep(0)  # what else comes in this turn of the loop runs with it
+                finally:
+                    _wake_callers([one for one in self._run_turn() if one is not submission])
             if submission.unfinished and submission.error is None:
                 await future
         finally:
@@ -149,7 +152,8 @@ class Queue:
             log.error("a run of model %s does not return; the service stops without it", self.name)
 
     def _add(self, submission: Submission, costs: Sequence[float]) -> bool:
-        """Adds a submission. True if the event loop should run it; otherwise threads have been woken for it."""
+        """Adds a submission. True if it is the first of a turn of the event loop, which should run them all; otherwise
+        threads have been woken for it, or it is run with the first."""
         with self._changed:
             if self.closed:
                 raise ShuttingDown("the service is stopping", retry_after=5)
@@ -160,21 +164,24 @@ class Queue:
             idle = not self._order.items and not self._runs
             items = [Item(submission, place, cost) for place, cost in enumerate(costs)]
             self._order.add(submission.client, items, submission.submitted)
-            if idle and submission.cost <= SHARE and submission.cost * self._lone_seconds < _LOOP_SECONDS:
-                return True
+            quick = not self._order.large.items and self._order.cost * self._small_seconds < _LOOP_SECONDS
+            if quick and (idle or self._turn):
+                first, self._turn = not self._turn, True
+                return first
+            self._turn = False
             self._wake_threads()
             return False
 
-    def _run_lone(self, submission: Submission) -> None:
-        """Runs a submission on the event loop, if nothing else has come."""
+    def _run_turn(self) -> list[Submission]:
+        """Runs what came in this turn on the event loop, unless threads have been woken. What is complete."""
         with self._changed:
-            if self._runs or submission.started or self._order.items > len(submission.items):
-                self._wake_threads()
-                return
-            batch = self._take(submission.cost)
-        self._run(batch)
+            if not self._turn:
+                return []
+            batch = self._take(self._order.cost + 1)  # 1 more, for what costs round to
+        complete = self._run(batch)
         with self._changed:
             self._wake_threads()  # for what came from other event loops
+        return complete
 
     def _thread_main(self) -> None:
         while batch := self._next_batch():
@@ -183,25 +190,26 @@ class Queue:
     def _next_batch(self) -> Batch:
         """Waits for items and takes a share of them. Empty if the queue is closed and has no items."""
         with self._changed:
-            while not self._order.items or self._free_threads() < 1:
+            while not self._order.items or self._free_runs() < 1:
                 if self.closed and not self._order.items:
                     return []
                 self._changed.wait()
-            share = ceil(self._order.cost / self._free_threads())
+            share = ceil(self._order.cost / self._free_runs())
             batch = self._take(min(self._max_batch, share))
             self._wake_threads()
             return batch
 
-    def _free_threads(self) -> int:
-        """Number of threads that may begin a run: all for large submissions, unless a small one comes or may come."""
+    def _free_runs(self) -> int:
+        """Number of runs that may begin: all for large submissions, unless a small one comes or may come."""
         large_alone = self._order.large.items and not self._order.expects_small(time.perf_counter())
-        return (len(self._threads) if large_alone else self._small_threads) - len(self._runs)
+        return (len(self._threads) if large_alone else self._small_runs) - len(self._runs)
 
     def _wake_threads(self) -> None:
-        self._changed.notify(max(0, min(self._order.items, self._free_threads())))
+        self._changed.notify(max(0, min(self._order.items, self._free_runs())))
 
     def _take(self, room: float) -> Batch:
         """Takes a batch of cost up to `room`, which this thread runs from now on."""
+        self._turn = False
         now = time.perf_counter()
         batch = self._order.take(room, now)
         for item in batch:
@@ -232,8 +240,8 @@ class Queue:
                 if failure is not None:
                     submission.error = failure
                     self._order.remove(submission.client, submission)
-            if len(submissions) == 1 and submissions[0].cost <= SHARE:
-                self._lone_seconds = seconds / submissions[0].cost
+            if (cost := sum(item.cost for item in batch)) <= SHARE:
+                self._small_seconds = seconds / cost
             if self.closed:
                 self._changed.notify_all()
             return [submission for submission in submissions if submission.error or not submission.unfinished]

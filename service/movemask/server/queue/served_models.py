@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Collection
 
 from movemask.errors import ModelUnavailable, SettingsError
 from movemask.network.files import ModelFolders
@@ -16,14 +16,6 @@ from movemask.server.queue.pipeline import Pipeline
 log = logging.getLogger(__name__)
 
 
-class Needed(Enum):
-    """The models that must pass their check for a worker to serve."""
-
-    NONE = "none"  # when the service starts: it says what fails
-    DEFAULT = "default"  # when a worker takes the place of one that ended
-    ALL = "all"  # after a reload: the old workers serve what they have
-
-
 class ServedModels:
     """Every model of the folders. One that fails is not served, and its entry of `registry` says why.
 
@@ -33,8 +25,8 @@ class ServedModels:
     ----------
     default : name of the model of requests that name none; None: the shipped one, else the first by name
     start : makes the pipeline of a model that passed its check
-    needed : the models that must pass it
-    threads : runs of a network at once
+    needed : names of the models that must pass it; one whose file is gone need not; None: all
+    runs : of a network at once
     """
 
     def __init__(
@@ -42,17 +34,18 @@ class ServedModels:
         folders: ModelFolders,
         default: str | None,
         start: Callable[[Model], Pipeline],
-        needed: Needed = Needed.NONE,
+        needed: Collection[str] | None = (),
         *,
-        threads: int,
+        runs: int,
         provider: Provider,
     ) -> None:
         files = folders.files(default)
-        loaded = {name: load_entry(file, 1, provider, runs=threads) for name, file in files.items()}
+        loaded = {name: load_entry(file, 1, provider, runs=runs) for name, file in files.items()}
         self.registry = Registry(loaded, default, folders.first)
         self.registry.log_failures()
-        wanted = [] if needed is Needed.NONE else loaded if needed is Needed.ALL else [self.registry.default]
-        if failed := [name for name in wanted if not loaded[name].served]:
+        if failed := [
+            name for name, entry in loaded.items() if not entry.served and (needed is None or name in needed)
+        ]:
             raise SettingsError(
                 f"models_dir: {', '.join(str(files[name]) for name in failed)}: "
                 f"{'; '.join(str(loaded[name].failure) for name in failed)}"
@@ -65,6 +58,16 @@ class ServedModels:
         if entry.name not in self._pipelines:
             raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
         return self._pipelines[entry.name]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """A digest of the network and the contract of each served model, by name."""
+        texts = {
+            entry.name: f"{entry.digest} {entry.contract.model_dump_json()}"
+            for entry in self.registry
+            if entry.served and entry.contract is not None
+        }
+        return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
     def faults(self) -> list[str]:
         """Why models that passed their check cannot answer: a network hangs, or a thread has died."""

@@ -1,0 +1,143 @@
+"""`HEADERS`: the headers of answers, each declared once: its value, what OpenAPI says of it, and whether pages of other
+origins may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from movemask.server.edge.limits import RateLimit
+
+#: Swagger UI, which has a script inside the page.
+_INLINE = (
+    b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    b"worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+#: The page: its own files, and requests to the service.
+_PAGE = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"require-trusted-types-for 'script'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for answers that are no page
+
+#: Content-Security-Policy by the path of the route.
+_POLICIES = {"/": _PAGE, "/docs": _INLINE, "/docs/oauth2-redirect": _INLINE}
+
+#: Paths whose responses to GET a client may keep.
+_CACHED = ("/v1/policy", "/v1/models")
+
+
+class Answering(NamedTuple):
+    """What the value of a header may depend on. `route` is the template of the path; `rate` is false without rates."""
+
+    request_id: str
+    client: str
+    rate: RateLimit
+    route: str
+    scheme: str
+
+
+class Operation(NamedTuple):
+    """A status of an operation in the OpenAPI document. `keyed` : whether the operation may need a key."""
+
+    method: str
+    path: str
+    status: str
+    keyed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header of answers.
+
+    value : of every answer, or how it is found (None: this answer has none); None: the response that needs it sets it,
+        and a response's own header wins
+    description : in OpenAPI; empty for those that only browsers heed
+    documented : whether a response in OpenAPI has it
+    exposed : whether pages of other origins may read it
+    """
+
+    name: str
+    value: bytes | Callable[[Answering], bytes | None] | None
+    description: str = ""
+    documented: Callable[[Operation], bool] = lambda operation: True
+    exposed: bool = False
+
+
+def _with_status(*statuses: str) -> Callable[[Operation], bool]:
+    return lambda operation: operation.status in statuses
+
+
+def _keyed(operation: Operation) -> bool:
+    return operation.keyed
+
+
+def _cached(operation: Operation) -> bool:
+    return operation.method == "get" and operation.path in _CACHED and operation.status in ("200", "304")
+
+
+def _caching(answering: Answering) -> bytes | None:
+    return b"no-store" if answering.route.startswith(("/v1", "/metrics")) else None
+
+
+HEADERS = (
+    Header(
+        "X-Request-ID",
+        lambda answering: answering.request_id.encode(),
+        "The request's X-Request-ID, or else a new one. It is also in the log.",
+        exposed=True,
+    ),
+    Header(
+        "RateLimit",
+        lambda answering: answering.rate.left(answering.client) if answering.rate else None,
+        "Only with rates: positions left, and seconds until all are (draft-ietf-httpapi-ratelimit-headers).",
+        _keyed,
+        exposed=True,
+    ),
+    Header(
+        "RateLimit-Policy",
+        lambda answering: answering.rate.policy if answering.rate else None,
+        "Only with rates: most positions at once, and the seconds in which they are granted again.",
+        _keyed,
+        exposed=True,
+    ),
+    Header(
+        "Retry-After",
+        None,
+        "Seconds after which the request may succeed.",
+        _with_status("429", "503"),
+        exposed=True,
+    ),
+    Header("WWW-Authenticate", None, "How to send a key.", _with_status("401", "403")),
+    Header(
+        "ETag",
+        None,
+        "Changes with the content. Send it as If-None-Match to get a 304 if the content is the same.",
+        _cached,
+        exposed=True,
+    ),
+    Header("Cache-Control", _caching, "For how many seconds the client may reuse the response.", _cached),
+    Header("X-Content-Type-Options", b"nosniff"),
+    Header("Referrer-Policy", b"no-referrer"),
+    Header("X-Frame-Options", b"DENY"),
+    Header("Cross-Origin-Resource-Policy", b"same-origin"),
+    Header("Cross-Origin-Opener-Policy", b"same-origin"),
+    Header("Content-Security-Policy", lambda answering: _POLICIES.get(answering.route, _NOTHING)),
+    Header(
+        "Strict-Transport-Security",
+        lambda answering: b"max-age=31536000" if answering.scheme == "https" else None,
+    ),
+)
+
+_VALUED = [(header.name.lower().encode(), header.value) for header in HEADERS if header.value is not None]
+
+
+def with_headers(own: list[tuple[bytes, bytes]], answering: Answering) -> list[tuple[bytes, bytes]]:
+    """A response's own headers, and those of `HEADERS` that it has not."""
+    names = {name for name, _ in own}
+    for name, value in _VALUED:
+        found = value if isinstance(value, bytes) else value(answering)
+        if found is not None and name not in names:
+            own.append((name, found))
+    return own

@@ -1,0 +1,95 @@
+"""`runtime_folder`: the files of a running service; `running_services`: the services of this user that run here.
+
+Each service has a folder in `movemask-UID` of the temporary folder (`TMPDIR`): the metrics of its workers, and the file
+`service` with its process id and address, by which `movemask reload` finds it. The service keeps its folder locked. The
+system drops the lock when the process ends, however it ends; the next start removes what is not locked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from movemask.errors import SettingsError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+class RunningService(NamedTuple):
+    """A service: the process id of its supervisor, and where it listens."""
+
+    pid: int
+    address: str
+
+
+@contextmanager
+def runtime_folder(address: str) -> Iterator[Path | None]:
+    """A folder for a service while it runs; None on Windows. Removes those of services that were killed.
+
+    Raises SettingsError or OSError if there can be none.
+    """
+    if fcntl is None:
+        yield None
+        return
+    base = _base()
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.lstat().st_uid != os.geteuid():
+        raise SettingsError(f"TMPDIR: {base} belongs to another user")
+    with _opened(base) as base_lock:
+        fcntl.flock(base_lock, fcntl.LOCK_EX)  # another service that starts now waits
+        for old in base.iterdir():
+            if not _is_locked(old):
+                shutil.rmtree(old, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(dir=base))
+        (folder / _FILE).write_text(f"{os.getpid()} {address}")
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def running_services() -> list[RunningService]:
+    """The services of this user that run on this machine, or in this container; none on Windows."""
+    found: list[RunningService] = []
+    for folder in sorted(_base().glob("*")) if fcntl is not None else []:
+        with suppress(OSError, ValueError):  # it ends just now
+            if _is_locked(folder):
+                pid, address = (folder / _FILE).read_text().split(" ", 1)
+                found.append(RunningService(int(pid), address))
+    return found
+
+
+_FILE = "service"
+
+
+def _base() -> Path:
+    return Path(tempfile.gettempdir()) / f"movemask-{os.geteuid()}"
+
+
+def _is_locked(folder: Path) -> bool:
+    with _opened(folder) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,201 @@
+"""What an operator would lose: every way in which a supervisor stood still once, with real services. All end well."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.networks import write_net
+from tests.processes import call, free_port, running, served, serving, started, stopped, until, workers
+
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]
+
+
+def log_of(models: Path) -> str:
+    return (models / "log.txt").read_text()
+
+
+def answers(port: int, count: int = 8) -> bool:
+    return all(call(port, "/v1/policy", {"moves": []})["turn"] == "white" for _ in range(count))
+
+
+def test_nobody_reads_standard_error(models: Path) -> None:
+    """Each worker and the supervisor stood still in its own log; SIGTERM and a second one did nothing."""
+    port = free_port()
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+    # A line that is written is 100 bytes: with a pipe that is full from the first, none can be.
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    with started([*command, "--workers", "2"], cwd=models, stdout=write, stderr=write) as process:
+        os.close(write)
+        until(lambda: len(workers(process.pid)) == 2 and answers(port), "two workers serve")
+        first = workers(process.pid)
+        os.kill(min(first), signal.SIGKILL)
+        until(lambda: len(workers(process.pid) - first) == 1, "it is replaced")
+        second = workers(process.pid)
+        for pid in second:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(workers(process.pid) - second) == 2, "both are replaced")
+        until(lambda: answers(port), "both are back")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    os.close(read)
+
+
+@contextmanager
+def slow_bodies(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """Connections in the middle of a body."""
+    head = "POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(count)]
+        for one in made:
+            one.sendall(head.encode())
+        yield made
+
+
+def test_an_old_worker_is_stopped_during_a_reload(models: Path) -> None:
+    with served(models, "--workers", "2", "--drain-seconds", "1") as (process, port):
+        before = serving(models, 2, process.pid)
+        os.kill(min(before), signal.SIGSTOP)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: ": reloaded\n" in log_of(models), "all are replaced")
+        until(lambda: not any(map(running, before)), "the old ones have ended")
+        assert answers(port)
+        assert stopped(process) == 0
+
+
+def test_unfinished_bodies_during_a_reload_and_a_worker_is_killed(models: Path) -> None:
+    """It was noticed after 52 seconds: the supervisor waited for the old ones."""
+    with served(models, "--workers", "2", "--drain-seconds", "40") as (process, port), slow_bodies(port, 5):
+        before = serving(models, 2, process.pid)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: log_of(models).count(" serves\n") == 3, "the first one is replaced")
+        (new,) = workers(process.pid) - before
+        os.kill(new, signal.SIGKILL)
+        until(lambda: f"worker {new} ended (SIGKILL); starting another\n" in log_of(models), "it is noticed", 20)
+        until(lambda: ": reloaded\n" in log_of(models), "all are replaced")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_a_stop_during_a_reload_refuses_connections_and_a_second_signal_ends_it(models: Path) -> None:
+    """For the 90 seconds of an old worker's drain, connections were taken, and no signal did anything."""
+
+    def refused() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) != 0
+
+    with served(models, "--workers", "2", "--drain-seconds", "90") as (process, port), slow_bodies(port, 24):
+        serving(models, 2, process.pid)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: log_of(models).count(" serves\n") == 3, "the first one is replaced")
+        process.send_signal(signal.SIGTERM)
+        until(refused, "new connections are refused", 20)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_unfinished_bodies_at_the_end_of_a_drain_get_a_503_and_a_line(models: Path, count: str) -> None:
+    """There were 60 lines of a traceback for each, and no answer."""
+    with (
+        served(models, "--workers", count, "--drain-seconds", "1") as (process, port),
+        slow_bodies(port, 5) as connections,
+    ):
+        until(lambda: re.search(r"movemask_connections [5-9]", call(port, "/metrics")), "the workers have them")
+        process.send_signal(signal.SIGTERM)
+        for one in connections:
+            answer = b""
+            while piece := one.recv(65_536):
+                answer += piece
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"urn:movemask:problem:shutting-down" in answer
+        assert process.wait(60) == 0
+    assert "Traceback" not in log_of(models)
+    assert log_of(models).count("POST /v1/policy 503") == 5
+
+
+def test_twelve_hangups_and_a_kill(models: Path) -> None:
+    """Each was a reload of its own, one after the other; the dead worker was not noticed in 60 seconds."""
+    with served(models, "--workers", "2") as (process, port):
+        before = serving(models, 2, process.pid)
+        for _ in range(12):
+            process.send_signal(signal.SIGHUP)
+        os.kill(max(before), signal.SIGKILL)
+        until(lambda: ": reloaded\n" in log_of(models), "all are replaced")
+        until(lambda: len(workers(process.pid)) == 2, "there are two")
+        assert not before & workers(process.pid)
+        assert answers(port)
+        assert stopped(process) == 0
+
+
+def test_a_supervisor_has_no_descriptor_left_for_a_while(models: Path) -> None:
+    """The dead worker was never replaced, and SIGTERM did nothing in 40 seconds."""
+    with served(models, "--workers", "2") as (process, port):
+        before = serving(models, 2, process.pid)
+        used = max(map(int, os.listdir(f"/proc/{process.pid}/fd")))
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + 1, hard))
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: "too many open files; starting another in 4 s" in log_of(models), "it is tried again")
+        assert answers(port)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        serving(models, 3, process.pid)
+        assert answers(port)
+        assert stopped(process) == 0
+
+
+def test_the_default_model_is_broken_at_the_start(models: Path) -> None:
+    """After a kill -9, replacements ended with exit code 3 for ever: they needed the default."""
+    write_net(models, "other")
+    (models / "net.onnx").write_bytes(b"half")
+    with served_unready(models) as (process, port):
+        begun = serving(models, 1, process.pid)
+        os.kill(min(begun), signal.SIGKILL)
+        serving(models, 2, process.pid)
+        assert call(port, "/v1/policy", {"moves": [], "model": "other"})["model"]["name"] == "other"
+        assert stopped(process) == 0
+
+
+@contextmanager
+def served_unready(models: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A service with one worker whose default model fails: `served` waits for one that is ready."""
+    port = free_port()
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+    command += ["--workers", "1", "--default-model", "net"]
+    with open(models / "log.txt", "wb") as log, started(command, cwd=models, stdout=log, stderr=log) as process:
+        yield process, port
+
+
+def test_the_models_folder_is_full_of_faults_and_then_mended(models: Path, tmp_path: Path) -> None:
+    """What a worker needs is away when it dies; the other serves on, and it is back when that is."""
+    run = tmp_path / "run"
+    run.mkdir()
+    with served(run, "--models-dir", str(models), "--workers", "2") as (process, port):
+        begun = serving(run, 2, process.pid)
+        models.rename(tmp_path / "away")
+        os.kill(min(begun), signal.SIGKILL)
+        until(lambda: "; starting another in 2 s" in (run / "log.txt").read_text(), "it cannot start")
+        assert answers(port)
+        assert "movemask_workers_serving 1.0" in call(port, "/metrics")
+        (tmp_path / "away").rename(models)
+        after = serving(run, 3, process.pid)
+        assert len(after) == 2
+        assert stopped(process) == 0
+    assert "Traceback" not in (run / "log.txt").read_text()
