@@ -22,6 +22,7 @@ from movemask.network.registry import load_entry, load_registry
 from movemask.network_tools.installation import add_onnx
 from tests.conftest import ROOT, Serve
 from tests.networks import NO_VALUE, Tensor, write_fake, write_judge, write_loop, write_masking, write_named
+from tests.parts import part_of
 from tests.processes import contents, run
 from tests.weight_files import Made
 
@@ -65,7 +66,7 @@ def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_pa
     assert high["moves"] == higher["moves"]  # one bucket
 
 
-@pytest.mark.parametrize("dtype", ["bool", "float32"])
+@pytest.mark.parametrize("dtype", part_of(["bool", "float32"], 2))
 def test_a_network_that_takes_the_legal_mask_gets_it(dtype: str, folder: Path, tmp_path: Path, serve: Serve) -> None:
     """With any other mask than that of the legal moves, nearly all of its mass would be illegal."""
     write_masking(tmp_path / "masking.onnx", dtype)

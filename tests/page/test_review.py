@@ -277,9 +277,9 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
         expect(page.locator("#review-moves button").last).to_have_attribute("aria-current", "true")
         expect(page.locator("#board")).to_be_in_viewport(ratio=1)
         page.locator("#verdict").evaluate("one => one.scrollIntoView()")
-        page.get_by_role("link", name="Moves").click()
+        page.get_by_role("link", name="Moves", exact=True).click()
         expect(page.locator("#line [aria-current]")).to_have_text("Nf3#")
-        page.get_by_role("link", name="Review").click()
+        page.get_by_role("link", name="Review", exact=True).click()
         expect(page.locator("#moments")).to_be_visible()
         visit.leave()
 

@@ -116,13 +116,12 @@ def summary() -> str:
         models = write_net(Path(folder) / "models").parent
         games, out = Path(folder) / "games.pgn", Path(folder) / "out"
         games.write_text(GAMES)
-        audited(games, "--models-dir", models, "--out", out)
+        audited(games, "--models-dir", models, "--out", out, "--jobs", 1)
         return json.dumps(shape(json.loads((out / "summary.json").read_text())), indent=1) + "\n"
 
 
 SNAPSHOTS: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
-    "../../docs/api.md": api,
     "../../docs/numerics.md": numerics,
     "help.txt": help_texts,
     "problems.txt": problem_types,
@@ -131,3 +130,6 @@ SNAPSHOTS: dict[str, Callable[[], str]] = {
     "parquet.txt": parquet,
     "summary.json": summary,
 }
+
+#: Written with the others, and compared by nobody: it says what openapi.json says.
+PAGES: dict[str, Callable[[], str]] = {"../../docs/api.md": api}

@@ -1,6 +1,6 @@
 """Writes the snapshots anew: `python -m tests.snapshots`."""
 
-from tests.snapshots import FOLDER, SNAPSHOTS
+from tests.snapshots import FOLDER, PAGES, SNAPSHOTS
 
-for name, made in SNAPSHOTS.items():
+for name, made in (SNAPSHOTS | PAGES).items():
     (FOLDER / name).write_text(made())

@@ -173,8 +173,8 @@ class LogHandler(logging.Handler):
             self.flush(self.seconds)
 
     def emit_later(self, level: int, fields: tuple[object, ...]) -> None:
-        """Has the thread make the line of a request, with all others of 0.1 s: made at once, a line costs the event loop
-        as much as a tenth of a request, and its fields in a list next to nothing."""
+        """Has the thread make the line of a request, with all others of 0.1 s. Made at once, a line would cost the
+        event loop a tenth of a request."""
         if len(self._requests) >= QUEUE:
             self._lost += 1
             return

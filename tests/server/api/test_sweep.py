@@ -107,6 +107,6 @@ def test_a_network_of_one_rating_says_what_to_ask_instead(client: TestClient) ->
     refused(answer, 422, "invalid-sweep", words)
 
 
-def test_the_largest_sweep_fits_into_its_body(shipped: TestClient) -> None:
+def test_the_largest_sweep_fits_into_its_body(rated: TestClient) -> None:
     body = {"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 256, "ratings": [1500.0625 + n / 16 for n in range(1024)]}
-    assert len(swept(shipped, **body)["points"]) == 1024
+    assert len(swept(rated, **body)["points"]) == 1024

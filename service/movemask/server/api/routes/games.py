@@ -21,7 +21,7 @@ from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
-from movemask.server.api.media_types import preferred
+from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
 from movemask.server.api.routing import Routes
@@ -52,10 +52,7 @@ routes = Routes("games")
     pieces=lambda limits: _PIECES,
     positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
     responses={
-        200: {
-            "content": {PGN: {"schema": {"type": "string"}}, NDJSON: {}},
-            "description": "Reports on the games, or a PGN.",
-        }
+        200: {"content": {PGN: TEXT, NDJSON: TEXT}, "description": "Reports on the games, or a PGN."},
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
