@@ -54,11 +54,14 @@ RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir 
 FROM ${PYTHON_IMAGE} AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \
  && install -d -o movemask -g movemask /data /models
+# A Debian package with a chess engine, such as stockfish: --build-arg ENGINE=stockfish
+ARG ENGINE=
+RUN [ -z "$ENGINE" ] || { apt-get update && apt-get install -y --no-install-recommends "$ENGINE" && rm -rf /var/lib/apt/lists/*; }
 LABEL org.opencontainers.image.title="movemask" \
       org.opencontainers.image.description="Chess move probabilities with all probability on legal moves, over HTTP" \
       org.opencontainers.image.licenses="GPL-3.0-or-later" \
       org.opencontainers.image.version="0.1.0"
-ENV PATH=/opt/movemask/bin:$PATH \
+ENV PATH=/opt/movemask/bin:$PATH:/usr/games \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     ORT_DISABLE_TELEMETRY=1 \

@@ -1,7 +1,7 @@
 """How true the review of a game is: `python -m benchmarks.review`. Writes results/review.md.
 
 The shipped network plays games against itself, with a seed, each at another rating. Their moves are judged by the
-review with an engine and without one, and by Stockfish with ten times the nodes. Needs Stockfish on PATH.
+review with an engine and without one, and by Stockfish with five times the nodes. Needs Stockfish on PATH.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from movemask.network.registry import open_model
 from training.strength import Policy, play, policies
 
 RESULTS = Path(__file__).parent / "results" / "review.md"
-RATINGS = (900, 1100, 1300, 1500, 1700, 1900, 2100, 2300)
-LONGEST = 80  # plies of a game
-TIMES = 10  # as many nodes judge the review
+RATINGS = (900, 1200, 1500, 1800, 2100, 2400)
+LONGEST = 60  # plies of a game
+TIMES = 5  # as many nodes judge the review
 HASH = 128  # MB of the judge
 SEED = 63
 
@@ -134,8 +134,8 @@ def report(games: Sequence[Game], program: str) -> str:
     return f"""# How true the review is
 
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of the shipped network against
-itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's engine
-is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
+itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
+engine is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |

@@ -1,7 +1,7 @@
 """movemask: masked policy inference for chess networks, and an audit of what leaks without the mask.
 
-The names below and `movemask.testing` are the public Python API (docs/python.md); every other module is private and may
-change. The names are imported on first use, so that `import movemask` costs nothing.
+The names below and those of `movemask.testing` and `movemask.schemas` are the public Python API (docs/python.md); every
+other module is private and may change. The names are imported on first use, so that `import movemask` costs nothing.
 """
 
 from __future__ import annotations

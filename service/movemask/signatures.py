@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import zlib
 
 ONNX, LC0 = "an ONNX file", "an lc0 weight file"
+
+GZIP = b"\x1f\x8b"
 
 #: Bytes of a file that are looked at.
 START = 4096
@@ -41,9 +44,16 @@ _TABLE = (
 SIGNATURES = [(re.compile(magic, re.DOTALL), what, advice) for magic, what, advice in _TABLE]
 
 
-def described(start: bytes, reads: str = "") -> str | None:
-    """What a file is and what to do with it; None for an unknown beginning, or for `reads`, which the caller reads."""
+def described(raw: bytes, reads: str = "") -> str | None:
+    """What a file is and what to do with it, also in gzip; None if its first bytes say nothing, or name `reads`, which
+    the caller reads."""
+    where, start = "", raw[:START]
+    if raw.startswith(GZIP):
+        try:
+            where, start = "in gzip: ", zlib.decompressobj(31).decompress(raw[: 2 * START], START)
+        except zlib.error:
+            return None  # who reads gzip reports its faults
     for magic, what, advice in SIGNATURES:
         if magic.match(start):
-            return None if what == reads else f"{what}: {advice}"
+            return None if what == reads else f"{where}{what}: {advice}"
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import chess
 import httpx2
@@ -16,7 +17,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.schemas.answers import ErrorOut, PolicyOut
+from movemask import schemas
+from movemask.schemas import ErrorOut, PolicyOut
 from tests.client.hostile import Connection, answer, misbehaving
 from tests.client.through import through
 from tests.conftest import Serve
@@ -79,6 +81,14 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
         assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
         with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
             await other.policy(moves=["e5"])
+
+
+def test_what_the_clients_return_has_a_public_name() -> None:
+    methods = [found for name, found in vars(movemask.AsyncClient).items() if not name.startswith("_")]
+    returned = " ".join(str(get_type_hints(method)["return"]) for method in methods)
+    named = set(re.findall(r"movemask\.schemas\.\w+\.(\w+)", returned))
+    assert named
+    assert named - set(schemas.__all__) == set()
 
 
 def test_both_clients_have_the_same_methods_with_the_same_help() -> None:

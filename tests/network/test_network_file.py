@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
+from movemask.network.files import ModelFolders
 from movemask.network.registry import load_entry
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML
@@ -82,6 +83,7 @@ def failure(models: Path, raw: bytes) -> str | None:
     [
         ("x = " + "[" * 60_000 + "]" * 60_000, "nested more than 16 deep"),
         ("[card]\n" + ".".join("a" * 100) + " = 1\n", "nested more than 16 deep"),
+        ("x = {" + " . ".join(["a", '"b c"', "'d'"] * 5_000) + " = 1}\n", "nested more than 16 deep"),  # 1.5 GB
         (ONNX_TOML + "\n[card]\nx = " + "[" * 20 + "]" * 20, "nested more than 16 deep"),
         ("#" * 200_000, "larger than 131072 bytes"),
         ("x = " + "{a=" * 20_000 + "1" + "}" * 20_000, "nested more than 16 deep"),
@@ -90,6 +92,12 @@ def failure(models: Path, raw: bytes) -> str | None:
 def test_absurd_contracts_are_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "net.toml").write_text(text)
     assert said in str(load_entry(tmp_path / "net.toml", 1).failure)
+
+
+def test_a_model_needs_a_name_that_can_be_asked_for(tmp_path: Path) -> None:
+    for name in (" ", ".", "-_-", "net"):
+        (tmp_path / f"{name}.toml").write_text(ONNX_TOML)
+    assert list(ModelFolders((tmp_path,)).found()) == ["net"]
 
 
 def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, models: Path) -> None:

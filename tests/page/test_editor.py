@@ -91,7 +91,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     panel.get_by_role("button", name="Start").click()
     visit.sees("Your turn.")
     visit.click("e5", "d4")
-    visit.line("Kd4")
+    expect(page.locator("#line button").first).to_have_text("Kd4")
 
 
 @pytest.mark.deep

@@ -141,6 +141,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     expect(page.locator("#recorded")).to_contain_text(f"The ledger recorded {recorded[0]} here.")
 
 
+@pytest.mark.deep
 def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     other = f"sha256:{'0123456789abcdef' * 4}"

@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 NODES = 40_000
 
 #: Most seconds for a position: an engine that is slower than Stockfish searches fewer nodes.
-_LONGEST = 3.0
+_LONGEST = 5.0
 
 #: Moves that are kept of a line.
 _LINE = 10
 
 #: Lower priority than the network's: a service under load answers requests first.
-_NICE = ["nice", "-n", "10"]
+_NICE = ["nice", "-n", "5"]
 
 _OPTIONS = {"Threads": 1, "Hash": 16}  # MB
 _WANTED = chess.engine.INFO_SCORE | chess.engine.INFO_PV
@@ -67,7 +67,7 @@ class Engine:
     pause : seconds without evaluations after a failure
     """
 
-    def __init__(self, command: str | None, *, idle: float = 60, stuck: float = 30, pause: float = 60) -> None:
+    def __init__(self, command: str | None, *, idle: float = 60, stuck: float = 60, pause: float = 60) -> None:
         self._command = command
         self._idle_seconds, self._stuck_seconds, self._pause_seconds = idle, stuck, pause
         self._transport: asyncio.SubprocessTransport | None = None

@@ -112,7 +112,7 @@ class ModelFolders:
             raise SettingsError(f"models_dir: {str(folder)!r} is not a folder{hint}") from None
         except OSError as error:
             raise SettingsError(f"models_dir: {str(folder)!r} cannot be read: {error.strerror}") from None
-        if strange := [file for file in files if not file.stem.isprintable()]:  # no UTF-8, or control characters
+        if strange := [file for file in files if not (file.stem.isprintable() and any(map(str.isalnum, file.stem)))]:
             log.error("no models, for the characters in their names: %s", ascii(sorted(file.name for file in strange)))
         return [file for file in files if file not in strange]
 

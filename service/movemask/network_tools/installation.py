@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,11 +39,10 @@ from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
 from movemask.network.trial import confine, finish, tried
 from movemask.network_tools.family_match import Change, fitted
-from movemask.network_tools.file_formats import described, unpacked
 from movemask.network_tools.guess import guess, settled
 from movemask.network_tools.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.network_tools.rewriting import rewrite
-from movemask.signatures import ONNX
+from movemask.signatures import GZIP, ONNX, described
 
 #: Largest difference of a number between a batch and a run of one position, for a network whose batch is freed.
 _SAME = 1e-4
@@ -187,6 +187,22 @@ def main(arguments: str, memory: str) -> None:
         finish({"failure": str(error)})
 
 
+def _unpacked(file: Path, raw: bytes) -> bytes:
+    """The content of a gzipped ONNX file; other content unchanged. Raises ContractError."""
+    if not raw.startswith(GZIP):
+        return raw
+    try:
+        reader = zlib.decompressobj(31)
+        network = reader.decompress(raw, MAX_NETWORK_BYTES + 1)
+    except zlib.error as error:
+        raise ContractError(f"{file.name}: damaged gzip: {error}; download it again") from None
+    if len(network) > MAX_NETWORK_BYTES:
+        raise ContractError(f"{file.name}: unpacks to more than {MAX_NETWORK_BYTES} bytes")
+    if not reader.eof:
+        raise ContractError(f"{file.name}: cut off: the gzip stream has no end; download it again")
+    return network
+
+
 def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
     """The content of an ONNX file, gzipped or not, and its model. Raises ContractError, which says what else it is."""
     raw = read_onnx(file, external=True)
@@ -194,7 +210,7 @@ def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
         raise ContractError(f"{file.name}: {description}")
     if not raw:
         raise ContractError(f"{file.name}: not an ONNX file: it is empty; download or export it again")
-    raw = unpacked(file, raw)
+    raw = _unpacked(file, raw)
     try:
         model = onnx.load_model_from_string(raw)
     except DecodeError:

@@ -31,8 +31,7 @@ from onnx import TensorProto, helper, numpy_helper
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
 from movemask.network.files import read_regular
-from movemask.network_tools.file_formats import described
-from movemask.signatures import LC0
+from movemask.signatures import LC0, described
 
 #: The part of net.proto that is read: messages with their fields' numbers, types and names, `*` for repeated fields,
 #: and defaults. Enums are numbers. Fields whose presence alone matters are bytes.

@@ -203,27 +203,15 @@ async function worst() {
   drawn = found;
   byId("worst").replaceChildren(
     ...positions.map((position) => {
-      const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
-      const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
-      const { elo } = position,
-        ratings = elo ? { white: elo, black: elo } : {}; // the opponent's is not known
-      const line = {
-        recorded: position.raw ?? 0,
-        fen: position.fen,
-        chess960: position.chess960,
-        moves: [],
-        at: 0,
-        game: "",
-        you: "",
-        headers: {},
-      };
-      const href = addressOf({ view: "lens", ...line, model: position.model, flip: position.turn === "black", ...ratings });
-      return element(
-        "a",
-        { href },
-        picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
-        element("span", {}, `${position.model} ${percent(position[kind])}`),
-      );
+      const { fen, chess960, model, turn, elo, raw, illegal } = position,
+        leaked = position[kind];
+      const arrows = illegal.map((move) => ({ ...move, kind: "illegal" })),
+        flip = turn === "black",
+        label = `${model}, ${percent(leaked)} to illegal moves: ${fen}`;
+      const ratings = elo ? { white: elo, black: elo } : {}, // the opponent's is not known
+        line = { fen, chess960, recorded: raw ?? 0, moves: [], at: 0, game: "", you: "", headers: {} };
+      const href = addressOf({ view: "lens", ...line, model, flip, ...ratings });
+      return element("a", { href }, picture(fen, { arrows, flip, label }), element("span", {}, `${model} ${percent(leaked)}`));
     }),
   );
   if (!positions.length) byId("worst").replaceChildren(paragraph("quiet", "None yet."));

@@ -51,7 +51,7 @@ export function lensArrows(answer, labelled = true) {
 export function showLenses(answers, flip, recorded) {
   byId("recorded").textContent = recorded
     ? `The ledger recorded ${percent(recorded)} here. It keeps neither the moves before a position nor the opponent's rating, and the ` +
-      "network may look at both: without them, the figure below may be another."
+      "network may look at both, so the figure below may differ."
     : "";
   byId("lenses").classList.toggle("two", answers.length > 1);
   byId("lenses").replaceChildren(...answers.map((answer) => card(answer, flip, answers.length > 1)));

@@ -203,26 +203,26 @@ def lines_of(client: TestClient, **body: Any) -> list[Any]:
     return [orjson.loads(line) for line in answer.text.splitlines()]
 
 
-TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 *"
+TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]} *"
 
 
 def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "moves"))
     first, *found, last = lines_of(client, pgn=TRAP, include=["evaluations"])
-    assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=4)
-    assert [move.get("lost") for move in first["games"][0]["moves"]] == [None] * 4
+    assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3)
+    assert [move.get("lost") for move in first["games"][0]["moves"]] == [None, None, None, 0]
     looks = [EvaluatedOut.model_validate(line) for line in found]
-    assert [look.position for look in looks] == [4, 2, 1, 0]  # from the end; one has an evaluation
-    assert [look.engine.done for look in looks] == [1, 2, 3, 4]
+    assert [look.position for look in looks] == [2, 1, 0]  # from the end; the others have evaluations
+    assert [look.engine.done for look in looks] == [1, 2, 3]
     assert {look.score for look in looks} == {0.5}
     (moment,) = MomentsOut.model_validate(last).moments
     assert (moment.ply, moment.kind) == (3, "blunder")
     told = {cost.ply: cost for look in looks for cost in look.costs}
     whole = judged(client, pgn=TRAP, include=["evaluations"])
-    assert whole["engine"] == {"done": 4, "of": 4}
+    assert whole["engine"] == {"done": 3, "of": 3}
     (game,) = whole["games"]
-    assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.5], abs=0.001)
-    for move in game["moves"]:
+    assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.249], abs=0.001)
+    for move in game["moves"][:3]:
         assert told[move["ply"]] == CostOut.model_validate(move)
     assert game["moments"] == last["moments"]
     assert [move["san"] for move in game["moves"][2]["line"]] == ["a3", "a5"]
@@ -237,7 +237,7 @@ def test_without_an_engine_or_a_wish_nothing_is_evaluated(serve: Serve, tmp_path
 
 def test_an_engine_that_fails_leaves_the_report_and_a_ready_service(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "dies"))
-    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] == {"done": 1, "of": 4}
+    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] == {"done": 1, "of": 3}
     assert client.get("/readyz").status_code == 200
     assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] is None  # for a while
 

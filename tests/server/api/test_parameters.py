@@ -45,7 +45,7 @@ def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestCl
     ("method", "path", "query", "said"),
     [
         ("get", "/v1/leakage/worst", "?Kind=multiplied", "did you mean 'kind'?"),
-        ("get", "/v1/leakage", "?from=24h", "available: by, model, since, until"),
+        ("get", "/v1/leakage", "?from=24h", "available: by, model, since, until, digest"),
         ("get", "/v1/leakage/positions", "?limit=5&curser=7", "did you mean 'cursor'?"),
         ("get", "/v1/leakage", "?by=phase&by=side", "by: is given 2 times"),
         ("get", "/v1/models", "?model=fake", "available: none"),
@@ -65,7 +65,15 @@ def test_the_nearest_is_named(client: TestClient, method: str, path: str, query:
 
 def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None:
     values = {"kind": "raw", "by": "phase", "bucket": "1h", "limit": "5", "cursor": "9", "format": "json"}
-    values |= {"model": "fake", "since": "24h", "until": "1h", "fen": "startpos", "elo": "1500", "chess960": "true"}
+    values |= {
+        "digest": "sha256:" + 64 * "0",
+        "model": "fake",
+        "since": "24h",
+        "until": "1h",
+        "fen": "startpos",
+        "elo": "1500",
+        "chess960": "true",
+    }
     for path, found in create_app().openapi()["paths"].items():
         names = [one["name"] for one in found.get("get", {}).get("parameters", []) if one["in"] == "query"]
         if names:

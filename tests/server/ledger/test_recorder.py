@@ -134,8 +134,9 @@ def test_while_the_ledger_is_away_so_many_positions_wait_and_the_others_are_lost
         until(lambda: own.failure, "the failure is told")
         for number in range(1, 16, 3):
             own.record(started(range(number, number + 3)))
-        until(lambda: own.lost == 5, "there is no room")
-        assert own.waiting == 10
+            until(lambda: not own._batches, "it is measured")
+        assert (own.waiting, own.lost) == (10, 5)
+        assert len(own._tables) == 2, "the first, which is tried, and one with the others"
         assert told(own, "movemask_positions_total") == ['movemask_positions_total{model="net",status="ongoing"} 15.0']
         folder.mkdir()
         until(lambda: written(own), "what waited is written")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+#: An answer that is no JSON, in OpenAPI. Without a schema, clients' generators would know no type for any answer.
+TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:

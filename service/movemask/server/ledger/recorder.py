@@ -152,11 +152,23 @@ class Recorder:
                 if min(len(sound), room) < positions:
                     table = table.rows(sound[:room])
                 _count_leakage(self._metrics, table)
-                self._tables.append(table)
                 kept = len(table)
+                if self._joins_last(table):
+                    table = LedgerTable.joined([self._tables.pop(), table])
+                self._tables.append(table)
         except Exception:  # a bug
             log.exception("the leakage of %d positions cannot be measured", positions)
         self._done(lost=positions - kept)
+
+    def _joins_last(self, table: LedgerTable) -> bool:
+        """Whether a table goes into the last that waits: a table of few positions takes as much memory as of many. The
+        first may have been written already, and its reply been lost."""
+        last = self._tables[-1] if len(self._tables) > 1 else None
+        return (
+            last is not None
+            and (last.digest, last.model, *last.measured) == (table.digest, table.model, *table.measured)
+            and len(last) + len(table) <= _PER_TABLE
+        )
 
     def _write(self) -> None:
         """Writes the tables. After LedgerError, `_tables` has those that are not written yet."""

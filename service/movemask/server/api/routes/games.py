@@ -21,7 +21,7 @@ from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
-from movemask.server.api.media_types import preferred
+from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
 from movemask.server.api.routing import Routes
@@ -52,10 +52,7 @@ routes = Routes("games")
     pieces=lambda limits: _PIECES,
     positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
     responses={
-        200: {
-            "content": {PGN: {"schema": {"type": "string"}}, NDJSON: {}},
-            "description": "Reports on the games, or a PGN.",
-        }
+        200: {"content": {PGN: TEXT, NDJSON: TEXT}, "description": "Reports on the games, or a PGN."},
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
@@ -67,7 +64,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     service's engine, if it has one. An evaluated position costs a client's rate as much as one of the network's.
 
     With `Accept: application/x-ndjson` the report comes at once, on the first line. Then there is a line for each
-    position as the engine evaluates it (`EvaluatedOut`), and one for each game's key moves (`MomentsOut`).
+    position as the engine evaluates it: the numbers of the `game` and the `position` from 0, White's `score`, the
+    `costs` of the moves before and after it, and how far the `engine` is. And one for the `moments` of each `game`.
 
     With `Accept: application/x-chess-pgn` the games come back as PGN with these figures and the engine's evaluations
     in comments, and `?!`, `?` and `??` after inaccuracies, mistakes and blunders. Add `tree` to `include` for the
@@ -87,7 +85,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
     reports = await while_connected(http.scope, _reported(evaluator, read, request))
-    of = _missing(reports)
+    of = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
     if wanted == NDJSON:
         found, progress = None, None
         if engine is not None:
@@ -97,7 +95,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     progress = None
     if engine is not None:
         reports = await while_connected(http.scope, completed(evaluator, engine, reports))
-        progress = progress_out(of - _missing(reports), of)
+        done = sum(len(report.costs.evaluations) for report in reports if isinstance(report, GameReport))
+        progress = progress_out(done, of)
     return Response(await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON)
 
 
@@ -133,11 +132,6 @@ def _charge(context: RequestContext, request: GamesIn, games: Iterable[Game | Mo
     """Charges the client's rate for the moves of the games; raises RateLimited."""
     moves = sum(len(game.plies) for game in games if isinstance(game, Game))
     context.charge(context.charged + moves * (1 + LOOKED_AT * ("forecast" in request.include)))
-
-
-def _missing(reports: Iterable[GameReport | MovemaskError]) -> int:
-    """Number of positions that an engine should evaluate."""
-    return sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
 
 
 async def _reported(

@@ -36,7 +36,7 @@ from movemask.schemas.figures import (
 )
 from movemask.schemas.shapes import Out, as_json
 from movemask.server import problems
-from movemask.server.api.media_types import preferred
+from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.responses import fen_out, figures_out
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import context_of
@@ -171,7 +171,7 @@ async def worst(
     response_model=PositionsOut,
     responses={
         **problems.documented(404, 422, 503),
-        200: {"content": {_NDJSON: {}, _CSV: {}}, "description": "A page, or all of them as NDJSON or CSV."},
+        200: {"content": {_NDJSON: TEXT, _CSV: TEXT}, "description": "A page, or all of them as NDJSON or CSV."},
     },
 )
 async def positions(

@@ -22,7 +22,7 @@ from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOu
 from movemask.schemas.choices import Include
 from movemask.schemas.shapes import Out
 from movemask.server.api.caching import cacheable
-from movemask.server.api.media_types import preferred
+from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import (
     MAX_POSITIONS,
     BatchIn,
@@ -149,7 +149,7 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     pieces=lambda limits: MAX_PLIES + _POSITION_PIECES * (1 + limits.positions),
     positions=lambda request: sum(map(positions_of, request.positions)),
     statuses=_STATUSES,
-    responses={200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
+    responses={200: {"content": {NDJSON: TEXT}, "description": "Results in the order of the positions."}},
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
     """Answers many positions at once, in the order you sent them. An invalid position gets an `error` in its place; the
