@@ -143,6 +143,7 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     expect(page.locator("#bars")).to_have_text("Hidden while you look for a better move.")
     expect(page.locator("#said")).not_to_contain_text("Likeliest")
     expect(page.locator("#board .arrow")).to_have_count(0)
+    page.get_by_role("link", name="Review", exact=True).click()
     visit.settles()
     visit.click("g1", "f3")
     expect(verdict).to_contain_text("3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing.")
