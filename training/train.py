@@ -34,6 +34,7 @@ from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
 from training.targets import ready
 
+_SECONDS = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
 
 
@@ -66,7 +67,8 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     )
     whole = torch.compile(network.states) if settings.compile else network.states
     first, began, gone = done, time.monotonic(), 0.0
-    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
+    limit = min(seconds, anneal)
+    bar = _bar(limit, done * settings.batch, steps * settings.batch)
     stopping = _asked_to_stop()
     stop = next(stopping)
     while done < steps and not stop:
@@ -78,11 +80,22 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
             settings.learning_rate * min((done - first + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)),
         )
         losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
-        done, stop = done + 1, next(stopping) or gone >= min(seconds, anneal)
-        bar.update(settings.batch)
+        done, stop = done + 1, next(stopping) or gone >= limit
+        if limit < inf:
+            bar.set_postfix(positions=f"{done * settings.batch:,}", refresh=False)
+            bar.update(min(gone, limit) - bar.n)
+        else:
+            bar.update(settings.batch)
         progress.after(done, losses, last=done == steps or stop)
     bar.close()
     batches.close()  # type: ignore[attr-defined]
+
+
+def _bar(limit: float, seen: int, wanted: int) -> tqdm[Any]:
+    """Progress towards the end of the stretch: its seconds if it has a limit, else the run's positions."""
+    if limit < inf:
+        return tqdm(total=limit, unit=" s", mininterval=30, bar_format=_SECONDS)
+    return tqdm(initial=seen, total=wanted, unit=" positions", mininterval=30)
 
 
 def _ready(run: Run, seen: dataset.Dataset) -> Ready | None:

@@ -209,9 +209,12 @@ def test_batches_are_the_same_whoever_gathers_them(run: Run) -> None:
             assert torch.equal(a, b)
 
 
-def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run) -> None:
+def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = replace(run, folder=run.folder.with_name("annealed"), training=replace(run.training, positions=10**7))
     train.train(run, anneal=1)
+    assert "1 of 1 s, positions=" in capsys.readouterr().err  # not of the 10,000,000 positions of the run
     annealed = checkpoints.load(run.folder)
     assert annealed is not None
     assert 0 < annealed["step"] < 10**7 // 64
