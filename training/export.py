@@ -41,7 +41,7 @@ from training.onnx_file import INPUTS, OUTPUTS, Floats, feeds_of, write
 from training.report import bends
 from training.rounding import Range, held_ranges, hold, products, ranges
 from training.samples import samples
-from training.train import held_out
+from training.validation import held_out
 
 #: Largest difference of a logit or of the value between torch and onnxruntime, both float32. movemask-6's logits in
 #: float32 are up to 0.006 from those in float64, in either.
