@@ -17,7 +17,7 @@ from tests.processes import call, served
 
 #: A game that was played here: White's third move gives the queen for a pawn. Its moves have evaluations up to there.
 OWN = (
-    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
+    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-7"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Qh5 {[%eval -0.2]} Nc6 {[%eval -0.2]} 3. Qxh7 {[%eval -8.0]} "
     "Rxh7 {[%eval -8.0]} 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
@@ -294,7 +294,7 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
 
 def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     page = visit.open()
-    black = OWN.replace('"You"', '"x"').replace('"movemask-6"', '"You"')
+    black = OWN.replace('"You"', '"x"').replace('"movemask-7"', '"You"')
     visit.load(black)
     expect(page.locator("#below .player")).to_contain_text("You")  # Black is below
     visit.load(OWN)
