@@ -17,7 +17,7 @@ from tests.processes import call, served
 
 #: A game that was played here: White's third move gives the queen for a pawn. Its moves have evaluations up to there.
 OWN = (
-    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
+    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-7"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Qh5 {[%eval -0.2]} Nc6 {[%eval -0.2]} 3. Qxh7 {[%eval -8.0]} "
     "Rxh7 {[%eval -8.0]} 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
@@ -143,6 +143,7 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     expect(page.locator("#bars")).to_have_text("Hidden while you look for a better move.")
     expect(page.locator("#said")).not_to_contain_text("Likeliest")
     expect(page.locator("#board .arrow")).to_have_count(0)
+    page.get_by_role("link", name="Review", exact=True).click()
     visit.settles()
     visit.click("g1", "f3")
     expect(verdict).to_contain_text("3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing.")
@@ -293,7 +294,7 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
 
 def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     page = visit.open()
-    black = OWN.replace('"You"', '"x"').replace('"movemask-6"', '"You"')
+    black = OWN.replace('"You"', '"x"').replace('"movemask-7"', '"You"')
     visit.load(black)
     expect(page.locator("#below .player")).to_contain_text("You")  # Black is below
     visit.load(OWN)
