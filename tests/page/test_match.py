@@ -654,7 +654,6 @@ def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known
     visit.answers(held, "e5")
     expect(visit.square("e5")).to_have_attribute("data-piece", "bp")
     visit.type_move("Nf3")
-    visit.sees("Next: Nf3, if it is legal.")
     page.unroute("**/v1/policy")
     for route in late:
         route.continue_()

@@ -138,11 +138,12 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     page.get_by_role("button", name="Try again").click()
     verdict = page.locator("#verdict")
     expect(verdict).to_contain_text("Find a better move than 3. Qxh7.")
-    page.get_by_role("link", name="Moves", exact=True).click()
+    moves, review = (page.get_by_role("link", name=name, exact=True) for name in ("Moves", "Review"))
+    moves.click()
     expect(page.locator("#bars")).to_have_text("Hidden while you look for a better move.")
     expect(page.locator("#said")).not_to_contain_text("Likeliest")
     expect(page.locator("#board .arrow")).to_have_count(0)
-    page.get_by_role("link", name="Review", exact=True).click()
+    review.click()
     visit.settles()
     visit.click("g1", "f3")
     expect(verdict).to_contain_text("3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing.")
@@ -150,6 +151,8 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     page.get_by_role("button", name="Try again").click()
     page.get_by_role("button", name="Show the answer").click()
     expect(page.locator("#board .arrow.best")).to_have_count(1)
+    moves.click()
+    expect(page.locator("#bars button").first).to_be_visible()
 
 
 def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Visit) -> None:

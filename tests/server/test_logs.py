@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -94,6 +95,30 @@ def test_lines_of_requests_are_made_together_and_have_their_own_times_in_order(
     logs.flush(10)
     line = "INFO    access: GET /x 200 ms=%.3f positions=1 request_id=id"
     assert capfd.readouterr().err.splitlines() == [f"{rfc3339(moment)} {line % (1e3 * moment)}" for moment in moments]
+
+
+REQUESTS = """
+from movemask.server import logs
+logs.configure("info", "text")
+for number in range(5_000):
+    logs.access("GET", "/" + "x" * (number % 90), 200, 0.001, 1, str(number), None, debug=False)
+print("all are logged", flush=True)
+logs.flush(60)
+"""
+
+
+def test_workers_that_write_to_one_pipe_leave_each_others_lines_whole() -> None:
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", REQUESTS]
+    options = {"stdout": PIPE, "stderr": writing}
+    with started(command, **options) as one, started(command, **options) as other, open(reading) as lines:
+        os.close(writing)
+        for process in (one, other):  # more than a pipe holds waits in each
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"all are logged\n"
+        whole = re.compile(rf"{TIME} INFO    access: GET /x* 200 ms=1.000 positions=1 request_id=\d+\n")
+        assert sum(bool(whole.fullmatch(line)) for line in lines) == 10_000
+        assert one.wait(60) == other.wait(60) == 0
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

@@ -9,10 +9,11 @@ import logging
 import os
 import random
 import re
+import select
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from queue import Full, Queue
@@ -30,6 +31,9 @@ _TOGETHER = 0.1
 
 #: Seconds that a process which ends waits for its last lines to be written.
 _LAST_SECONDS = 1.0
+
+#: Most bytes that a pipe takes in one piece.
+_PIPE_BYTES = getattr(select, "PIPE_BUF", 4096)
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
@@ -211,15 +215,15 @@ class LogHandler(logging.Handler):
         except (AttributeError, OSError, ValueError):  # there is none, or it is no file
             stream, encoding = -1, "utf-8"
         while (line := self._lines.get()) is not None:
-            text = f"{line}\n" if line else self._lines_of_requests()
-            rest = text.encode(encoding, "backslashreplace")
-            with suppress(OSError):
-                while rest:
-                    rest = rest[os.write(stream, rest) :]
+            lines = [line] if line else self._lines_of_requests()
+            for piece in _pieces([f"{one}\n".encode(encoding, "backslashreplace") for one in lines]):
+                with suppress(OSError):
+                    while piece:
+                        piece = piece[os.write(stream, piece) :]
             self._lines.task_done()
         self._lines.task_done()
 
-    def _lines_of_requests(self) -> str:
+    def _lines_of_requests(self) -> list[str]:
         """The lines of the requests of 0.1 s."""
         time.sleep(_TOGETHER)
         lines = []
@@ -228,8 +232,19 @@ class LogHandler(logging.Handler):
             for created, level, fields in some:
                 record = logging.LogRecord(_access.name, level, "", 0, _ACCESS, fields, None)
                 record.created = created
-                lines.append(f"{self.format(record)}\n")
-        return "".join(lines)
+                lines.append(self.format(record))
+        return lines
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines, as many together as a pipe does not mix with what another process writes to it."""
+    piece = b""
+    for line in lines:
+        if piece and len(piece) + len(line) > _PIPE_BYTES:
+            yield piece
+            piece = b""
+        piece += line
+    yield piece
 
 
 def _name(record: logging.LogRecord) -> str:

@@ -99,7 +99,7 @@ class WorkerApp:
             except MovemaskError as error:
                 self._send(str(error))
                 logs.flush()
-                os._exit(1)  # everything is closed; uvicorn would log lines of its own
+                os._exit(1)  # uvicorn would log two lines of its own
             await send(message)
             if message["type"] == "lifespan.shutdown.complete":
                 log.info("worker has finished")
