@@ -80,8 +80,8 @@ def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-6").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-6`"))
+    measured = shipped.get("/v1/models/movemask-7").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-7`"))
     for words, unit, scale in (("top1", " %", 100), ("cross_entropy", "", 1)):
         bare, known = measured[words], measured[f"{words}_with_moves"]
         digits = 3 if scale == 1 else 1

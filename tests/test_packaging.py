@@ -43,7 +43,7 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(shown.stdout)
-    assert answer["model"]["name"] == "movemask-6"
+    assert answer["model"]["name"] == "movemask-7"
     assert len(answer["moves"]) == 20
 
 
@@ -154,7 +154,7 @@ assert_masked(policy)
     for verb in ("list", "check"):
         done = run(plain_set, tmp_path, "models", verb)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "movemask-6" in done.stdout
+        assert "movemask-7" in done.stdout
     commands = "setoption name Temperature value 0\nposition startpos\ngo\nquit\n"
     played = run(plain_set, tmp_path, "uci", input=commands)
     assert (played.returncode, played.stderr) == (0, "")

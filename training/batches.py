@@ -61,6 +61,11 @@ class Ready:
         return self.order[np.arange(before * size, after * size) % len(self.order)]
 
 
+def best_device() -> str:
+    """Where batches and networks are: the GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def gathered(
     dataset: Dataset,
     rows: NDArray[np.int64],

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 STRICT = ConfigDict(extra="forbid")
+TEACHER_WIDTH = 256  # of the teacher's states, which those of the network are to match
 
 #: Sources of games by many players (the data's README says which): held-out figures are taken on these alone.
 MANY_PLAYERS = (
@@ -50,7 +51,7 @@ class Data:
 class Network:
     """The transformer over the 64 squares."""
 
-    width: Positive = 256
+    width: Positive = TEACHER_WIDTH
     layers: Positive = 4
     heads: Positive = 8
     hidden: Positive = 512
@@ -109,9 +110,12 @@ class Run:
 def load_run(file: Path) -> Run:
     """Reads a run's TOML; leaves the program with a line for each key that is wrong."""
     try:
-        return TypeAdapter(Run).validate_python(tomllib.loads(file.read_text()), strict=False)
+        run = TypeAdapter(Run).validate_python(tomllib.loads(file.read_text()), strict=False)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise SystemExit(f"{file}: {error}") from None
     except ValidationError as error:
         lines = [f"{file}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)]
         raise SystemExit("\n".join(lines)) from None
+    if run.network.width != TEACHER_WIDTH:
+        raise SystemExit(f"{file}: network.width: must be the teacher's, {TEACHER_WIDTH}, not {run.network.width}")
+    return run

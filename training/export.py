@@ -41,7 +41,7 @@ from training.onnx_file import INPUTS, OUTPUTS, Floats, feeds_of, write
 from training.report import bends
 from training.rounding import Range, held_ranges, hold, products, ranges
 from training.samples import samples
-from training.train import held_out
+from training.validation import held_out
 
 #: Largest difference of a logit or of the value between torch and onnxruntime, both float32. movemask-6's logits in
 #: float32 are up to 0.006 from those in float64, in either.
@@ -253,7 +253,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
-    parser.add_argument("target", type=Path, help="such as models/movemask-6")
+    parser.add_argument("target", type=Path, help="such as models/movemask-7")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
         "--purpose",

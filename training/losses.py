@@ -10,15 +10,25 @@ from training.maia3 import Lesson
 
 
 def taught_loss(logits: Tensor, lesson: Lesson, legal: Tensor) -> Tensor:
-    """KL divergence of the policies over the legal slots, `[B, A]` each, from the teacher's."""
+    """Mean of the `divergences`."""
+    return divergences(logits, lesson, legal).mean()
+
+
+def divergences(logits: Tensor, lesson: Lesson, legal: Tensor) -> Tensor:
+    """KL divergences `[B]` of the policies over the legal slots, `[B, A]` each, from the teacher's."""
     expected = lesson.logits.masked_fill(~legal, -torch.inf).log_softmax(1).masked_fill(~legal, 0.0)
     own = logits.masked_fill(~legal, -torch.inf).log_softmax(1).masked_fill(~legal, 0.0)
-    return (expected.exp() * legal * (expected - own)).sum(1).mean()
+    return (expected.exp() * legal * (expected - own)).sum(1)
 
 
 def played_loss(logits: Tensor, slot: Tensor, legal: Tensor) -> Tensor:
-    """Cross-entropy over the legal slots at the slot that was played `[B]`."""
-    return functional.cross_entropy(logits.masked_fill(~legal, -torch.inf), slot)
+    """Mean of the `surprises`."""
+    return surprises(logits, slot, legal).mean()
+
+
+def surprises(logits: Tensor, slot: Tensor, legal: Tensor) -> Tensor:
+    """Cross-entropies `[B]` over the legal slots at the slot that was played `[B]`."""
+    return functional.cross_entropy(logits.masked_fill(~legal, -torch.inf), slot, reduction="none")
 
 
 def rules_loss(logits: Tensor, legal: Tensor) -> Tensor:

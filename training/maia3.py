@@ -20,7 +20,7 @@ from training.network import PIECES, RATING, Network
 
 LICENCE = "AGPL-3.0"
 SOURCE = "Maia-3 with 5 million parameters, UofTCSSLab/Maia3-5M, github.com/CSSLab/maia3"
-SHAPE = config.Network(width=256, layers=8, heads=8, hidden=512, activation="gelu")
+SHAPE = config.Network(width=config.TEACHER_WIDTH, layers=8, heads=8, hidden=512, activation="gelu")
 RATINGS = (600.0, 2600.0)  # seen in its training
 OUR_KING = 5  # the plane of the newest position
 

@@ -51,6 +51,11 @@ class Measured:
         """Mean surprise in nats."""
         return float(self.surprise[rows].mean())
 
+    def errors(self) -> tuple[float, float]:
+        """Standard errors of `top(1)` and `cross_entropy()`, samples taken as independent."""
+        top, surprise = ((self.rank == 0).std(ddof=1), self.surprise.std(ddof=1)) if len(self) > 1 else (np.nan, np.nan)
+        return float(top / len(self) ** 0.5), float(surprise / len(self) ** 0.5)
+
     def calibration_error(self) -> float:
         """Expected calibration error of the likeliest move (Guo et al. 2017, arXiv:1706.04599)."""
         edge = np.minimum((self.confidence * BINS).astype(int), BINS - 1)

@@ -66,9 +66,9 @@ SPOTS = {
 def report(models: Sequence[Model | Nearest], columns: Mapping[str, Measured]) -> str:
     """The tables on the columns, the first of which the report is about."""
     overall = {
-        "top-1 %": lambda m: f"{100 * m.top(1):.1f}",
+        "top-1 %": lambda m: f"{100 * m.top(1):.1f} ± {100 * m.errors()[0]:.1f}",
         "top-3 %": lambda m: f"{100 * m.top(3):.1f}",
-        "cross-entropy": lambda m: f"{m.cross_entropy():.3f}",
+        "cross-entropy": lambda m: f"{m.cross_entropy():.3f} ± {m.errors()[1]:.3f}",
         "calibration error": lambda m: f"{m.calibration_error():.4f}",
         "raw leakage, mean": lambda m: f"{m.raw.mean():.3g}",
         "99 %": lambda m: f"{np.quantile(m.raw, 0.99):.3g}",
@@ -89,8 +89,9 @@ def report(models: Sequence[Model | Nearest], columns: Mapping[str, Measured]) -
         [
             _table({name: {key: cell(one) for key, cell in overall.items()} for name, one in columns.items()}),
             f"*{HISTORY.strip()}*: with the game's last moves, otherwise from the FEN alone. Cross-entropy in nats "
-            "over the legal moves. Calibration error of the likeliest move, 15 bins. Raw leakage: what plain softmax "
-            "gives to illegal moves. Brier: of win, draw, loss; in brackets, of always saying how often each came.\n",
+            "over the legal moves. ±: one standard error; networks see the same positions, so their differences are "
+            "surer. Calibration error of the likeliest move, 15 bins. Raw leakage: what plain softmax gives to illegal "
+            "moves. Brier: of win, draw, loss; in brackets, of always saying how often each came.\n",
             "## By the mover's rating: top-1 % / cross-entropy\n",
             _table(top),
             f"## Weak spots: % of the move looked for at {', '.join(map(str, SPOT_RATINGS))}\n",
@@ -218,7 +219,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml, for its shards")
-    parser.add_argument("model", type=Path, help="such as models/movemask-6")
+    parser.add_argument("model", type=Path, help="such as models/movemask-7")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="models folders, measured too")
     parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one row: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")

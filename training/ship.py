@@ -23,8 +23,16 @@ from training.config import load_run
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "models"
-#: Their text tells of earlier networks, and stays as it is.
-HISTORY = ("CHANGELOG.md", "training/log.md", "training/checkpoints/", "models/", "benchmarks/results/")
+#: Their text and figures are of earlier networks, and stay as they are.
+HISTORY = (
+    "CHANGELOG.md",
+    "benchmarks/results/",
+    "benchmarks/review-games.pgn",
+    "docs/performance.md",
+    "models/",
+    "training/checkpoints/",
+    "training/log.md",
+)
 NOTEBOOKS = ("study/study.ipynb", "examples/leakage.ipynb")
 
 
@@ -108,9 +116,9 @@ class Shipping:
         readme.write_text(
             re.sub(r"[\d,]+ positions of held-out", f"{measured['positions']:,} positions of held-out", text)
         )
-        verdict = ROOT / "service/movemask/audit/verdict.py"
-        known = re.compile(rf'("{self.name}": )[\d.]+')
-        verdict.write_text(known.sub(rf"\g<1>{measured['raw_leakage_mean']}", verdict.read_text()))
+        known = ROOT / "service/movemask/leakage/known.py"
+        row = re.compile(rf'("{self.name}": )[\d.]+')
+        known.write_text(row.sub(rf"\g<1>{measured['raw_leakage_mean']}", known.read_text()))
 
     def strength(self) -> None:
         """Plays the network against itself and Stockfish, at five ratings and three temperatures."""
@@ -175,7 +183,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="make a run's network the shipped one")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
-    parser.add_argument("name", help="of the new network, such as movemask-6")
+    parser.add_argument("name", help="of the new network, such as movemask-7")
     parser.add_argument("--teacher", type=Path, required=True, help="the teacher's ONNX file")
     parser.add_argument("--maia1", type=Path, required=True, help="a folder of maia-*.pb.gz")
     parser.add_argument("--hardware", required=True, help="what it was trained on")

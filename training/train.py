@@ -25,15 +25,17 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from training import checkpoints, config, dataset
-from training.batches import Batch, Ready, gathered, stream
+from training.batches import Batch, Ready, best_device, stream
 from training.config import Run, load_run
-from training.losses import outcome_loss, played_loss, rules_loss, states_loss, taught_loss, value_loss
+from training.losses import played_loss, rules_loss, states_loss, taught_loss, value_loss
 from training.maia3 import Teacher
 from training.muon import Muon
 from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
 from training.targets import ready
+from training.validation import held_out, validate
 
+_SECONDS = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
 
 
@@ -43,7 +45,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     With `anneal` the rate goes down on a straight line to zero in so many seconds, and the stretch ends. With
     `rounding` the network is rounded as its integers will be, from now on.
     """
-    settings, taught, device = run.training, run.teaching, _device()
+    settings, taught, device = run.training, run.teaching, best_device()
     torch.manual_seed(run.seed)
     torch.set_num_threads(settings.threads)
     teacher = Teacher(taught.teacher, device, bfloat16=settings.bfloat16)
@@ -66,7 +68,8 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     )
     whole = torch.compile(network.states) if settings.compile else network.states
     first, began, gone = done, time.monotonic(), 0.0
-    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
+    limit = min(seconds, anneal)
+    bar = _bar(limit, done * settings.batch, steps * settings.batch)
     stopping = _asked_to_stop()
     stop = next(stopping)
     while done < steps and not stop:
@@ -78,11 +81,22 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
             settings.learning_rate * min((done - first + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)),
         )
         losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
-        done, stop = done + 1, next(stopping) or gone >= min(seconds, anneal)
-        bar.update(settings.batch)
+        done, stop = done + 1, next(stopping) or gone >= limit
+        if limit < inf:
+            bar.set_postfix(positions=f"{done * settings.batch:,}", refresh=False)
+            bar.update(min(gone, limit) - bar.n)
+        else:
+            bar.update(settings.batch)
         progress.after(done, losses, last=done == steps or stop)
     bar.close()
     batches.close()  # type: ignore[attr-defined]
+
+
+def _bar(limit: float, seen: int, wanted: int) -> tqdm[Any]:
+    """Progress towards the end of the stretch: its seconds if it has a limit, else the run's positions."""
+    if limit < inf:
+        return tqdm(total=limit, unit=" s", mininterval=30, bar_format=_SECONDS)
+    return tqdm(initial=seen, total=wanted, unit=" positions", mininterval=30)
 
 
 def _ready(run: Run, seen: dataset.Dataset) -> Ready | None:
@@ -178,39 +192,6 @@ class Progress:
             log.write(json.dumps(line) + "\n")
 
 
-@torch.no_grad()
-def validate(network: Network, held: list[Batch]) -> dict[str, float]:
-    """Of held-out positions: top-1 and cross-entropy over the legal slots, mean KL from the teacher, cross-entropy of
-    the result, mean raw leakage."""
-    network.eval()
-    sums: dict[str, float] = dict.fromkeys(("top1", "cross_entropy", "kl", "value", "raw_leakage"), 0.0)
-    for batch in held:
-        logits, value = network(*batch.inputs())
-        assert batch.lesson is not None
-        masked, weight = logits.masked_fill(~batch.legal, -torch.inf), len(batch.slot) / sum(len(b.slot) for b in held)
-        sums["top1"] += (masked.argmax(1) == batch.slot).float().mean().item() * weight
-        sums["cross_entropy"] += played_loss(logits, batch.slot, batch.legal).item() * weight
-        sums["kl"] += taught_loss(logits, batch.lesson, batch.legal).item() * weight
-        sums["value"] += outcome_loss(value, batch.result).item() * weight
-        sums["raw_leakage"] += (torch.softmax(logits, 1) * ~batch.legal).sum(1).mean().item() * weight
-    network.train()
-    return {name: round(value, 4) for name, value in sums.items()}
-
-
-def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int = 2048) -> list[list[Batch]]:
-    """Positions of the validation split after the opening, of games by many players where there are any, in batches:
-    the positions alone, then with the games before them."""
-    split = dataset.load(run.data, "validation")
-    later = split.ply >= run.data.opening_plies
-    wanted = np.flatnonzero(later & split.many_players if (later & split.many_players).any() else later)
-    if not len(wanted):
-        raise SystemExit(f"{run.data.folder}: no game in the validation split (two in a hundred): give it more games")
-    rows = np.random.default_rng(run.seed).permutation(wanted)[:count]
-    parts = np.array_split(rows, max(len(rows) // 128, 1))
-    found = [[gathered(split, p, np.full(len(p), bare), device, teacher) for p in parts] for bare in (True, False)]
-    return found
-
-
 def optimizers_of(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
     """Muon (Jordan 2024) for the layers' matrices, AdamW for all else."""
     matrices = [parameter for parameter in network.layers.parameters() if parameter.ndim == 2]
@@ -262,10 +243,6 @@ def _require_finite(losses: dict[str, Tensor], step: int) -> None:
             raise SystemExit(
                 f"step {step}: the loss {name!r} is {loss.item()}; the last checkpoint is kept: lower learning_rate"
             )
-
-
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _parameters(network: nn.Module) -> int:

@@ -150,7 +150,7 @@ def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path:
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
-    network = str(shipped_models() / "movemask-6.onnx")
+    network = str(shipped_models() / "movemask-7.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}

@@ -64,7 +64,7 @@ def test_settings_of_a_service_do_not_concern_a_program_that_loads_a_network(
 ) -> None:
     for name, value in (("PORT", "abc"), ("THREADS", "many"), ("NEW_FLAG", "1"), ("DEFAULT_MODEL", "none")):
         monkeypatch.setenv(f"MOVEMASK_{name}", value)
-    assert movemask.load().name == "movemask-6"
+    assert movemask.load().name == "movemask-7"
     write_fake(tmp_path, "own")
     monkeypatch.setenv("MOVEMASK_MODELS_DIR", str(tmp_path))
     assert movemask.load().name == "own"
@@ -147,7 +147,7 @@ def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemas
     assert len(policy) == 20
     assert list(policy) == list(policy.probabilities)
     assert chess.Move.from_uci("e2e4") in policy
-    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-6>", repr(policy))
+    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-7>", repr(policy))
 
 
 def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(network: movemask.Network) -> None:

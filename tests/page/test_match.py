@@ -598,7 +598,7 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
 @pytest.mark.deep
 def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
-    page = visit.open("#play?model=movemask-6")
+    page = visit.open("#play?model=movemask-7")
     begin(visit, "White", rating=1200)
     visit.sees("Your turn.")
     page.get_by_role("button", name="Show hints").click()
@@ -609,12 +609,12 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
     sent: Any = asked.value.post_data_json
-    assert (sent["model"], sent["elo"]) == ("movemask-6", {"self": 1200, "opponent": 1200})
+    assert (sent["model"], sent["elo"]) == ("movemask-7", {"self": 1200, "opponent": 1200})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
     expect(page.locator("#model")).to_be_disabled()
     page.get_by_role("button", name="Back to the game").click()
-    expect(page.locator("#above .player")).to_contain_text("movemask-6")
+    expect(page.locator("#above .player")).to_contain_text("movemask-7")
 
 
 @pytest.mark.deep
@@ -671,9 +671,9 @@ def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
     visit.click("e7", "e5")
     visit.sees("Your turn.")
     page.get_by_role("button", name="Resign").focus()
-    for key in ("Enter", "Tab", "Enter", "Tab"):
+    for key in ("Enter", "Tab", "Enter"):
         page.keyboard.press(key)
-    expect(page.get_by_role("button", name="Rematch")).to_be_focused()
+    expect(page.get_by_role("region", name="You lost")).to_be_focused()
     page.get_by_role("button", name="New game").click()
     page.keyboard.press("Tab")
     expect(page.get_by_role("slider", name="Rating")).to_be_focused()

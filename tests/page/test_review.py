@@ -17,7 +17,7 @@ from tests.processes import call, served
 
 #: A game that was played here: White's third move gives the queen for a pawn. Its moves have evaluations up to there.
 OWN = (
-    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-6"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
+    '[Event "Casual game"]\n[White "You"]\n[Black "movemask-7"]\n[Result "0-1"]\n[WhiteElo "1500"]\n'
     '[BlackElo "1700"]\n[Termination "Black won by resignation"]\n\n'
     "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Qh5 {[%eval -0.2]} Nc6 {[%eval -0.2]} 3. Qxh7 {[%eval -8.0]} "
     "Rxh7 {[%eval -8.0]} 4. Nf3 Nf6 5. Bc4 d6 6. O-O 0-1\n"
@@ -241,12 +241,15 @@ def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) 
     """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
     moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
     page = visit.open(f"#play?moves={moves}&you=white&White=Ann&Result=0-1&Termination=Black+won+by+resignation")
-    verdicts = page.locator("#review-moves li")
-    expect(verdicts).to_have_text([re.compile(rf"^\d\. {san} 0 ") for san in ("e4", "Nf3", "Bc4")])
+    verdicts, judged = (
+        page.locator("#review-moves li"),
+        [re.compile(rf"^\d\. {san} 0 ") for san in ("e4", "Nf3", "Bc4")],
+    )
+    expect(verdicts).to_have_text(judged)
     first = verdicts.all_inner_texts()
     assert not re.search("|".join(moves.split(".")), " ".join(first))
     page.reload()
-    expect(verdicts).to_have_count(3)
+    expect(verdicts).to_have_text(judged)
     assert verdicts.all_inner_texts() == first
 
 
@@ -290,7 +293,7 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
 
 def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     page = visit.open()
-    black = OWN.replace('"You"', '"x"').replace('"movemask-6"', '"You"')
+    black = OWN.replace('"You"', '"x"').replace('"movemask-7"', '"You"')
     visit.load(black)
     expect(page.locator("#below .player")).to_contain_text("You")  # Black is below
     visit.load(OWN)

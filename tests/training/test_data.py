@@ -256,6 +256,14 @@ def test_a_misspelt_key_of_a_run_is_named(tmp_path: Path) -> None:
         load_run(file)
 
 
+def test_a_width_other_than_the_teachers_is_one_sentence(tmp_path: Path) -> None:
+    """Before games are made into shards: the network matches the teacher's states."""
+    file = tmp_path / "run.toml"
+    file.write_text("[network]\nwidth = 64\n")
+    with pytest.raises(SystemExit, match=r"run\.toml: network\.width: must be the teacher's, 256, not 64$"):
+        load_run(file)
+
+
 def test_the_runs_of_this_repository_can_be_read() -> None:
     files = sorted(Path(__file__, "../../../training/runs").resolve().rglob("*.toml"))
     assert files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import chess
 import numpy as np
 import pytest
+from scipy.stats import sem
 
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
@@ -69,6 +70,7 @@ def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(dat
     assert measured.top(1) == pytest.approx(np.mean(np.array(ranks) == 0))
     assert measured.cross_entropy() == pytest.approx(np.mean(surprises))
     assert measured.brier() is None
+    assert measured.errors() == pytest.approx([sem(np.array(ranks) == 0), sem(surprises)])
     bins = [int(15 * confidence) for confidence in measured.confidence]
     by_hand = sum(
         abs(sum(c - (r == 0) for c, r, b in zip(measured.confidence, ranks, bins, strict=True) if b == one))

@@ -17,7 +17,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_entry
 from tests.training.test_data import csv_file, data_of, row
 from tests.training.test_targets import made
-from training import checkpoints, config, dataset, export, own_play, strength, train
+from training import checkpoints, config, dataset, export, own_play, strength, train, validation
 from training.batches import Batch, gathered, stream
 from training.config import Run
 from training.data import make_shards
@@ -209,9 +209,12 @@ def test_batches_are_the_same_whoever_gathers_them(run: Run) -> None:
             assert torch.equal(a, b)
 
 
-def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run) -> None:
+def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = replace(run, folder=run.folder.with_name("annealed"), training=replace(run.training, positions=10**7))
     train.train(run, anneal=1)
+    assert "1 of 1 s, positions=" in capsys.readouterr().err  # not of the 10,000,000 positions of the run
     annealed = checkpoints.load(run.folder)
     assert annealed is not None
     assert 0 < annealed["step"] < 10**7 // 64
@@ -219,6 +222,30 @@ def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run
     assert max(rates) < run.training.learning_rate
     line = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
     assert line["with_game"]["cross_entropy"] != line["bare"]["cross_entropy"]
+
+
+def test_weights_are_compared_on_the_same_positions_with_the_error_of_the_difference(run: Run) -> None:
+    """One that is better by the same amount everywhere is better for certain, however much positions differ."""
+    held = validation.held_out(run, SmallTeacher(), count=60)
+    assert all(batch.lesson is not None and batch.lesson.states is None for batches in held for batch in batches)
+    network = trained()
+    scores = [validation.score(network, batches) for batches in held]
+    with torch.no_grad():
+        (batch,) = held[0]
+        logits = network(*batch.inputs())[0]
+    assert scores[0].cross_entropy.mean().item() == pytest.approx(
+        played_loss(logits, batch.slot, batch.legal).item(), rel=1e-5
+    )
+    assert batch.lesson is not None
+    assert scores[0].kl.mean().item() == pytest.approx(taught_loss(logits, batch.lesson, batch.legal).item(), rel=1e-5)
+    better = [replace(one, cross_entropy=one.cross_entropy - 0.01) for one in scores]
+    table, lowest = validation.compared({"old": scores, "new": better})
+    assert lowest == "new"
+    old, new = table.splitlines()[2:]
+    assert old.endswith("| 0.0200 ± 0.0000 |")
+    assert new.endswith("|  |")
+    hits = scores[0].top1.numpy()
+    assert f"{100 * hits.mean():.2f} ± {100 * hits.std(ddof=1) / len(hits) ** 0.5:.2f} %" in old
 
 
 def test_a_batch_has_its_legal_slots_and_half_are_without_the_game_before(run: Run) -> None:

@@ -50,12 +50,12 @@ def test_the_analysis_is_what_the_engine_writes() -> None:
 
 
 def test_the_mistake_of_the_page_is_made_as_often_as_it_says(tmp_path: Path) -> None:
-    shown = re.search(r"`(blunder: loses .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE)
+    shown = re.search(r"`(blunder: cost .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE)
     assert shown
     out = tmp_path / "annotated.pgn"
     done = CliRunner().invoke(main, ["annotate", str(DATA / "evaluated.pgn"), "--out", str(out)])
     assert done.exit_code == 0, done.output
     after = " ".join(out.read_text().split()).partition("11. Nbd2 $4 ")[2]
-    written = re.search(r"blunder: loses .*? at 2400", after)
+    written = re.search(r"blunder: cost .*? at 2400", after)
     assert written
     assert numbers(written[0]) == pytest.approx(numbers(shown[1]), rel=0.05, abs=0.2)

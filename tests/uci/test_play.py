@@ -208,8 +208,8 @@ def test_threads_are_those_of_the_network_and_a_change_loads_it_again(network: N
 
     out = io.StringIO()
     commands = ["isready", "setoption name Threads value 3", "isready", "go", "setoption name Hash value 64", "go"]
-    Engine(source, Options("movemask-6", threads=2), out).run(commands)
-    assert opened == [("movemask-6", 2), ("movemask-6", 3)]
+    Engine(source, Options("movemask-7", threads=2), out).run(commands)
+    assert opened == [("movemask-7", 2), ("movemask-7", 3)]
     assert out.getvalue().count("readyok") == 2
 
 

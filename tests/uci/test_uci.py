@@ -113,10 +113,10 @@ def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, net
 
 def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
-    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-6.toml
+    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-7.toml
     sent = "setoption name SelfElo value 3200\nsetoption name Temperature value 0\ngo\n"
     spoken = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert spoken[0] == "info string movemask-6 does not know the rating 3200: asked as 2600"
+    assert spoken[0] == "info string movemask-7 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
 

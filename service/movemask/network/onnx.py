@@ -104,9 +104,6 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
     options.enable_mem_pattern = False
     # Spinning threads halve the time of a run. Stop them after it, or they occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    # Processors without VNNI add two products of 8-bit integers in 16 bits and cut them off: with the shipped network a
-    # probability was 0.695 in place of 0.713. This makes such processors multiply exactly (9 % more time).
-    options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own

@@ -25,7 +25,7 @@ def test_a_link_has_the_answer_of_a_post(shipped: TestClient) -> None:
         del posted["timing"]
         assert by_link(shipped, **link) == posted
     assert by_link(shipped, fen=CASTLING, chess960=True)["moves"] != by_link(shipped, fen=CASTLING)["moves"]
-    assert by_link(shipped, fen="startpos", model="movemask-6")["model"]["name"] == "movemask-6"
+    assert by_link(shipped, fen="startpos", model="movemask-7")["model"]["name"] == "movemask-7"
 
 
 def test_a_client_may_reuse_an_answer_for_a_minute_and_no_shared_cache_may(client: TestClient) -> None:
