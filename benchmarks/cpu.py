@@ -9,6 +9,7 @@ turns, because such a machine changes its pace by a third within minutes. Nothin
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import subprocess
 import tempfile
@@ -29,17 +30,12 @@ CONNECTIONS = (64, 16, 4, 1)
 #: Seconds that the recorder gets to write what was answered: that belongs to the cost.
 _WRITTEN = 1.0
 
-#: What a thread does, by the beginning of its name; the first that fits. Threads of onnxruntime bear the name of the
-#: thread that made them.
+#: What a thread does, by its name, also in earlier versions.
 _PARTS = {
-    "network-": "network threads",
-    "recorder": "after the reply",
-    "after-": "after the reply",
-    "request-lines": "log",
-    "log": "log",
-    "Thread-1 (_moni": "log",  # logging's QueueListener
-    "python": "event loop",
-    "movemask": "event loop",
+    r"network-": "network threads",
+    r"recorder|after-": "after the reply",
+    r"log|Thread-\d+ \(_m": "log",  # logging.handlers.QueueListener._monitor
+    r"python": "event loop",
 }
 _REST, _ALL = "the rest", "all"
 
@@ -55,7 +51,7 @@ def microseconds(server: Server, of: Measured, connections: int) -> dict[str, fl
     found = dict.fromkeys(_ROWS, 0.0)
     for thread, seconds in server.thread_seconds().items():
         spent = 1e6 * (seconds - before.get(thread, 0.0)) / measured.answered
-        part = next((part for start, part in _PARTS.items() if thread[1].startswith(start)), _REST)
+        part = next((part for name, part in _PARTS.items() if re.match(name, thread[1])), _REST)
         found[part] += spent
         found[_ALL] += spent
     return {**found, "rate": measured.rate}

@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
     """The package's own: while Playwright runs, no other test of the process could run an event loop."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
-    expect.set_options(timeout=20_000)  # as machines may be busy; a test that passes does not wait for it
+    expect.set_options(timeout=60_000)  # as machines may be busy; a test that passes does not wait for it
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

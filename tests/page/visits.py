@@ -38,7 +38,7 @@ class Visit:
         self._asked: set[str] = set()
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options})
         context.grant_permissions(["clipboard-read", "clipboard-write"])
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)  # a busy machine takes its time
         context.add_init_script(WATCH)
         self.page = self._tab(context)
 
@@ -144,11 +144,11 @@ class Visit:
 
     def answers(self, held: list[Route], move: str, seconds: float = 0) -> None:
         """Answers the request for a move that was held back, with this one, as if the network had drawn it."""
-        for _ in range(1_000):  # 20 s
+        for _ in range(3_000):  # a minute
             if held:
                 break
             self.page.wait_for_timeout(20)
-        assert held, "the page has asked for no move in 20 s"
+        assert held, "the page has asked for no move in a minute"
         route = held.pop()
         asked: Any = route.request.post_data_json
         board = chess.Board() if asked["fen"] == "startpos" else chess.Board(asked["fen"])

@@ -115,7 +115,8 @@ const EVENTS = {
     }
     const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
     const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
-    return { ...state, ...game({ tree, moves, at, you: same ? state.you : you, recorded }), ...kept };
+    const shown = game({ tree, moves, at, you: same ? state.you : you, recorded });
+    return { ...state, ...shown, trying: same ? state.trying : null, ...kept }; // another view is an address too
   },
 
   /** The names of moves that an address has brought. */

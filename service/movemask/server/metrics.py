@@ -43,7 +43,8 @@ _TIMED = ("/v1", "/mcp")
 def number_process(number: int) -> None:
     """Names the files of this process's metrics by a number, not by its process id: counts of an ended process with the
     same number go on. So there are no more files than processes at once, however many have ended."""
-    values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+    if METRICS_FOLDER in os.environ:
+        values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
 
 
 class Metrics:

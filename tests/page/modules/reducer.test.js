@@ -83,3 +83,8 @@ test("who tries again stands before the move, until another is made", () => {
   assert.equal(trying(made), false);
   assert.equal(trying(after(mine)), false);
 });
+
+test("another view of the same game is an address, and who tries again still does", () => {
+  const state = after(mine, { type: "step", at: 1 }, { type: "again" });
+  assert.equal(trying(reduce(state, { now: 0, ...readHash(hashOf(state, { view: "ratings" })) })), true);
+});

@@ -86,7 +86,7 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     if proxies:
         see_through(scope, proxies)
     assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
-    secure = with_headers([], Answering("id", "", RateLimit(0, 1, Rates()), "/", "https"))
+    secure = with_headers([], "/", "https", Answering("id", "", RateLimit(0, 1, Rates())))
     assert (b"strict-transport-security", b"max-age=31536000") in secure
 
 

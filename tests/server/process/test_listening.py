@@ -164,7 +164,7 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
         process.send_signal(SIGTERM)
         output = (b"".join(said) + process.communicate(timeout=60)[0]).decode()
     assert process.returncode == 0, output
-    assert output.index(f"starting on unix:{file}\n") < output.index(f"listening on unix:{file}\n")
+    assert output.index(f"starting on unix:{file}, ") < output.index(f"listening on unix:{file}\n")
     assert "NO API KEYS" not in output
     assert not file.exists()
 

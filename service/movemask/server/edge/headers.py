@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from movemask.server.edge.limits import RateLimit
@@ -29,13 +30,11 @@ _CACHED = ("/v1/policy", "/v1/models")
 
 
 class Answering(NamedTuple):
-    """What the value of a header may depend on. `route` is the template of the path; `rate` is false without rates."""
+    """What the value of a header may depend on, if it differs by request. `rate` is false without rates."""
 
     request_id: str
     client: str
     rate: RateLimit
-    route: str
-    scheme: str
 
 
 class Operation(NamedTuple):
@@ -51,18 +50,20 @@ class Operation(NamedTuple):
 class Header:
     """A header of answers.
 
-    value : of every answer, or how it is found (None: this answer has none); None: the response that needs it sets it,
-        and a response's own header wins
+    value : of every answer, or by the template of its path and the scheme; None: the response that needs it sets it. A
+        response's own header wins
+    by_request : its value, if that differs by request
     description : in OpenAPI; empty for those that only browsers heed
     documented : whether a response in OpenAPI has it
     exposed : whether pages of other origins may read it
     """
 
     name: str
-    value: bytes | Callable[[Answering], bytes | None] | None
+    value: bytes | Callable[[str, str], bytes | None] | None = None
     description: str = ""
     documented: Callable[[Operation], bool] = lambda operation: True
     exposed: bool = False
+    by_request: Callable[[Answering], bytes | None] | None = None
 
 
 def _with_status(*statuses: str) -> Callable[[Operation], bool]:
@@ -77,30 +78,30 @@ def _cached(operation: Operation) -> bool:
     return operation.method == "get" and operation.path in _CACHED and operation.status in ("200", "304")
 
 
-def _caching(answering: Answering) -> bytes | None:
-    return b"no-store" if answering.route.startswith(("/v1", "/metrics")) else None
+def _caching(route: str, scheme: str) -> bytes | None:
+    return b"no-store" if route.startswith(("/v1", "/metrics")) else None
 
 
 HEADERS = (
     Header(
         "X-Request-ID",
-        lambda answering: answering.request_id.encode(),
-        "The request's X-Request-ID, or else a new one. It is also in the log.",
+        description="The request's X-Request-ID, or else a new one. It is also in the log.",
         exposed=True,
+        by_request=lambda answering: answering.request_id.encode(),
     ),
     Header(
         "RateLimit",
-        lambda answering: answering.rate.left(answering.client) if answering.rate else None,
-        "Only with rates: positions left, and seconds until all are (draft-ietf-httpapi-ratelimit-headers).",
-        _keyed,
+        description="Only with rates: positions left, seconds until all are (draft-ietf-httpapi-ratelimit-headers).",
+        documented=_keyed,
         exposed=True,
+        by_request=lambda answering: answering.rate.left(answering.client) if answering.rate else None,
     ),
     Header(
         "RateLimit-Policy",
-        lambda answering: answering.rate.policy if answering.rate else None,
-        "Only with rates: most positions at once, and the seconds in which they are granted again.",
-        _keyed,
+        description="Only with rates: most positions at once, and the seconds in which they are granted again.",
+        documented=_keyed,
         exposed=True,
+        by_request=lambda answering: answering.rate.policy if answering.rate else None,
     ),
     Header(
         "Retry-After",
@@ -123,21 +124,33 @@ HEADERS = (
     Header("X-Frame-Options", b"DENY"),
     Header("Cross-Origin-Resource-Policy", b"same-origin"),
     Header("Cross-Origin-Opener-Policy", b"same-origin"),
-    Header("Content-Security-Policy", lambda answering: _POLICIES.get(answering.route, _NOTHING)),
+    Header("Content-Security-Policy", lambda route, scheme: _POLICIES.get(route, _NOTHING)),
     Header(
         "Strict-Transport-Security",
-        lambda answering: b"max-age=31536000" if answering.scheme == "https" else None,
+        lambda route, scheme: b"max-age=31536000" if scheme == "https" else None,
     ),
 )
 
-_VALUED = [(header.name.lower().encode(), header.value) for header in HEADERS if header.value is not None]
+_BY_REQUEST = [(header.name.lower().encode(), header.by_request) for header in HEADERS if header.by_request is not None]
 
 
-def with_headers(own: list[tuple[bytes, bytes]], answering: Answering) -> list[tuple[bytes, bytes]]:
-    """A response's own headers, and those of `HEADERS` that it has not."""
+@lru_cache(maxsize=256)
+def _by_route(route: str, scheme: str) -> list[tuple[bytes, bytes]]:
+    """The headers that do not differ by request."""
+    values = [
+        (header.name.lower().encode(), header.value(route, scheme) if callable(header.value) else header.value)
+        for header in HEADERS
+    ]
+    return [(name, value) for name, value in values if value is not None]
+
+
+def with_headers(
+    own: list[tuple[bytes, bytes]], route: str, scheme: str, answering: Answering
+) -> list[tuple[bytes, bytes]]:
+    """A response's own headers, and those of `HEADERS` that it has not. `route` is the template of its path."""
     names = {name for name, _ in own}
-    for name, value in _VALUED:
-        found = value if isinstance(value, bytes) else value(answering)
-        if found is not None and name not in names:
+    own += [header for header in _by_route(route, scheme) if header[0] not in names]
+    for name, value in _BY_REQUEST:
+        if (found := value(answering)) is not None:
             own.append((name, found))
     return own

@@ -177,7 +177,8 @@ class Edge:
         # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
         if message["status"] >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
             own.append((b"connection", b"close"))
-        return with_headers(own, Answering(context.id, context.client, self._rate, _route(scope), scope["scheme"]))
+        answering = Answering(context.id, context.client, self._rate)
+        return with_headers(own, _route(scope), scope["scheme"], answering)
 
 
 def _route(scope: Scope) -> str:
