@@ -84,7 +84,6 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
             changes |= {"/etc/movemask/cert.pem": str(cert), "/etc/movemask/key.pem": str(key)}
             changes |= {"/run/nginx.pid": f"{tmp_path}/nginx.pid", "/var/log/nginx/error.log": f"{tmp_path}/error.log"}
             changes["auto;"] = "1;"
-            changes["client_max_body_size 2m"] = f"client_max_body_size {LIMIT >> 10}k"
             file = configured("nginx.conf", tmp_path, changes)
             command = [tool, "-c", str(file), "-p", str(tmp_path), "-g", "daemon off;"]
         environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}

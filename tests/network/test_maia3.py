@@ -52,7 +52,8 @@ def slot(move: chess.Move, turn: chess.Color) -> int:
     return 4096 + (source % 8) * 32 + (target % 8) * 4 + piece
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("count", [500])
 def test_the_policy_is_the_networks_own_with_and_without_history(model: Model, count: int) -> None:
     session, rng = ort.InferenceSession(NETWORK), random.Random(4)
     promotions = 0
