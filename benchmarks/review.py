@@ -112,6 +112,7 @@ def _of(part: int, whole: int) -> str:
 
 def report(games: Sequence[Game], program: str) -> str:
     """The figures as Markdown."""
+    network = next(shipped_models().glob("*.toml")).stem
     with SimpleEngine.popen_uci(program) as engine:
         name = engine.id["name"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -133,7 +134,7 @@ def report(games: Sequence[Game], program: str) -> str:
     )
     return f"""# How true the review is
 
-`python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of the shipped network against
+`python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of {network} against
 itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
 engine is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
 The costs are by lichess's formula and thresholds: {marks}.

@@ -180,7 +180,7 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
     visit.is_told("The service does not answer. Trying again in 2 s.")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "60", "--client-burst", "30")
+    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "20", "--client-burst", "10")
     with served(shipped_alone, *command, port=port):
         page.get_by_role("button", name="Continue").click()
         expect(page.locator(waiting)).to_contain_text("Press Continue to try again.")

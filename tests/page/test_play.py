@@ -312,6 +312,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     visit.settles()
     page.get_by_role("button", name="e5", exact=True).click()
     expect(page.locator("#graph .surprise")).to_have_count(4)
+    expect(page.locator("#graph")).to_be_visible()
     visit.settles()
     page.locator("#graph svg").click(position={"x": 1, "y": 10})
     expect(page).to_have_url(re.compile("at=0"))

@@ -114,6 +114,7 @@ const EVENTS = {
       return { ...back, ...kept, game: id, moves: line, at: line.length === moves.length ? at : line.length };
     }
     const same = state.tree.fen === fen && state.tree.chess960 === chess960 && state.tree.at(moves) !== undefined && moves.length;
+    if (same && at === state.at && moves.join() === state.moves.join()) return { ...state, ...kept }; // another view of it
     const tree = same ? state.tree : new Tree({ fen, chess960, headers }).grown(moves);
     const shown = game({ tree, moves, at, you: same ? state.you : you, recorded });
     return { ...state, ...shown, trying: same ? state.trying : null, ...kept }; // another view is an address too
