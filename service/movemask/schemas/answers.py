@@ -332,8 +332,8 @@ class GameOut(Out):
 class ProgressOut(Out):
     """How far the engine is."""
 
-    done: int = Field(description="Positions that it has evaluated.")
-    of: int = Field(description="Positions that it was to evaluate; it has failed if it ends with fewer.")
+    done: int = Field(description="Number of positions that it has evaluated.")
+    of: int = Field(description="Number of positions that it was to evaluate; it has failed if it ends with fewer.")
 
 
 class GamesOut(Out):

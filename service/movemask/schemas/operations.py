@@ -49,8 +49,8 @@ class AliveOut(Out):
 class LedgerStateOut(Out):
     """The state of the ledger. Answers do not depend on it."""
 
-    waiting: int = Field(description="Positions that the answering worker has not written yet.")
-    lost: int = Field(description="Positions that the answering worker did not and will not write.")
+    waiting: int = Field(description="Number of positions that the answering worker has not written yet.")
+    lost: int = Field(description="Number of positions that the answering worker did not and will not write.")
     failure: str | None = Field(description="Set while the answering worker cannot write; the log says why.")
 
 
