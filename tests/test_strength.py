@@ -41,6 +41,7 @@ def test_the_most_human_player_is_chosen_for_each_strength() -> None:
     assert rows == [(1300, 800, 1), (1500, 1500, 1), (1600, 2500, 1), (1800, 2500, 0.5)]
 
 
+@pytest.mark.deep
 def test_a_match_becomes_a_table_a_report_and_a_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
