@@ -33,8 +33,9 @@ class Kernel(NamedTuple):
     abstains: bool = False
 
 
-#: The normalisers. To add one, write its kernel here and its name in `Normalizer`, and say in
-#: tests/policy/test_normalisation.py what it should give; then `python -m tests.snapshots`.
+#: The normalisers. To add one, write its kernel beside those of softmax.py, which checks its arguments as they do; add
+#: its name to `Normalizer` and its line here; and say in tests/policy/test_normalisation.py what it should give.
+#: `python -m tests.snapshots` then writes it into docs/numerics.md and docs/api.md.
 KERNELS: dict[Normalizer, Kernel] = {
     "softmax": Kernel(softmax.softmax, "`e^z / Σe^z`"),
     "softmax_one": Kernel(

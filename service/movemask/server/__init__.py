@@ -1,1 +1,1 @@
-"""The web service: the app, its routes, bodies and answers, keys, limits, metrics, MCP tools and the page."""
+"""The web service, in rooms of its own, which README.md names."""

@@ -62,10 +62,10 @@ def access(
     if not _access.isEnabledFor(level):
         return
     fields = method, route, status, 1e3 * seconds, positions, request, "" if key is None else f" key={key}"
-    for handler in _handlers():
-        handler.emit_later(level, fields)
-        return
-    _access.log(level, _ACCESS, *fields)
+    if handlers := _handlers():
+        handlers[0].emit_later(level, fields)
+    else:
+        _access.log(level, _ACCESS, *fields)
 
 
 class TextFormatter(logging.Formatter):
@@ -187,8 +187,8 @@ class LogHandler(logging.Handler):
             try:
                 self._lines.put_nowait("")
             except Full:
-                self._lost += 1
-                self._requests.pop()
+                self._lost += len(self._requests)
+                self._requests.clear()
 
     def flush(self, seconds: float = _LAST_SECONDS) -> None:
         """Returns when all lines are written, after `seconds` at the latest."""
@@ -219,7 +219,12 @@ class LogHandler(logging.Handler):
             for piece in _pieces([f"{one}\n".encode(encoding, "backslashreplace") for one in lines]):
                 with suppress(OSError):
                     while piece:
-                        piece = piece[os.write(stream, piece) :]
+                        try:
+                            piece = piece[os.write(stream, piece) :]
+                        except BlockingIOError:  # another program has made the stream so
+                            select.select((), (stream,), ())
+            if not line and self._lines.qsize() < QUEUE // 2:  # a service without trouble logs only requests
+                self._tell()
             self._lines.task_done()
         self._lines.task_done()
 

@@ -93,6 +93,7 @@ def test_closing_on_a_broken_database_says_what_was_lost(
         other.close()
         own.record(started([1]))
     assert "1 positions were not written to the ledger: the ledger cannot be written: no such table" in caplog.text
+    assert (own.waiting, own.lost) == (0, 1)
 
 
 class Slow(Ledger):

@@ -216,6 +216,20 @@ def test_a_replacement_that_loads_for_ever_is_given_up(service: Service, caplog:
     assert service.serves() == before
 
 
+def test_a_worker_that_takes_the_place_of_a_dead_one_and_loads_for_ever_is_given_up(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    (service.folder / "hangs").touch()
+    os.kill(min(service.pids), signal.SIGRTMIN + 6)  # which has no name
+    service.until(lambda: f"ended (signal {signal.SIGRTMIN + 6})" in caplog.text, "it is replaced")
+    service.until(lambda: len(service.workers) == 2, "another loads")
+    service.now += 301
+    (service.folder / "hangs").unlink()
+    service.until(lambda: "cannot serve: it has not loaded its models in 300 s" in caplog.text, "it is given up")
+    service.now += 1
+    service.serves()
+
+
 def test_an_old_worker_that_stands_still_is_killed_when_its_time_is_over(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,7 @@ _NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for answers that are
 #: Content-Security-Policy by the path of the route.
 _POLICIES = {"/": _PAGE, "/docs": _INLINE, "/docs/oauth2-redirect": _INLINE}
 
-#: Paths whose responses to GET a client may keep.
+#: Paths whose responses to GET have an ETag in the OpenAPI document.
 _CACHED = ("/v1/policy", "/v1/models")
 
 
@@ -38,7 +38,7 @@ class Answering(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A status of an operation in the OpenAPI document. `keyed` : whether the operation may need a key."""
+    """A status of an operation in the OpenAPI document; `keyed` says whether the operation may need a key."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class Header:
 
     value : of every answer, or by the template of its path and the scheme; None: the response that needs it sets it. A
         response's own header wins
-    by_request : its value, if that differs by request
+    by_request : its value, if that differs by request; no response may have it already
     description : in OpenAPI; empty for those that only browsers heed
     documented : whether a response in OpenAPI has it
     exposed : whether pages of other origins may read it
@@ -79,7 +79,8 @@ def _cached(operation: Operation) -> bool:
 
 
 def _caching(route: str, scheme: str) -> bytes | None:
-    return b"no-store" if route.startswith(("/v1", "/metrics")) else None
+    """For what is asked anew each time, and for what no route answers (`other`)."""
+    return b"no-store" if route.startswith(("/v1", "/metrics", "/livez", "/readyz", "other")) else None
 
 
 HEADERS = (

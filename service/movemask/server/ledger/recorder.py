@@ -46,8 +46,8 @@ class Recorder:
     """Counts answered batches in the metrics, measures their leakage, and writes it to the ledger, after the replies.
 
     While the ledger cannot be opened or written, `max_waiting` positions wait, measured. Positions beyond it are lost;
-    so are those whose figures are no probabilities, and batches that raise. Every answered position is written, waits,
-    or is lost.
+    so are those whose figures are no probabilities or whose FEN is too long, batches that raise, and what is left when
+    the service stops. Every answered position is written, waits, or is lost.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Recorder:
             self._done(lost=positions)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Writes the waiting positions and ends the thread. Logs how many are not written after `timeout` seconds."""
+        """Writes the waiting positions and ends the thread. What is not written after `timeout` seconds is lost."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -100,6 +100,7 @@ class Recorder:
         if self.waiting:
             why = self.failure or "the database did not answer in time"
             log.error("%d positions were not written to the ledger: %s", self.waiting, why)
+            self._done(lost=self.waiting)
 
     def _run(self) -> None:
         """Runs on the thread until `close`. Opens the ledger at once, so that a failure is told early."""
@@ -152,10 +153,11 @@ class Recorder:
                 if min(len(sound), room) < positions:
                     table = table.rows(sound[:room])
                 _count_leakage(self._metrics, table)
-                kept = len(table)
                 if self._joins_last(table):
-                    table = LedgerTable.joined([self._tables.pop(), table])
-                self._tables.append(table)
+                    self._tables[-1] = LedgerTable.joined([self._tables[-1], table])
+                else:
+                    self._tables.append(table)
+                kept = len(table)
         except Exception:  # a bug
             log.exception("the leakage of %d positions cannot be measured", positions)
         self._done(lost=positions - kept)
@@ -193,7 +195,7 @@ class Recorder:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         while self._ledger.prune():
-            if self.waiting:
+            if self.waiting or self._closing:
                 self._prune_at = 0.0
                 break
         self._works()

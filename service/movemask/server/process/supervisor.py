@@ -30,8 +30,9 @@ log = logging.getLogger(__name__)
 #: Seconds between two turns, if no worker ends or says that it serves.
 _TURN_SECONDS = 0.5
 
-#: Seconds that a reload waits for a worker's models before it gives up.
+#: Seconds that a worker has to load its models, but for the first one of the service.
 _LOADING_SECONDS = 300
+_TOO_SLOW = f"it has not loaded its models in {_LOADING_SECONDS} s"
 
 #: Longest pause in seconds before a worker that cannot start is tried again.
 _LONGEST_PAUSE = 30.0
@@ -94,7 +95,8 @@ class Worker:
         if self.fault:
             return f"cannot serve: {self.fault}"
         if code is not None and code < 0:
-            return f"ended ({signal.Signals(-code).name})"
+            names = {number.value: number.name for number in signal.Signals}  # not those for programs' own use
+            return f"ended ({names.get(-code, f'signal {-code}')})"
         return f"ended (exit code {code})"
 
 
@@ -121,7 +123,8 @@ class Place:
 class Supervisor:
     """The first worker starts alone, the others when it serves. A worker that ends is replaced; one that cannot start
     is tried again after a pause that grows. SIGHUP replaces the workers one after the other, until one cannot serve;
-    the others then stay as they are. All workers have the keys of the last reload, those that replace a dead one too.
+    the others then stay as they are. All workers have the keys of the last reload, those that replace a dead one too:
+    only between a reload that replaced some of them and the next do two sets of keys serve.
 
     Parameters
     ----------
@@ -131,7 +134,7 @@ class Supervisor:
     read : reads the keys anew, and checks what else a worker reads; raises MovemaskError
     grace : seconds that a worker has to stop
     ready : called once, when the first worker serves
-    stopping : called when the service stops
+    stopping : called in each turn of a stop
     forget : called with the number of each worker that has ended
     """
 
@@ -188,7 +191,7 @@ class Supervisor:
         watched += [worker.pipe for worker in workers if not worker.pipe.closed]
         if watched:
             wait(watched, _TURN_SECONDS)
-        else:  # for Windows
+        else:  # every place pauses
             time.sleep(_TURN_SECONDS)
 
     def turn(self, now: float) -> bool:
@@ -259,7 +262,11 @@ class Supervisor:
             log.warning(fault, ", ".join(changed), worker.process.pid)
 
     def _keep(self, place: Place, now: float) -> None:
-        """Starts another worker if that of a place has ended."""
+        """Starts another worker if that of a place has ended, and ends one that loads for too long."""
+        loading = place.worker if self._models is not None else None
+        if loading is not None and loading.models is None and now - loading.begun > _LOADING_SECONDS:
+            loading.fault = _TOO_SLOW
+            loading.process.kill()
         if place.worker is not None and not place.worker.process.is_alive():
             ended, place.worker = place.worker, None
             self._forget(ended.order.number)
@@ -318,7 +325,7 @@ class Supervisor:
         elif not new.process.is_alive():
             self._refuse(f"the new worker {new.end}", now)
         elif now - new.begun > _LOADING_SECONDS:
-            self._refuse(f"the new worker has not loaded its models in {_LOADING_SECONDS} s", now)
+            self._refuse(f"the new worker cannot serve: {_TOO_SLOW}", now)
 
     def _refuse(self, why: str, now: float) -> None:
         """Ends a reload; the workers that are not replaced stay."""
