@@ -150,6 +150,8 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     page.locator("#moments button").first.click()
     page.get_by_role("button", name="Try again").click()
     page.get_by_role("button", name="Show the answer").click()
+    expect(verdict).to_contain_text("3. Qxh7")  # not the verdict on the move before
+    expect(verdict.get_by_role("button", name="costs less")).to_be_visible()
     expect(page.locator("#board .arrow.best")).to_have_count(1)
     moves.click()
     expect(page.locator("#bars button").first).to_be_visible()

@@ -128,7 +128,12 @@ export class Analysis {
     if (trying(state)) {
       const instead = tree.at(tree.onwards(line).slice(0, line.length + 1));
       const otherwise = `Find a better move than ${numbered(firstPly(tree.fen) + line.length)} ${tree.nodes[instead].san}.`;
-      return showVerdict({ otherwise, give: () => set("trying", null) });
+      // The answer stands beside the move that was played: its verdict, and the better move as an arrow.
+      const give = () => {
+        set("trying", null);
+        this.#store.dispatch({ type: "go", path: tree.onwards(line).slice(0, line.length + 1) });
+      };
+      return showVerdict({ otherwise, give });
     }
     const isMain = line.join() === tree.main.slice(0, line.length).join(),
       own = !isMain || !you || turnAfter(tree.fen, line.length - 1) === you;
