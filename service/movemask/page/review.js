@@ -46,8 +46,12 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   byId("review-counts").textContent = all.length && (engine || !unjudged) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
   showEngine(engine, finished, unjudged);
   const current = (place) => (place === at ? "true" : undefined);
+  const show = (place) => {
+    goTo(place);
+    byId("verdict").scrollIntoView({ block: "nearest" }); // on a phone it may be under the board, which stays in sight
+  };
   const entry = (ply, ...words) =>
-    element("button", { type: "button", onclick: () => goTo(ply + 1), "aria-current": current(ply + 1) }, ...words);
+    element("button", { type: "button", onclick: () => show(ply + 1), "aria-current": current(ply + 1) }, ...words);
   byId("review-moves").replaceChildren(
     ...all.map(([ply, { kind, cost, human }]) =>
       element(
