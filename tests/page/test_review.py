@@ -299,12 +299,29 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     visit.load(black)
     expect(page.locator("#below .player")).to_contain_text("You")  # Black is below
     visit.load(OWN)
+    expect(page.locator("#above .player")).to_contain_text("movemask-7")
     expect(page.locator("#below .player")).to_contain_text("You")  # now White is
     expect(page.locator("#black-shown")).to_have_text("1700")
     page.get_by_role("button", name="New game").click()
     expect(page.locator("#black-shown")).to_have_text("1500")
     expect(page.get_by_label("FEN or PGN")).to_have_value("")
     expect(page.locator("#below .player")).to_have_text("White")
+
+
+@pytest.mark.parametrize("question", ["games/split", "games"])  # what is asked about a pasted text
+def test_a_game_that_is_still_being_read_leaves_the_board_to_what_came_later(visit: Visit, question: str) -> None:
+    page = visit.open()
+    held: list[Route] = []
+    address = f"**/v1/{question}"
+    page.route(address, lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request(address):
+        visit.load(OWN)
+    visit.load(KID)
+    expect(page.locator("#above .player")).to_contain_text("coach")
+    with page.expect_response(address):
+        held[0].continue_()
+    page.wait_for_timeout(1000)  # for what should not happen
+    expect(page.locator("#above .player")).to_contain_text("coach")
 
 
 def test_a_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> None:

@@ -8,10 +8,10 @@ import { isPosition } from "./reading.js";
 const LONG = 50_000; // characters of a pasted text that browsers take minutes to show in a field
 
 /**
- * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list; `listing`
- * says whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
+ * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list; `arrives`
+ * is told that something comes to the board, and gives what tells whether it is still the newest; `listing` says whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
  */
-export function listenForTexts({ one, several, listing, attempt, notices }) {
+export function listenForTexts({ arrives, one, several, listing, attempt, notices }) {
   /** The parts of a text, once the service has answered. */
   async function parted(text) {
     const parts = await partsOf(text, (error) => {
@@ -25,9 +25,11 @@ export function listenForTexts({ one, several, listing, attempt, notices }) {
   async function bring(text) {
     if (!text.trim()) throw new Error("Nothing to load: paste a FEN or a PGN first.");
     if (isPosition(text)) return await one(text);
-    const parts = await parted(text),
+    const newest = arrives(),
+      parts = await parted(text),
       games = parts.filter(({ role }) => role === "game").length;
-    await (listing() || games > 1 ? several(parts) : one(text));
+    if (listing() || games > 1) await several(parts);
+    else if (newest()) await one(text);
   }
 
   async function bringFiles(files) {

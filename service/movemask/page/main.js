@@ -48,6 +48,7 @@ const does =
 
 let models = [];
 let latest = 0; // which update is the newest; older answers are dropped
+let brought = 0; // how many texts and games have come to the board
 let timer;
 let lookForUnfinished = () => {};
 
@@ -150,6 +151,7 @@ function start(choice) {
 
 /** Begins a game, or goes on with one that another tab has left. */
 function enter(match) {
+  arrives();
   store.dispatch({ type: "begin", match });
   byId("said").focus({ preventScroll: true }); // on a small screen it is below the board
   showBoard();
@@ -241,11 +243,24 @@ const attempt = (work) => async (event) => {
   }
 };
 
-const open = attempt(async (pgn) => store.dispatch(await read(pgn, store.state.model)));
+/** Something comes to the board. What it gives tells, later on, whether it is still the newest. */
+function arrives() {
+  const ticket = ++brought;
+  return () => ticket === brought;
+}
+
+/** Puts a position or a game onto the board, unless something newer comes while it is read. */
+async function bring(text, chess960 = false) {
+  const newest = arrives(),
+    event = await read(text, store.state.model, chess960);
+  if (newest()) store.dispatch(event);
+}
+
+const open = attempt(bring);
 
 const editor = new Editor(async (fen, chess960, then) => {
   try {
-    store.dispatch(await read(fen, store.state.model, chess960));
+    await bring(fen, chess960);
   } catch (error) {
     throw wrong(error);
   }
@@ -299,6 +314,7 @@ listenToControls(store, {
   sound: () => setSound(!sounds()),
   clear() {
     byId("paste").value = "";
+    arrives();
     store.dispatch({ type: "load", tree: new Tree() });
     toDoors();
   },
@@ -330,7 +346,8 @@ listenToKeys(
 );
 closeMenus();
 listenForTexts({
-  one: async (text) => store.dispatch(await read(text, store.state.model)),
+  arrives,
+  one: (text) => bring(text),
   several: async (parts) => {
     await library.add(parts);
     if (store.state.view === "games") await update();
