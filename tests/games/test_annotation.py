@@ -151,7 +151,7 @@ def test_a_mistake_and_a_blunder_get_their_glyphs_and_those_that_are_there_stay(
     (game,) = games_of(run("annotate", file).stdout)
     assert "; ?! cost 5 points or more of 100, ? 10, ?? 15; " in game.comment
     assert [node.nags for node in game.mainline()] == [set(), set(), {chess.pgn.NAG_BLUNDER}, set()]
-    assert "; blunder: allows mate in one and cost 41 points, made by " in list(game.mainline())[2].comment
+    assert "; blunder: allows mate in one and cost 40 points, made by " in list(game.mainline())[2].comment
 
 
 def test_an_engine_writes_the_evaluations_that_are_missing(tmp_path: Path) -> None:

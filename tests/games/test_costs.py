@@ -100,6 +100,11 @@ def test_the_first_choice_of_the_engine_costs_nothing() -> None:
     assert (known[0].lost, known[0].mark) == (0.0, None)
 
 
+@pytest.mark.parametrize(("lost", "points"), [(None, 0), (0.009, 0), (0.0996, 9), (0.1, 10), (0.29, 29), (1.0, 100)])
+def test_points_are_rounded_down_as_marks_begin_at_whole_points(lost: float | None, points: int) -> None:
+    assert Cost(lost).points == points
+
+
 def test_a_mate_in_one_that_is_allowed_in_a_lost_game_is_no_mistake() -> None:
     lost = "4r1k1/5ppp/8/8/8/8/q5PP/7K w - - 0 1"
     known = costs("1. Kg1", lost).evaluated(0, evaluation(-1000, "h2h3"))

@@ -60,6 +60,11 @@ class Cost:
         return "inaccuracy" if self.lost < MISTAKE else "mistake" if self.lost < BLUNDER else "blunder"
 
     @property
+    def points(self) -> int:
+        """What it cost of 100 points, rounded down, so that 9.6 points are no 10 beside the mark of less than 10."""
+        return int(100 * (self.lost or 0.0) + 1e-9)
+
+    @property
     def is_key(self) -> bool:
         """Whether it is a mistake or a blunder or, if nothing tells its cost, the rules know that it is a fault."""
         return self.mark in ("mistake", "blunder") or (self.lost is None and self.fact not in (None, Fact.DRAWS))

@@ -308,11 +308,10 @@ def percent(probability: float) -> str:
 
 
 def words_of(cost: Cost) -> str:
-    """What a move cost in words, such as `allows mate in one and cost 40 points`; empty for half a point or less."""
-    points = 100 * (cost.lost or 0.0)
+    """What a move cost in words, such as `allows mate in one and cost 40 points`; empty for less than a point."""
     words = [cost.fact.words] if cost.fact is not None else []
-    if points > 0.5:
-        words.append(f"cost {points:.0f} point{'' if round(points) == 1 else 's'}")
+    if cost.points:
+        words.append(f"cost {cost.points} point{'' if cost.points == 1 else 's'}")
     return " and ".join(words)
 
 

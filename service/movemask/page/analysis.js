@@ -11,7 +11,7 @@ import { Reports } from "./reports.js";
 import { showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
-import { MARKS, inPoints, verdictOf } from "./verdicts.js";
+import { MARKS, inPoints, pointsOf, verdictOf } from "./verdicts.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
@@ -148,7 +148,7 @@ export class Analysis {
       before = path.slice(0, -1);
     const instead = tree.at(tree.main.slice(0, path.length)),
       tried = !isMain && tree.nodes[instead ?? 0].parent === tree.nodes[index].parent ? this.#costs.of(state, instead).lost : undefined;
-    const improved = tried > lost ? `Better than ${tree.nodes[instead].san}, which cost ${inPoints(`${Math.round(100 * tried)}`)}. ` : "";
+    const improved = tried > lost ? `Better than ${tree.nodes[instead].san}, which cost ${inPoints(pointsOf(tried))}. ` : "";
     showVerdict({
       here: {
         ...verdict,

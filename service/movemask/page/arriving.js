@@ -8,8 +8,9 @@ import { isPosition } from "./reading.js";
 const LONG = 50_000; // characters of a pasted text that browsers take minutes to show in a field
 
 /**
- * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list; `arrives`
- * is told that something comes to the board, and gives what tells whether it is still the newest; `listing` says whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
+ * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list.
+ * `arrives` is told that something comes to the board, and gives what tells whether it is still the newest; `listing` says
+ * whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
  */
 export function listenForTexts({ arrives, one, several, listing, attempt, notices }) {
   /** The parts of a text, once the service has answered. */

@@ -20,7 +20,7 @@ const STRONGER = 400; // Elo points that the other players have whose share is t
  * mark; "fault" if nothing tells the cost of what the rules know to be one; or "".
  */
 export function verdictOf({ lost, mark, fact }, { probability, rank }, rating, shares = []) {
-  const points = lost === undefined ? "" : `${Math.round(100 * lost)}`;
+  const points = lost === undefined ? "" : pointsOf(lost);
   return {
     kind: mark ?? (lost === undefined && FAULTS.includes(fact) ? "fault" : ""),
     name: NAMES[mark] ?? "",
@@ -29,6 +29,9 @@ export function verdictOf({ lost, mark, fact }, { probability, rank }, rating, s
     text: [FACTS[fact], points && `It cost ${inPoints(points)}.`, likely(probability, rank, rating, shares)].filter(Boolean).join(" "),
   };
 }
+
+/** A cost in points, rounded down as the service does it: 9.6 points have the mark of less than 10. */
+export const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;
 
 /** A number of points in words. */
 export const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);

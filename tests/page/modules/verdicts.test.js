@@ -16,6 +16,11 @@ test("what a move cost stands beside who plays it, at another rating too if it i
   assert.match(said({ lost: 0.01 }, { probability: 0.0001 }, 1500), /^It cost 1 point\. Hardly any players rated 1500 play it\.$/);
 });
 
+test("points are rounded down, as marks begin at whole points", () => {
+  assert.match(said({ lost: 0.0996, mark: "inaccuracy" }), /^It cost 9 points\./);
+  assert.match(said({ lost: 0.29, mark: "blunder" }), /^It cost 29 points\./); // 100 times that is 28.999999999999996
+});
+
 test("what costs nothing is not praised", () => {
   assert.equal(said({ lost: 0.004 }), "It cost nothing. 39.4 % of players play it.");
 });
