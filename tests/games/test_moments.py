@@ -36,7 +36,7 @@ def test_mistakes_and_blunders_are_the_key_moves_the_costliest_first(shipped: Te
     assert costs == sorted(costs, reverse=True)
     for one in game["moments"]:
         move = marked[one["ply"]]
-        assert (one["kind"], one["lost"]) == (move["mark"], move["lost"])
+        assert (one["mark"], one["lost"]) == (move["mark"], move["lost"])
         number = f"{(one['ply'] + 1) // 2}{'.' if move['turn'] == 'black' else '. '}"
         assert one["text"].startswith(f"{number}{'..' if move['turn'] == 'black' else ''}{move['san']} ")
         assert f"cost {100 * move['lost']:.0f} point" in one["text"]
@@ -46,7 +46,7 @@ def test_mistakes_and_blunders_are_the_key_moves_the_costliest_first(shipped: Te
 def test_without_evaluations_the_key_moves_are_the_faults_that_the_rules_know(shipped: TestClient) -> None:
     assert judged(shipped, UNEVALUATED)["moments"] == []
     (one,) = judged(shipped, "1. f3 e5 2. g4 Qh4# 0-1")["moments"]
-    assert (one["ply"], one["kind"], one["lost"]) == (3, None, None)
+    assert (one["ply"], one["mark"], one["lost"]) == (3, None, None)
     assert one["text"].startswith("2. g4 allows mate in one. ")
 
 
@@ -85,6 +85,6 @@ def test_an_annotated_game_tells_the_same_moments_and_a_second_run_replaces_them
     assert game is not None
     told = re.findall(r"; moments: (.*?); White ", game.comment)
     moments = judged(shipped, SAMPLE)["moments"]
-    assert told == ["; ".join(f"{one['kind']}: {one['text'][:-1]}" for one in moments)]
+    assert told == ["; ".join(f"{one['mark']}: {one['text'][:-1]}" for one in moments)]
     assert again.count("moments: ") == 1
     assert other.read_text() != again

@@ -233,7 +233,7 @@ def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
     expect(shown).to_have_text(
         [re.compile(f"{one['kind']}.* cost {100 * one['lost']:.0f} point", re.I) for one in moments]
     )
-    assert "blunder" in {one["kind"] for one in moments}
+    assert "blunder" in {one["mark"] for one in moments}
     expect(page.locator("#graph .moment")).to_have_count(len(moments))
     for index, moment in enumerate(moments):
         shown.nth(index).click()

@@ -176,7 +176,7 @@ async function ask(entry) {
     Object.assign(game, {
       asked: true,
       opening: answer.opening,
-      moment: answer.moments?.[0] && `${answer.moments[0].kind ?? "fault"}: ${answer.moments[0].text}`,
+      moment: answer.moments?.[0] && `${answer.moments[0].mark ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
       error: reason(answer.error?.detail),
     });

@@ -70,7 +70,7 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   const none = engine && finished ? "No move cost 10 points or more." : finished ? "" : "The game is being read.";
   const entries = moments.map(({ ply, by_rating: shares = [], ...moment }) => {
     const verdict = verdicts?.get(ply - 1),
-      kind = verdict?.kind ?? moment.kind ?? "fault";
+      kind = verdict?.kind ?? moment.mark ?? "fault";
     const words = verdict ? [`${nameOf(ply - 1)}${verdict.name && ` · ${verdict.name}`}. `, verdict.text] : ["", moment.text];
     return element("li", {}, entry(ply - 1, element("b", { className: kind }, words[0]), words[1]), ...sharesOf(shares));
   });

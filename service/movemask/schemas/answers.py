@@ -297,7 +297,7 @@ class MomentOut(Out):
     """A key move: a mistake or a blunder, one of those that cost most; or without a cost, a fault by the rules."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    kind: Mark | None = Field(description="The move's `mark`; null without a cost.")
+    mark: Mark | None = Field(description="The move's mark, as with the move; null without a cost.")
     lost: float | None = Field(description="What it cost, 0 to 1; null if only the rules tell that it is a fault.")
     text: str = Field(description="What it cost and who plays it, in words.")
     by_rating: Items[MadeOut] | None = Field(

@@ -216,7 +216,7 @@ def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serv
     assert [look.engine.done for look in looks] == [1, 2, 3]
     assert {look.score for look in looks} == {0.5}
     (moment,) = MomentsOut.model_validate(last).moments
-    assert (moment.ply, moment.kind) == (3, "blunder")
+    assert (moment.ply, moment.mark) == (3, "blunder")
     told = {cost.ply: cost for look in looks for cost in look.costs}
     whole = judged(client, pgn=TRAP, include=["evaluations"])
     assert whole["engine"] == {"done": 3, "of": 3}

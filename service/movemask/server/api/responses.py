@@ -318,7 +318,7 @@ def _cost(report: GameReport, ply: int, out: C) -> C:
 def _moments(report: GameReport) -> list[answers.MomentOut]:
     moments = []
     for moment in moments_of(report):
-        out = _Moment(ply=moment.ply, kind=moment.mark, lost=moment.lost, text=moment.text)
+        out = _Moment(ply=moment.ply, mark=moment.mark, lost=moment.lost, text=moment.text)
         if moment.by_rating:
             out.by_rating = [_Made(rating=rating, probability=p) for rating, p in moment.by_rating.items()]
         moments.append(out)
