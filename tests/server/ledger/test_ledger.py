@@ -332,7 +332,9 @@ def test_readers_do_not_wait_for_a_writer(ledger: Ledger) -> None:
     ("url", "words"),
     [
         ("audit.db", "is not a database URL; write sqlite:///audit.db"),
-        ("postgresql://u:secret@h:54x2/d", r"'postgresql://u:\*\*\*@h:54x2/d' is not a database URL"),
+        ("postgresql://u:secret@h:54x2/d", r"'postgresql://u:\*\*\*@h:54x2/d' is not a database URL: its port is not"),
+        ("postgresql://u:secret@h/d?nope=1", "is not a database URL: PostgreSQL takes no parameter 'nope'; write"),
+        ("sqlite:///audit.db?nope=1", "is not a database URL: SQLite takes no parameter 'nope'; write"),
         ("postgresql:/u:secret@h/d", r"'postgresql:/u:\*\*\*@h/d' is not a database URL"),
         ("mysql://u:secret@h/d", r"'mysql://u:\*\*\*@h/d' is not a database URL; write sqlite:///FILE or postgresql"),
         ("postgresql+psycopg://u:secret@h/d", "is not a database URL; write sqlite:///FILE or postgresql"),

@@ -50,6 +50,8 @@ class Database:
                 parsed = sa.engine.make_url(url)
                 if parsed.database in (None, "", ":memory:"):
                     raise LedgerError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+                if parsed.query:
+                    raise ValueError(f"SQLite takes no parameter {next(iter(parsed.query))!r}")
                 self.dialect, self._file = SQLITE, Path(str(parsed.database))
                 self._engine = sqlite.engine(parsed)
             elif scheme in ("postgresql", "postgres"):
@@ -57,12 +59,13 @@ class Database:
 
                 self.dialect, self._engine = POSTGRESQL, postgresql.engine(url)
             else:
-                raise ValueError(url)
-        except (ArgumentError, ValueError):
+                raise ValueError
+        except (ArgumentError, ValueError) as error:
             example = (
                 f"sqlite:///{self.shown}" if re.fullmatch(r"[\w./-]+", url) else "sqlite:///FILE or postgresql://…"
             )
-            raise LedgerError(f"{_VARIABLE}: {self.shown!r} is not a database URL; write {example}") from None
+            why = f": {error}" if type(error) is ValueError and error.args else ""
+            raise LedgerError(f"{_VARIABLE}: {self.shown!r} is not a database URL{why}; write {example}") from None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._ready = False  # whether the tables are there, as far as is known

@@ -5,6 +5,7 @@ Nothing belongs to a session, so a pooler in transaction mode may stand before t
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -31,13 +32,17 @@ _OPTIONS = {
 
 
 def parameters(url: str) -> dict[str, Any]:
-    """The parameters of a URL as libpq reads it, several hosts included. ValueError if it cannot be read."""
+    """The parameters of a URL as libpq reads it, several hosts included.
+
+    ValueError if it cannot be read, with the reason if that cannot hold the password.
+    """
     try:
         found = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        raise ValueError(url) from None
+    except psycopg.ProgrammingError as error:
+        unknown = re.search(r'invalid URI query parameter: "(.*)"', str(error))
+        raise ValueError(*[f"PostgreSQL takes no parameter {unknown[1]!r}"] if unknown else ()) from None
     if not str(found.get("port", "")).replace(",", "0").isdigit() and "port" in found:
-        raise ValueError(url)
+        raise ValueError("its port is not a number")
     return found
 
 

@@ -32,8 +32,8 @@ def engine(url: sa.URL) -> sa.Engine:
 def _set_up(connection: Any, _: object) -> None:
     connection.isolation_level = None  # `_begin` begins transactions; the driver would leave CREATE TABLE out of them
     cursor = connection.cursor()
-    # No write-ahead log: its two files would outlive a database that is deleted or replaced alone. Earlier movemasks
-    # used one; a file that another process has open keeps its own until a later transaction.
+    # No write-ahead log, which another program may have chosen: its two files would outlive a database that is deleted
+    # or replaced alone. A file that another process has open keeps its own until a later transaction.
     with suppress(sqlite3.OperationalError):
         cursor.execute("PRAGMA journal_mode = DELETE")
     cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
