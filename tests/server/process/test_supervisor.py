@@ -196,7 +196,7 @@ def test_a_reload_that_is_refused_changes_nothing(
     service.until(lambda: "not reloaded" in caplog.text, "it is refused")
     (line,) = (line for line in caplog.messages if line.startswith("not reloaded: "))
     assert words in line
-    assert line.endswith("; 2 of 2 workers stay as they were")
+    assert line.endswith("; the workers stay as they were")
     assert service.serves() == before
     assert not service.state.reloaded
     service.key = "b"
@@ -249,6 +249,23 @@ def test_an_old_worker_that_stands_still_is_killed_when_its_time_is_over(
     service.now += GRACE
     service.serves()
     assert not any(map(running, before))
+
+
+def test_a_reload_that_a_later_worker_cannot_follow_goes_on_until_all_have_the_same_keys(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, service.key = service.pids, "b"
+    service.signal(signal.SIGHUP)
+    service.until(lambda: len(service.supervisor._reload) == 1, "the first is replaced")
+    (service.folder / "ends").touch()
+    service.until(lambda: "the new worker ended (exit code 7); starting another in 1 s" in caplog.text, "one fails")
+    (service.folder / "ends").unlink()
+    service.now += 1
+    service.until(lambda: len(service.pids - before) == 2, "it has started")
+    service.serves()
+    assert service.keys == [True, True]
+    assert not before & service.pids
+    assert service.state.reloaded
 
 
 def test_twelve_hangups_and_a_kill_end_in_one_reload(service: Service, caplog: pytest.LogCaptureFixture) -> None:

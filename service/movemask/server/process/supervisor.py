@@ -122,9 +122,9 @@ class Place:
 
 class Supervisor:
     """The first worker starts alone, the others when it serves. A worker that ends is replaced; one that cannot start
-    is tried again after a pause that grows. SIGHUP replaces the workers one after the other, until one cannot serve;
-    the others then stay as they are. All workers have the keys of the last reload, those that replace a dead one too:
-    only between a reload that replaced some of them and the next do two sets of keys serve.
+    is tried again after a pause that grows. SIGHUP replaces the workers one after the other. If the first replacement
+    cannot serve, the reload is refused, and all stay as they are; once it serves, all follow, so that all workers have
+    the same keys: where a later one cannot start beside its worker, for want of memory perhaps, that worker ends first.
 
     Parameters
     ----------
@@ -213,7 +213,8 @@ class Supervisor:
                     self._leave(worker, now)
                 place.worker = place.replacement = None
             return not self._leaving
-        if self._hangups and self._models is not None:
+        # A reload that has replaced some goes on to its end, one that has replaced none begins anew.
+        if self._hangups and self._models is not None and len(self._reload) in (0, len(self._places)):
             self._hangups = 0
             self._begin_reload(now)
         for place in self._places:
@@ -224,7 +225,7 @@ class Supervisor:
             try:
                 self._reload[0].replacement = self._started(self._new_keys, None, now)
             except OSError as error:
-                self._refuse(_unstartable(error), now)
+                self._give_up(self._reload[0], _unstartable(error), now)
         serving = [place.worker.models for place in self._places if place.worker and place.worker.models is not None]
         self._state.serving = len(serving)
         self._state.differing = sum(models != self._models for models in serving)
@@ -309,7 +310,7 @@ class Supervisor:
             self._refuse(str(error), now)
 
     def _continue_reload(self, place: Place, now: float) -> None:
-        """Lets a replacement that serves take the place; refuses the reload if it cannot."""
+        """Lets a replacement that serves take the place; gives it up if it cannot."""
         new = place.replacement
         if new is None:
             return
@@ -318,21 +319,35 @@ class Supervisor:
                 self._leave(place.worker, now)
             place.worker, place.replacement = new, None
             self._keys, self._models = new.order.keys, new.models
-            self._reload.remove(place)
-            if not self._reload:
-                self._state.reloaded = True
-                log.info("reloaded")
+            self._replaced(place)
         elif not new.process.is_alive():
-            self._refuse(f"the new worker {new.end}", now)
+            self._give_up(place, f"the new worker {new.end}", now)
         elif now - new.begun > _LOADING_SECONDS:
-            self._refuse(f"the new worker cannot serve: {_TOO_SLOW}", now)
+            self._give_up(place, f"the new worker cannot serve: {_TOO_SLOW}", now)
+
+    def _replaced(self, place: Place) -> None:
+        self._reload.remove(place)
+        if not self._reload:
+            self._state.reloaded = True
+            log.info("reloaded")
+
+    def _give_up(self, place: Place, why: str, now: float) -> None:
+        """Refuses the reload if it has replaced no worker; else ends the worker of the place, which is started anew."""
+        if len(self._reload) == len(self._places):
+            return self._refuse(why, now)
+        for worker in place.workers:
+            self._leave(worker, now)
+        place.worker = place.replacement = None
+        assert self._models is not None
+        place.needed = frozenset(self._models)
+        self._put_off(place, why, now)
+        self._replaced(place)
 
     def _refuse(self, why: str, now: float) -> None:
-        """Ends a reload; the workers that are not replaced stay."""
-        left = len(self._reload)
+        """Ends a reload that has replaced no worker."""
         self._end_reload(now)
         self._state.reloaded = False
-        log.error("not reloaded: %s; %d of %d workers stay as they were", why, left, len(self._places))
+        log.error("not reloaded: %s; the workers stay as they were", why)
 
     def _end_reload(self, now: float) -> None:
         for place in self._places:
