@@ -157,6 +157,24 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     expect(page.locator("#bars button").first).to_be_visible()
 
 
+def test_a_move_that_is_tried_after_the_end_leaves_the_review_as_it_was(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    counts = page.locator("#review-counts")
+    expect(counts).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    page.locator("h1").click()
+    page.keyboard.press("End")
+    visit.sees("6. O-O: Black won by resignation, 0-1.")
+    visit.type_move("a6")
+    visit.sees("6\N{HORIZONTAL ELLIPSIS} a6: White to move.")
+    visit.settles()
+    expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
+    expect(counts).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    page.get_by_role("button", name="Previous position").click()
+    expect(page.locator("#review-moves [aria-current]")).to_contain_text("6. O-O")
+    visit.sees("6. O-O: Black won by resignation, 0-1.")
+
+
 def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Visit) -> None:
     page = visit.open()
     expect(page.locator("#forecast")).to_contain_text(

@@ -14,12 +14,16 @@ const STEPS = ["load", "begin", "return"]; // events whose address is a step of 
  * What an address holds of a state.
  * @type {(state: any) => any}
  */
-const held = ({ tree, ...rest }) => ({
-  ...rest,
-  fen: tree.fen,
-  chess960: tree.chess960,
-  headers: live(rest) && following(rest) ? {} : tree.headers,
-});
+const held = ({ tree, ...rest }) => {
+  const { Result, Termination, ...others } = tree.headers, // of the game: another line has not ended so
+    ended = rest.moves.join() === tree.main.join();
+  return {
+    ...rest,
+    fen: tree.fen,
+    chess960: tree.chess960,
+    headers: live(rest) && following(rest) ? {} : ended ? tree.headers : others,
+  };
+};
 
 /** The hash of a state with changes, such as `{view: "lens"}`. */
 export function hashOf(state, changes = {}) {

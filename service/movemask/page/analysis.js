@@ -78,7 +78,7 @@ export class Analysis {
     const line = reports.along(state),
       first = firstPly(tree.fen),
       main = tree.along(tree.main),
-      isMain = moves.join() === tree.main.join();
+      nodes = tree.along(moves);
     const review = going ? undefined : this.#costs.review(state),
       verdicts = going ? undefined : this.#verdictsOf(state),
       nameOf = (ply) => `${numbered(first + ply)} ${tree.nodes[main[ply + 1]].san}`;
@@ -100,7 +100,7 @@ export class Analysis {
       at,
       goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
-      moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
+      moments: (review?.moments ?? []).map(({ ply }) => ply).filter((ply) => nodes[ply] === main[ply]),
     });
     this.#showVerdict(state, verdicts, review);
     showReview({
@@ -109,7 +109,7 @@ export class Analysis {
       own: tree.headers[SIDES[state.you]] === "You",
       verdicts,
       nameOf,
-      at: isMain ? at : -1,
+      at: nodes[at] === main[at] ? at : -1,
       moments: review?.moments ?? [],
       engine: review?.engine,
       finished: Boolean(review?.finished),

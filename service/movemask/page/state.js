@@ -54,7 +54,7 @@ export const playing = (state) => live(state) && following(state);
 export const blank = ({ tree }) => tree.fen === "startpos" && tree.nodes.length === 1;
 
 /** Whether the board has a game that was played, not only moves that are tried here. */
-export const isGame = ({ tree }) => Object.keys(tree.headers).length > 0;
+export const isGame = ({ tree }) => tree.isGame;
 
 /** Whether the board has a game that can be reviewed. */
 export const reviewable = (state) => !playing(state) && isGame(state) && state.tree.main.length > 0;

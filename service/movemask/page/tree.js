@@ -61,9 +61,16 @@ export class Tree {
     return line;
   }
 
-  /** The moves of the main line. */
+  /** The moves of the main line: of a game, those that were played in it, without what is tried after its end. */
   get main() {
-    return this.onwards([]);
+    const line = this.onwards([]),
+      tried = this.isGame ? this.along(line).findIndex((index) => this.nodes[index].added) : -1;
+    return tried < 0 ? line : line.slice(0, tried - 1);
+  }
+
+  /** Whether it has a game that was played, not only moves that are tried here. */
+  get isGame() {
+    return Object.keys(this.headers).length > 0;
   }
 
   /** A tree that has this line; moves that are new get `extra`, and the last of them its SAN. */

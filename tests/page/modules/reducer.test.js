@@ -54,6 +54,14 @@ test("a link keeps the line, the names, the result and the event", () => {
   assert.equal(theirs.tree.headers.Event, "Club night");
 });
 
+test("a link to a line that is not the game's does not say how the game ended", () => {
+  const headers = { White: "Ann", Result: "0-1", Termination: "Black won by resignation" };
+  const ended = after({ type: "load", tree: new Tree({ headers }).grown(["e2e4", "e7e5"]) });
+  assert.deepEqual(readHash(hashOf(ended)).headers, headers);
+  const tried = reduce({ ...ended, at: 2 }, { type: "play", uci: "g1f3", san: "Nf3", after: "e2e4,e7e5", now: 0 });
+  assert.deepEqual(readHash(hashOf(tried)).headers, { White: "Ann" });
+});
+
 test("a move along the line stays on it, and another one is a variation", () => {
   const made = (uci, from) => ({ type: "play", uci, san: uci, after: from.join() });
   const along = after(mine, made("e2e4", []));

@@ -12,6 +12,12 @@ test("a tree grows by lines, and its first line stays the main one", () => {
   assert.equal(tree.at(["d2d4"]), undefined);
 });
 
+test("a move that is tried after the end of a game is none of it; without a game, the moves that are tried are the line", () => {
+  const tried = (headers) => new Tree({ headers }).grown(["e2e4", "e7e5"]).grown(["e2e4", "e7e5", "g1f3"], "Nf3", { added: true });
+  assert.deepEqual(tried({ White: "You", Result: "0-1" }).main, ["e2e4", "e7e5"]);
+  assert.deepEqual(tried({}).main, ["e2e4", "e7e5", "g1f3"]);
+});
+
 test("what is pruned goes with all that follows, and the tree before is as it was", () => {
   const tree = new Tree().grown(["e2e4", "e7e5", "g1f3"]).grown(["d2d4"]);
   const cut = tree.pruned(tree.at(["e2e4"]));
