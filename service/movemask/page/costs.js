@@ -10,6 +10,11 @@ const GAMES = 6; // whose costs are kept
 /** A game, as far as costs depend on it; its key moves' likelihoods depend on the network. */
 const gameOf = ({ model, tree }) => JSON.stringify([model, tree.fen, tree.chess960, tree.evaluations]);
 
+/** Notes what a move cost; what is known of it already stays, unless the better line comes with it. */
+function learn({ moves }, key, cost) {
+  if (moves.get(key)?.lost === undefined || cost.line) moves.set(key, cost);
+}
+
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
   #changed;
@@ -46,20 +51,20 @@ export class Costs {
     const asking = { key, abort: new AbortController() },
       known = this.#of(state),
       nodes = tree.along(tree.main).map((index) => tree.key(index));
-    const review = { engine: null, moments: [], finished: false };
+    const review = { engine: null, moments: this.review(state)?.moments ?? [], finished: false };
     this.#asking = asking;
     const take = (line) => {
       if (line.games) {
         const [found] = line.games;
         if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
-        found.moves.forEach((move) => known.moves.set(nodes[move.ply], move));
+        found.moves.forEach((move) => learn(known, nodes[move.ply], move));
         found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
         known.lines.set(nodes.at(-1), review);
       }
-      for (const cost of line.costs ?? []) known.moves.set(nodes[cost.ply], cost);
+      for (const cost of line.costs ?? []) learn(known, nodes[cost.ply], cost);
       if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
       review.engine = line.engine ?? review.engine;
-      review.moments = line.moments ?? line.games?.[0].moments ?? review.moments;
+      review.moments = line.moments ?? (review.moments.length ? review.moments : (line.games?.[0].moments ?? []));
       this.#changed();
     };
     const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
@@ -85,7 +90,7 @@ export class Costs {
     const move = { tree: new Tree({ fen, chess960: tree.chess960 }).grown([line.at(-1)]), white: state.white, black: state.black };
     const asked = { pgn: plainPgn(move, [line.at(-1)]), ...named(state), include: ["evaluations"] };
     const [{ moves, scores }] = (await remembered("v1/games", asked)).games;
-    known.moves.set(tree.key(index), moves[0]);
+    learn(known, tree.key(index), moves[0]);
     known.scores.set(tree.key(index), scores[1] ?? undefined);
     this.#changed();
   }

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Costs, START, Tree, game } from "./modules.js";
+
+Object.assign(globalThis, { document: { baseURI: "http://page/" }, sessionStorage: { getItem: () => null } });
+
+const of = (...moves) => ({ ...START, ...game({ tree: new Tree({ headers: { White: "Ann" } }).grown(moves) }) });
+const A = of("e2e4", "f7f6"),
+  B = of("e2e4", "e7e5");
+
+/** The lines of an answer: at first nothing is known, then a position is evaluated at a time, from the end, as far as the engine comes. */
+function answer(moves, comes = moves + 1) {
+  const engine = (done) => comes !== null && { done, of: moves + 1 };
+  const cost = (ply) => ({ ply, lost: ply / 10, mark: "blunder" });
+  const first = { games: [{ moves: [...Array(moves).keys()].map((ply) => ({ ply: ply + 1 })), scores: [null, null, null], moments: [] }] };
+  const lines = [{ ...first, engine: engine(0) || null }];
+  for (let done = 1; done <= (comes ?? 0); done++) {
+    const position = moves + 1 - done;
+    const costs = [...(position ? [{ ply: position }] : []), ...(done > 1 ? [cost(position + 1)] : [])];
+    lines.push({ position, score: 0.5, costs, engine: engine(done) });
+  }
+  return [...lines, ...(comes ? [{ moments: [{ ply: moves }] }] : [])];
+}
+
+/** Reads games one after the other, each with what the service answers; undefined where it is not to be asked. */
+async function read(costs, ...games) {
+  for (const [state, lines] of games) {
+    let asked = false;
+    globalThis.fetch = async () => {
+      asked = true;
+      return new Response(lines?.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    };
+    costs.leave(state);
+    await costs.readMain(state);
+    assert.equal(asked, lines !== undefined);
+  }
+}
+
+const marks = (costs, state) => [1, 2].map((index) => costs.of(state, index).mark);
+
+test("what a move cost is still known after another game with the same first moves has been looked at", async () => {
+  const costs = new Costs(() => {});
+  await read(costs, [A, answer(2)], [B, answer(2).slice(0, 2)], [A, undefined]);
+  assert.deepEqual(marks(costs, A), ["blunder", "blunder"]);
+});
