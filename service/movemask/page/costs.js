@@ -15,10 +15,13 @@ function learn({ moves }, key, cost) {
   if (moves.get(key)?.lost === undefined || cost.line) moves.set(key, cost);
 }
 
+/** Whether the engine has done all that it was asked for. */
+const isDone = ({ finished = false, engine = null } = {}) => finished && engine !== null && engine.done === engine.of;
+
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
   #changed;
-  #asking = null; // the main line that the engine looks at, `{key, abort}`
+  #asked = null; // the main line that the engine was asked to look at last, `{key, abort}`, while it is on the board
 
   /** `changed` is called when something new is known. */
   constructor(changed) {
@@ -42,17 +45,21 @@ export class Costs {
     return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
   }
 
-  /** Has the engine look at the main line; one that it looks at already goes on. Throws what the service says. */
+  /**
+   * Has the engine look at the main line; one that it looks at already goes on. What it has not done, it is asked for again when
+   * the game comes to the board again: it may have failed. Throws what the service says.
+   */
   async readMain(state) {
     const { tree } = state,
-      key = gameOf(state) + keyOf(tree, tree.main);
-    if (this.#asking?.key === key || this.review(state)?.finished) return;
+      key = gameOf(state) + keyOf(tree, tree.main),
+      before = this.review(state);
+    if (this.#asked?.key === key || isDone(before)) return;
     this.leave();
-    const asking = { key, abort: new AbortController() },
+    const asked = { key, abort: new AbortController() },
       known = this.#of(state),
       nodes = tree.along(tree.main).map((index) => tree.key(index));
-    const review = { engine: null, moments: this.review(state)?.moments ?? [], finished: false };
-    this.#asking = asking;
+    const review = { engine: null, moments: before?.moments ?? [], finished: false };
+    this.#asked = asked;
     const take = (line) => {
       if (line.games) {
         const [found] = line.games;
@@ -69,12 +76,11 @@ export class Costs {
     };
     const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
     try {
-      await stream("v1/games", body, take, asking.abort.signal);
+      await stream("v1/games", body, take, asked.abort.signal);
       review.finished = true;
     } catch (error) {
+      if (this.#asked === asked) this.#asked = null;
       if (error.name !== "AbortError") throw error;
-    } finally {
-      if (this.#asking === asking) this.#asking = null;
     }
     this.#changed();
   }
@@ -91,15 +97,15 @@ export class Costs {
     const asked = { pgn: plainPgn(move, [line.at(-1)]), ...named(state), include: ["evaluations"] };
     const [{ moves, scores }] = (await remembered("v1/games", asked)).games;
     learn(known, tree.key(index), moves[0]);
-    known.scores.set(tree.key(index), scores[1] ?? undefined);
+    if (scores[1] !== null) known.scores.set(tree.key(index), scores[1]);
     this.#changed();
   }
 
   /** Stops the engine, unless it looks at the game of a state. */
   leave(state = null) {
-    if (state && this.#asking?.key === gameOf(state) + keyOf(state.tree, state.tree.main)) return;
-    this.#asking?.abort.abort();
-    this.#asking = null;
+    if (state && this.#asked?.key === gameOf(state) + keyOf(state.tree, state.tree.main)) return;
+    this.#asked?.abort.abort();
+    this.#asked = null;
   }
 
   #of(state) {

@@ -5,8 +5,8 @@ import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
 const NO_ENGINE =
-  "Mistakes are not marked: the service has no engine (MOVEMASK_ENGINE), and this PGN has no evaluations. The network says who would " +
-  "play a move, not whether it is good.";
+  "Mistakes are not marked: the service has no engine (MOVEMASK_ENGINE) or it has just failed, and this PGN has no evaluations. " +
+  "The network says who would play a move, not whether it is good.";
 
 /** A button, or nothing where it is not to be offered. */
 const button = (text, onclick, className) => (onclick ? [" ", element("button", { type: "button", className, onclick }, text)] : []);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Costs, START, Tree, game } from "./modules.js";
+import { Costs, START, Tree, game, reduce, useKey } from "./modules.js";
 
-Object.assign(globalThis, { document: { baseURI: "http://page/" }, sessionStorage: { getItem: () => null } });
+Object.assign(globalThis, { document: { baseURI: "http://page/" }, sessionStorage: { getItem: () => null, removeItem() {} } });
 
 const of = (...moves) => ({ ...START, ...game({ tree: new Tree({ headers: { White: "Ann" } }).grown(moves) }) });
 const A = of("e2e4", "f7f6"),
@@ -42,4 +42,28 @@ test("what a move cost is still known after another game with the same first mov
   const costs = new Costs(() => {});
   await read(costs, [A, answer(2)], [B, answer(2).slice(0, 2)], [A, undefined]);
   assert.deepEqual(marks(costs, A), ["blunder", "blunder"]);
+});
+
+test("an engine that has failed is asked again when the game comes back, and not at every step", async () => {
+  const costs = new Costs(() => {});
+  await read(costs, [A, answer(2, 2)], [A, undefined], [B, answer(2, null)], [B, undefined]);
+  assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
+  assert.deepEqual(costs.review(B), { engine: null, moments: [], finished: true });
+  await read(costs, [A, answer(2, null)]);
+  assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
+  await read(costs, [B, answer(2)], [A, answer(2)], [B, undefined], [A, undefined]);
+  assert.deepEqual([marks(costs, A), marks(costs, B)], [Array(2).fill("blunder"), Array(2).fill("blunder")]);
+});
+
+test("a move that the engine could not judge is judged when it can", async () => {
+  const costs = new Costs(() => {}),
+    tried = reduce({ ...A, at: 2 }, { type: "play", uci: "d2d4", san: "d4", after: "e2e4,f7f6", now: 0 });
+  const answers = [{ fen: "8/8/8/8/8/8/8/8 w - - 0 3" }, { games: [{ moves: [{ ply: 1 }], scores: [null, null] }] }];
+  globalThis.fetch = async () => new Response(JSON.stringify(answers.shift()));
+  await costs.judge(tried);
+  assert.equal(costs.scores(tried, tried.moves).at(-1), undefined);
+  useKey(""); // forgets the answers, as a minute does
+  answers.push({ fen: "8/8/8/8/8/8/8/8 w - - 0 3" }, { games: [{ moves: [{ ply: 1, lost: 0 }], scores: [0.5, 0.5] }] });
+  await costs.judge(tried);
+  assert.equal(costs.scores(tried, tried.moves).at(-1), 0.5);
 });
