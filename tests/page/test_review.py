@@ -175,6 +175,69 @@ def test_a_move_that_is_tried_after_the_end_leaves_the_review_as_it_was(visit: V
     visit.sees("6. O-O: Black won by resignation, 0-1.")
 
 
+@pytest.mark.deep
+def test_the_focus_keeps_its_place_and_a_list_its_scrolling(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    expect(page.locator("#review-counts")).to_contain_text("1 blunder")
+    for button, words in (
+        (page.locator("#line button").nth(1), "1\N{HORIZONTAL ELLIPSIS} e5: White to move."),
+        (page.locator("#review-moves button").nth(1), "2. Qh5: Black to move."),
+        (page.locator("#moments button").first, "3. Qxh7: Black to move."),
+    ):
+        button.press("Enter")
+        visit.sees(words)
+        visit.settles()
+        expect(button).to_be_focused()
+    verdict = page.locator("#verdict")
+    for name, words in (
+        ("Try again", "2\N{HORIZONTAL ELLIPSIS} Nc6"),
+        ("Show the answer", "3. Qxh7"),
+        ("a3 costs less", "3. a3"),
+    ):
+        verdict.get_by_role("button", name=name).press("Enter")
+        visit.sees(words)
+        visit.settles()
+        expect(page.locator("#verdict:focus, #verdict :focus")).to_have_count(1)
+    page.get_by_role("link", name="Moves", exact=True).click()
+    visit.settles()
+    page.locator("#bars button").nth(1).press("Enter")
+    visit.sees("3\N{HORIZONTAL ELLIPSIS}")
+    visit.settles()
+    expect(page.locator("#bars button").nth(1)).to_be_focused()
+    visit.load(f"1. {' '.join(['Nf3 Nf6 Ng1 Ng8'] * 20)} *")
+    expect(page.locator("#line button")).to_have_count(80)
+    visit.settles()
+    page.locator("#line").evaluate("list => { list.scrollTop = 200; }")
+    page.locator("#white").fill("2000")
+    visit.settles()
+    expect(page.locator("#white-shown")).to_have_text("2000")
+    assert page.locator("#line").evaluate("list => list.scrollTop") == 200
+
+
+#: Notes which live regions are written.
+LISTEN = """() => {
+    window.said = [];
+    const watch = new MutationObserver((changes) => window.said.push(...changes.map(({ target }) => target.id)));
+    for (const one of document.querySelectorAll("[role=status]")) watch.observe(one, { childList: true });
+}"""
+
+
+def test_what_is_said_already_is_not_said_again(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    expect(page.locator("#review-counts")).to_contain_text("1 blunder")
+    page.locator("#moments button").first.click()
+    expect(page.locator("#verdict")).to_contain_text("a3 costs less")
+    visit.settles()
+    page.evaluate(LISTEN)
+    page.get_by_role("link", name="Moves", exact=True).click()  # the same game is drawn again
+    visit.settles()
+    page.get_by_role("button", name="Flip").click()
+    visit.settles()
+    assert page.evaluate("window.said") == []
+
+
 def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Visit) -> None:
     page = visit.open()
     expect(page.locator("#forecast")).to_contain_text(

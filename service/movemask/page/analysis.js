@@ -8,7 +8,7 @@ import { showMoves } from "./movelist.js";
 import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
-import { showReview, showVerdict } from "./review.js";
+import { showProgress, showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
 import { MARKS, inPoints, pointsOf, verdictOf } from "./verdicts.js";
@@ -22,11 +22,11 @@ export class Analysis {
   #costs;
   #ratings = true; // whether the network takes ratings
 
-  /** `changed` is called when the engine has found something. */
+  /** `changed` is called when the engine has marked a move, or is done. */
   constructor(store, notice, changed) {
     this.#store = store;
     this.#notice = notice;
-    this.#costs = new Costs(changed);
+    this.#costs = new Costs(changed, () => this.#showProgress());
   }
 
   /** Notes what an answer says of the position after a line, and of the move that comes next. */
@@ -116,6 +116,13 @@ export class Analysis {
       goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
       choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
     });
+  }
+
+  /** Shows how far the engine is, and leaves all else as it stands. */
+  #showProgress() {
+    const { state } = this.#store,
+      review = this.#costs.review(state);
+    if (reviewable(state) && review?.engine && !review.finished) showProgress(review.engine);
   }
 
   /** The verdict on the move that led to the board; of a game whose one side is reviewed, on that side's last move. */

@@ -10,9 +10,11 @@ const GAMES = 6; // whose costs are kept
 /** A game, as far as costs depend on it; its key moves' likelihoods depend on the network. */
 const gameOf = ({ model, tree }) => JSON.stringify([model, tree.fen, tree.chess960, tree.evaluations]);
 
-/** Notes what a move cost; what is known of it already stays, unless the better line comes with it. */
+/** Notes what a move cost; what is known of it already stays, unless the better line comes with it. True if its mark is new. */
 function learn({ moves }, key, cost) {
-  if (moves.get(key)?.lost === undefined || cost.line) moves.set(key, cost);
+  const before = moves.get(key);
+  if (before?.lost === undefined || cost.line) moves.set(key, cost);
+  return moves.get(key).mark !== before?.mark;
 }
 
 /** Whether the engine has done all that it was asked for. */
@@ -21,11 +23,13 @@ const isDone = ({ finished = false, engine = null } = {}) => finished && engine 
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
   #changed;
+  #progressed;
   #asked = null; // the main line that the engine was asked to look at last, `{key, abort}`, while it is on the board
 
-  /** `changed` is called when something new is known. */
-  constructor(changed) {
+  /** `changed` is called when something new is to be shown, `progressed` when the engine has come further and has marked nothing. */
+  constructor(changed, progressed) {
     this.#changed = changed;
+    this.#progressed = progressed;
   }
 
   /** What a move cost: `{lost, source, mark, fact, line}`, as far as it is known. */
@@ -68,11 +72,12 @@ export class Costs {
         found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
         known.lines.set(nodes.at(-1), review);
       }
-      for (const cost of line.costs ?? []) learn(known, nodes[cost.ply], cost);
+      const marked = (line.costs ?? []).filter((cost) => learn(known, nodes[cost.ply], cost));
       if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
       review.engine = line.engine ?? review.engine;
       review.moments = line.moments ?? (review.moments.length ? review.moments : (line.games?.[0].moments ?? []));
-      this.#changed();
+      if (line.games || marked.length) this.#changed();
+      else this.#progressed();
     };
     const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
     try {

@@ -58,6 +58,33 @@ export function table(caption, heads, rows, groups = []) {
   );
 }
 
+/** Shows other children in an element. A button of it that has the focus hands it to the one in its place, or else to what holds them. */
+export function refill(root, ...children) {
+  const buttons = () => [...root.querySelectorAll("button")],
+    place = buttons().indexOf(document.activeElement);
+  root.replaceChildren(...children);
+  if (place >= 0) (buttons()[place] ?? buttons().at(-1) ?? root.closest("[tabindex]")).focus({ preventScroll: true });
+}
+
+/** As `refill`, of a list of buttons that scrolls: the current one comes into sight where it is another. True if it is. */
+export function follow(root, ...children) {
+  const current = () => [...root.querySelectorAll("button")].findIndex((button) => button.hasAttribute("aria-current")),
+    before = current();
+  refill(root, ...children);
+  if (current() === before) return false;
+  requestAnimationFrame(() => {
+    // by then the browser has laid it out anyway
+    const button = root.querySelector("[aria-current]");
+    if (button) root.scrollTop = button.offsetTop - root.clientHeight / 2;
+  });
+  return true;
+}
+
+/** Writes words into a live region, unless they stand there: what is written again is read out again. */
+export function say(root, ...words) {
+  if (root.textContent !== words.map((word) => word.textContent ?? word).join("")) root.replaceChildren(...words);
+}
+
 /** A probability as text: two digits that matter, "0 %" only for nothing at all. */
 export function percent(share) {
   if (share === null || share === undefined) return "–";

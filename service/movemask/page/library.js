@@ -2,7 +2,7 @@
 
 import { Gone, call } from "./api.js";
 import { agrees } from "./ask.js";
-import { byId, element, table } from "./dom.js";
+import { byId, element, say, table } from "./dom.js";
 import { pgnOf } from "./pgn.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
@@ -319,10 +319,6 @@ function progress() {
   byId("library-go").textContent = running && !stopping ? "Stop" : "Continue";
   byId("library-count").textContent =
     `${asked.toLocaleString("en")} of ${counted(entries.length)} read${unread ? `; ${unread} cannot be read` : ""}`;
-  for (const [id, text] of [
-    ["library-waiting", waiting],
-    ["library-refused", refused],
-  ]) {
-    if (byId(id).textContent !== text) byId(id).textContent = text;
-  }
+  say(byId("library-waiting"), waiting);
+  say(byId("library-refused"), refused);
 }

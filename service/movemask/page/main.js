@@ -160,7 +160,7 @@ function enter(match) {
 /** Scrolls to the beginning of what is shown of a game: where it was loaded may be far below. */
 function showBoard() {
   scrollTo(0, 0);
-  for (const one of document.querySelectorAll(".side, .panels")) one.scrollTop = 0;
+  for (const one of document.querySelectorAll(".side, .panels, #line, #review-moves")) one.scrollTop = 0;
 }
 
 /** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */

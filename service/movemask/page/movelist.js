@@ -1,6 +1,6 @@
 // The moves of a game in two columns, with its comments and variations between them.
 
-import { element, percent } from "./dom.js";
+import { element, follow, percent } from "./dom.js";
 import { GLYPHS, firstPly, numbered, readable } from "./tree.js";
 
 /**
@@ -9,12 +9,8 @@ import { GLYPHS, firstPly, numbered, readable } from "./tree.js";
  */
 export function showMoves(root, { tree, current, reportOf, markOf, goTo }) {
   const list = { tree, current, reportOf, markOf, goTo };
-  root.replaceChildren(...comment(tree.nodes[0].comment), ...columns(list));
-  requestAnimationFrame(() => {
-    // by then the browser has laid it out anyway
-    const button = root.querySelector("[aria-current]");
-    root.scrollTop = button ? button.offsetTop - root.clientHeight / 2 : 0;
-  });
+  const moved = follow(root, ...comment(tree.nodes[0].comment), ...columns(list));
+  if (moved && !current) root.scrollTop = 0;
 }
 
 /** The main line: a number, White's move and Black's in each row; comments and variations take a row of their own. */

@@ -1,7 +1,7 @@
 // Bars of the moves with their probabilities, White's chances beside the board, and the forecast in words.
 
 import { SIDES } from "./match.js";
-import { element, percent } from "./dom.js";
+import { element, percent, refill } from "./dom.js";
 
 const SHOWN = 8;
 
@@ -19,8 +19,8 @@ export function bar(share, kind = "") {
 
 /** The moves of an answer as buttons, most probable first; null for moves that are not to be seen, and `hidden` says why. */
 export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }) {
-  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, hidden));
-  if (!moves.length) return root.replaceChildren(element("p", { className: "quiet" }, "The game is over."));
+  if (!moves) return refill(root, element("p", { className: "quiet" }, hidden));
+  if (!moves.length) return refill(root, element("p", { className: "quiet" }, "The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
     const button = element(
       "button",
@@ -60,7 +60,7 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
         ),
       ]
     : [];
-  root.replaceChildren(list, ...more);
+  refill(root, list, ...more);
 }
 
 /** White's expected score as a bar whose white part is on White's side, with the leader's score in percent; hidden if undefined. */

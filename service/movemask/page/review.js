@@ -1,6 +1,6 @@
 // The review of a game: the verdict on the move on the board, the moves that cost most, and all moves.
 
-import { byId, element, percent } from "./dom.js";
+import { byId, element, follow, percent, refill, say } from "./dom.js";
 import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
@@ -22,8 +22,9 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
   const words = here
     ? [element("b", {}, `${here.move}${here.name && ` · ${here.name}`}. `), here.text]
     : [element("span", { className: "quiet" }, otherwise)];
-  byId("verdict").replaceChildren(
-    ...words,
+  say(byId("verdict-said"), ...words);
+  refill(
+    byId("verdict-does"),
     ...button(`${here?.better} costs less`, here?.better && follow, "link"),
     ...button("Try again", again),
     ...button("Show the answer", give),
@@ -52,7 +53,8 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   };
   const entry = (ply, ...words) =>
     element("button", { type: "button", onclick: () => show(ply + 1), "aria-current": current(ply + 1) }, ...words);
-  byId("review-moves").replaceChildren(
+  follow(
+    byId("review-moves"),
     ...all.map(([ply, { kind, cost, human }]) =>
       element(
         "li",
@@ -61,12 +63,6 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
       ),
     ),
   );
-  requestAnimationFrame(() => {
-    // by then the browser has laid it out anyway
-    const list = byId("review-moves"),
-      there = list.querySelector("[aria-current]");
-    if (there) list.scrollTop = there.offsetTop - list.clientHeight / 2;
-  });
   const none = engine && finished ? "No move cost 10 points or more." : finished ? "" : "The game is being read.";
   const entries = moments.map(({ ply, by_rating: shares = [], ...moment }) => {
     const verdict = verdicts?.get(ply - 1),
@@ -74,16 +70,22 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
     const words = verdict ? [`${nameOf(ply - 1)}${verdict.name && ` · ${verdict.name}`}. `, verdict.text] : ["", moment.text];
     return element("li", {}, entry(ply - 1, element("b", { className: kind }, words[0]), words[1]), ...sharesOf(shares));
   });
-  byId("moments").replaceChildren(entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
+  refill(byId("moments"), entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
 }
 
 /** How far the engine is, or why there are no marks; `unjudged` says that it left moves without a cost. */
 function showEngine(engine, finished, unjudged) {
   const busy = Boolean(engine) && !finished;
   byId("engine-progress").hidden = !busy;
-  if (busy) Object.assign(byId("engine-progress"), { max: engine.of || 1, value: engine.done });
+  if (busy) return showProgress(engine);
   const failed = engine && engine.done < engine.of ? "The engine has failed; the service's log says why." : NO_ENGINE;
-  byId("engine-said").textContent = busy ? `The engine looks at ${engine.of} positions.` : finished && unjudged ? failed : "";
+  say(byId("engine-said"), finished && unjudged ? failed : "");
+}
+
+/** How far the engine is that looks at a game. */
+export function showProgress({ done, of }) {
+  Object.assign(byId("engine-progress"), { max: of || 1, value: done });
+  say(byId("engine-said"), `The engine looks at ${of} positions.`);
 }
 
 /** How many players of some ratings play a move, as bars. */

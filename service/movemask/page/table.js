@@ -5,7 +5,7 @@ import { remembered } from "./api.js";
 import { Board } from "./board.js";
 import { clocksAfter, kept } from "./clock.js";
 import { chosen } from "./controls.js";
-import { byId, element } from "./dom.js";
+import { byId, element, say } from "./dom.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
 import { HIDDEN, forecastIn, showBars, showChances } from "./moves.js";
@@ -189,7 +189,7 @@ export class Table {
     const aborted = state.aborted && !moves.length ? "The game is aborted. " : "";
     const shown = trying(state) ? { ...answer, moves: [] } : answer;
     const said = playing(state) ? saidInGame(match, moves.length - at) : aborted + saidOf(shown, { last, ending });
-    if (byId("said").textContent !== said) byId("said").textContent = said;
+    say(byId("said"), said);
     return last;
   }
 

@@ -4,6 +4,8 @@ import { Costs, START, Tree, game, reduce, useKey } from "./modules.js";
 
 Object.assign(globalThis, { document: { baseURI: "http://page/" }, sessionStorage: { getItem: () => null, removeItem() {} } });
 
+const ignored = () => {};
+
 const of = (...moves) => ({ ...START, ...game({ tree: new Tree({ headers: { White: "Ann" } }).grown(moves) }) });
 const A = of("e2e4", "f7f6"),
   B = of("e2e4", "e7e5");
@@ -39,13 +41,13 @@ async function read(costs, ...games) {
 const marks = (costs, state) => [1, 2].map((index) => costs.of(state, index).mark);
 
 test("what a move cost is still known after another game with the same first moves has been looked at", async () => {
-  const costs = new Costs(() => {});
+  const costs = new Costs(ignored, ignored);
   await read(costs, [A, answer(2)], [B, answer(2).slice(0, 2)], [A, undefined]);
   assert.deepEqual(marks(costs, A), ["blunder", "blunder"]);
 });
 
 test("an engine that has failed is asked again when the game comes back, and not at every step", async () => {
-  const costs = new Costs(() => {});
+  const costs = new Costs(ignored, ignored);
   await read(costs, [A, answer(2, 2)], [A, undefined], [B, answer(2, null)], [B, undefined]);
   assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
   assert.deepEqual(costs.review(B), { engine: null, moments: [], finished: true });
@@ -56,7 +58,7 @@ test("an engine that has failed is asked again when the game comes back, and not
 });
 
 test("a move that the engine could not judge is judged when it can", async () => {
-  const costs = new Costs(() => {}),
+  const costs = new Costs(ignored, ignored),
     tried = reduce({ ...A, at: 2 }, { type: "play", uci: "d2d4", san: "d4", after: "e2e4,f7f6", now: 0 });
   const answers = [{ fen: "8/8/8/8/8/8/8/8 w - - 0 3" }, { games: [{ moves: [{ ply: 1 }], scores: [null, null] }] }];
   globalThis.fetch = async () => new Response(JSON.stringify(answers.shift()));
@@ -66,4 +68,15 @@ test("a move that the engine could not judge is judged when it can", async () =>
   answers.push({ fen: "8/8/8/8/8/8/8/8 w - - 0 3" }, { games: [{ moves: [{ ply: 1, lost: 0 }], scores: [0.5, 0.5] }] });
   await costs.judge(tried);
   assert.equal(costs.scores(tried, tried.moves).at(-1), 0.5);
+});
+
+test("the page is drawn again where a move has got a mark and when the engine is done, not for every position", async () => {
+  const calls = [],
+    costs = new Costs(
+      () => calls.push("drawn"),
+      () => calls.push("further"),
+    );
+  await read(costs, [A, answer(2)]);
+  // The first line, three positions of which two show what a move cost, the key moves, the end.
+  assert.deepEqual(calls, ["drawn", "further", "drawn", "drawn", "further", "drawn"]);
 });
