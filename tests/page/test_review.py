@@ -97,7 +97,7 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
         button = verdicts.nth(place).locator("button")
         expect(button.locator("b")).to_have_text(f"{place + 1}. {move['san']}")
         mark = f"{move['mark'].capitalize()}, " if "mark" in move else ""
-        expect(button.locator("span").first).to_have_text(f"{mark}{100 * move['lost']:.0f}")
+        expect(button.locator("span").first).to_have_text(f"{mark}{int(100 * move['lost'] + 1e-9)}")
         human = button.locator("span").last.inner_text()
         assert float(human.split("\N{NO-BREAK SPACE}")[0]) == pytest.approx(
             100 * move["probability"], rel=0.06, abs=0.01
