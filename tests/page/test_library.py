@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.games.test_evaluations import LEGAL
 from tests.page.test_match import agree, begin
@@ -101,6 +101,22 @@ def test_a_game_is_found_by_its_player_and_removed_alone(visit: Visit) -> None:
     page.reload()
     visit.settles()
     assert [row[0] for row in listed(page)] == ["Player 1 \N{EN DASH} ?", "Player 3 \N{EN DASH} ?"]
+
+
+def test_a_game_that_goes_on_leaves_the_list_as_it_is(visit: Visit) -> None:
+    page = visit.open()
+    held: list[Route] = []
+    page.route("**/v1/move", lambda route: held.append(route))
+    begin(visit, "Black")
+    page.get_by_role("link", name="Games", exact=True).click()
+    visit.load(GAMES)
+    all_read(page, 3)
+    button = page.locator("#library-list tbody button").first
+    button.focus()
+    visit.answers(held, "e4")
+    expect(page.locator("#going")).to_contain_text("It is your turn.")
+    visit.settles()
+    expect(button).to_be_focused()
 
 
 @pytest.mark.deep

@@ -63,8 +63,9 @@ export function start({ open, notices, model }) {
   };
 }
 
-/** Shows the list; the first time, as it was kept. */
+/** Shows the list as it was kept, the first time; from then on whatever changes it draws it. */
 export async function show() {
+  if (entries) return;
   await ready();
   draw();
 }
