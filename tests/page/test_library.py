@@ -247,7 +247,7 @@ def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
     moments = call(port, "/v1/games", {"pgn": LEGAL})["games"][0]["moments"]
     shown = page.locator("#moments button")
     expect(shown).to_have_text(
-        [re.compile(f"{one['kind']}.* cost {100 * one['lost']:.0f} point", re.I) for one in moments]
+        [re.compile(f"{one['mark']}.* cost {int(100 * one['lost'] + 1e-9)} point", re.I) for one in moments]
     )
     assert "blunder" in {one["mark"] for one in moments}
     expect(page.locator("#graph .moment")).to_have_count(len(moments))
