@@ -11,7 +11,7 @@ import { Reports } from "./reports.js";
 import { showProgress, showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { firstPly, numbered, turnAfter } from "./tree.js";
-import { MARKS, inPoints, pointsOf, verdictOf } from "./verdicts.js";
+import { MARKS, betterThan, verdictOf } from "./verdicts.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
@@ -155,12 +155,11 @@ export class Analysis {
       before = path.slice(0, -1);
     const instead = tree.at(tree.main.slice(0, path.length)),
       tried = !isMain && tree.nodes[instead ?? 0].parent === tree.nodes[index].parent ? this.#costs.of(state, instead).lost : undefined;
-    const improved = tried > lost ? `Better than ${tree.nodes[instead].san}, which cost ${inPoints(pointsOf(tried))}. ` : "";
     showVerdict({
       here: {
         ...verdict,
         move: `${numbered(firstPly(tree.fen) + path.length - 1)} ${tree.nodes[index].san}`,
-        text: improved + verdict.text,
+        text: betterThan(tree.nodes[instead]?.san, tried, lost) + verdict.text,
         better: better?.[0].san,
       },
       follow: () => this.#store.dispatch({ type: "better", before, line: better }),

@@ -30,11 +30,17 @@ export function verdictOf({ lost, mark, fact }, { probability, rank }, rating, s
   };
 }
 
+/** That a move costs less than the one that was played instead, where it does so in whole points; else "". */
+export function betterThan(san, instead, lost) {
+  const points = pointsOf(instead);
+  return Number(points) > Number(pointsOf(lost)) ? `Better than ${san}, which cost ${inPoints(points)}. ` : "";
+}
+
 /** A cost in points, rounded down as the service does it: 9.6 points have the mark of less than 10. */
-export const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;
+const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;
 
 /** A number of points in words. */
-export const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);
+const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);
 
 /** How many inaccuracies, mistakes and blunders there are, in words. */
 export function counted(verdicts) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { counted, verdictOf } from "./modules.js";
+import { betterThan, counted, verdictOf } from "./modules.js";
 
 const SHARES = [800, 1200, 1600, 2000, 2400].map((rating, place) => ({ rating, probability: (5 - place) / 10 }));
 const said = (cost, report = {}, ...more) =>
@@ -19,6 +19,12 @@ test("what a move cost stands beside who plays it, at another rating too if it i
 test("points are rounded down, as marks begin at whole points", () => {
   assert.match(said({ lost: 0.0996, mark: "inaccuracy" }), /^It cost 9 points\./);
   assert.match(said({ lost: 0.29, mark: "blunder" }), /^It cost 29 points\./); // 100 times that is 28.999999999999996
+});
+
+test("a move is better than another where it costs fewer whole points", () => {
+  assert.equal(betterThan("Nf3", 0.015, 0.004), "Better than Nf3, which cost 1 point. ");
+  assert.equal(betterThan("Nf3", 0.008, 0.002), ""); // both cost nothing
+  assert.equal(betterThan(undefined, undefined, 0.1), "");
 });
 
 test("what costs nothing is not praised", () => {
