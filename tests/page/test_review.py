@@ -205,8 +205,11 @@ def test_the_focus_keeps_its_place_and_a_list_its_scrolling(visit: Visit) -> Non
     visit.sees("3\N{HORIZONTAL ELLIPSIS}")
     visit.settles()
     expect(page.locator("#bars button").nth(1)).to_be_focused()
+    page.get_by_role("link", name="Review", exact=True).click()
+    page.locator("#moments button").first.focus()
     visit.load(f"1. {' '.join(['Nf3 Nf6 Ng1 Ng8'] * 20)} *")
     expect(page.locator("#line button")).to_have_count(80)
+    expect(page.locator("#moments")).to_be_focused()  # it has no key moves
     visit.settles()
     page.locator("#line").evaluate("list => { list.scrollTop = 200; }")
     page.locator("#white").fill("2000")

@@ -58,12 +58,12 @@ export function table(caption, heads, rows, groups = []) {
   );
 }
 
-/** Shows other children in an element. A button of it that has the focus hands it to the one in its place, or else to what holds them. */
+/** Shows other children in an element. A button of it that has the focus hands it to the one in its place, or else to the element. */
 export function refill(root, ...children) {
   const buttons = () => [...root.querySelectorAll("button")],
     place = buttons().indexOf(document.activeElement);
   root.replaceChildren(...children);
-  if (place >= 0) (buttons()[place] ?? buttons().at(-1) ?? root.closest("[tabindex]")).focus({ preventScroll: true });
+  if (place >= 0) (buttons()[place] ?? buttons().at(-1) ?? Object.assign(root, { tabIndex: -1 })).focus({ preventScroll: true });
 }
 
 /** As `refill`, of a list of buttons that scrolls: the current one comes into sight where it is another. True if it is. */
