@@ -84,7 +84,9 @@ export function forecastIn(answer, ratings) {
   if (!value) return "";
   const between = ratings ? `Between White rated ${ratings.white} and Black rated ${ratings.black}` : "Between people";
   if (value.win === null) return `${between}, the network expects ${SIDES[answer.turn]} to score ${percent(value.score)} from here.`;
-  const [white, black] = answer.turn === "white" ? [value.win, value.loss] : [value.loss, value.win];
-  const [wins, draws, losses] = [white, value.draw, black].map((share) => Math.round(100 * share));
+  const white = answer.turn === "white" ? value.win : value.loss;
+  const wins = Math.round(100 * white),
+    draws = Math.round(100 * (white + value.draw)) - wins,
+    losses = 100 - wins - draws; // rounded each by itself, the three might make 101
   return `${between}, the network expects of 100 games from here: White wins ${wins}, Black ${losses}, ${draws} drawn.`;
 }

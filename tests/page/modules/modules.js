@@ -8,6 +8,7 @@ export const { Costs } = await import(new URL("costs.js", page));
 export const match = await import(new URL("match.js", page));
 export const { Tree, firstPly, numbered, turnAfter } = await import(new URL("tree.js", page));
 export const { START, game, trying } = await import(new URL("state.js", page));
+export const { forecastIn } = await import(new URL("moves.js", page));
 export const { reduce } = await import(new URL("reducer.js", page));
 export const { hashOf, readHash } = await import(new URL("address.js", page));
 export const { betterThan, counted, verdictOf } = await import(new URL("verdicts.js", page));
