@@ -253,6 +253,7 @@ def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Vi
     expect(page.locator("#value b")).to_have_text("95")
     expect(page.locator("#value b")).to_have_class("black")
     expect(page.locator("#graph .score")).to_have_count(1)
+    expect(page.locator(".graph-legend")).to_contain_text("White's chances: the engine or the PGN")
 
 
 def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Browser, shipped_alone: Path) -> None:
