@@ -13,7 +13,7 @@ from urllib.parse import quote
 import chess
 import chess.pgn
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.conftest import ROOT
 from tests.page.conftest import ORIGIN
@@ -79,6 +79,21 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     visit.type_move("e4")
     visit.line("e4")
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_move_that_is_typed_before_its_position_has_come_is_not_refused(visit: Visit) -> None:
+    page = visit.open()
+    held: list[Route] = []
+    page.route("**/v1/policy", lambda route: route.continue_() if held else held.append(route))
+    visit.type_move("e4")
+    expect(page.get_by_label("Move", exact=True)).to_have_value("")
+    visit.type_move("e5")
+    expect(page.get_by_label("Move", exact=True)).to_have_value("e5")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    held[0].continue_()
+    visit.sees("Black to move")
+    page.get_by_label("Move", exact=True).press("Enter")
+    visit.line("e4", "e5")
 
 
 @pytest.mark.deep

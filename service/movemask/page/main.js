@@ -211,7 +211,8 @@ function typed(event) {
   if (playing(state) && state.at === state.moves.length && table.answer?.turn !== state.match.you) {
     store.dispatch({ type: "premove", premove: text ? { text, uci: uciOf(text) } : null });
   } else {
-    const found = matching(table.answer?.moves ?? [], text);
+    if (!table.answer) return; // Enter comes too early, and can be pressed again
+    const found = matching(table.answer.moves, text);
     if (!found) return notice.tell("typed", new Error(`Not a legal move here: ${text || "type one, such as e4"}.${inEnglish(text)}`));
     table.move(found.uci);
   }
