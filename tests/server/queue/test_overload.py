@@ -22,7 +22,7 @@ from movemask.server.app import create_app
 from movemask.server.settings import Settings
 from tests.networks import write_fake
 from tests.server.asking import refused
-from tests.server.edge.test_guard import listening
+from tests.server.edge.test_guard import listening, sent
 
 pytestmark = pytest.mark.anyio
 
@@ -169,11 +169,20 @@ async def test_a_client_that_leaves_in_its_body_is_a_499(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
+async def test_a_body_that_does_not_come_in_time_is_a_408_for_the_operator_too(settings: Settings, gate: Gated) -> None:
+    async with opened(settings, gate) as (app, web), listening(app, body_seconds=0.2) as (_, port):
+        answer = await sent(port, request("/v1/policy", b'{"moves": []}')[:-1])
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        while (metrics := (await web.get("/metrics")).text).count('route="/v1/policy"') == 0:
+            await asyncio.sleep(0.01)
+    assert 'movemask_requests_total{method="POST",route="/v1/policy",status="408"} 1.0' in metrics
+
+
 async def test_a_client_that_leaves_a_stream_before_its_first_line_is_a_499(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        sent = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
-        writer.write(sent.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
+        asked = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
+        writer.write(asked.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
         await begun(gate)
         writer.close()
         while 'route="/v1/policy/batch",status=' not in (metrics := (await web.get("/metrics")).text):
@@ -208,8 +217,8 @@ def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
 async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(settings: Settings, gate: Gated) -> None:
     body = {"positions": [{"moves": [], "id": f"p{number}"} for number in range(100)]}
     async with opened(settings, gate) as (app, web):
-        sent = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
-        stream = asyncio.create_task(sent)
+        posted = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
+        stream = asyncio.create_task(posted)
         await begun(gate)
         pipeline = app.state.services.models.pipeline(None)
         pipeline.queue.closed = True  # as at a stop, without waiting for the run behind the gate

@@ -74,7 +74,8 @@ class WorkerApp:
             body_seconds=settings.body_seconds,
             read_seconds=settings.read_seconds,
         )
-        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed)
+        count = self._app.state.metrics.problem
+        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed, count)
         self._guarded = GuardedApp(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
