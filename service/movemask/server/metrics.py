@@ -7,7 +7,7 @@ docs/operations.md lists the metrics (a test compares). No label holds a FEN or 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -108,9 +108,13 @@ class Metrics:
         self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
         self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
 
-    def looked(self, connections: int) -> None:
-        """Keeps the number of open connections, and what this process uses; called now and then."""
+    def looked(self, connections: int, waiting: Mapping[str, int], ledger_waiting: int) -> None:
+        """Keeps the number of open connections, of positions that wait for each network and for the ledger, and what
+        this process uses; called now and then."""
         self.connections.set(connections)
+        self.ledger_waiting.set(ledger_waiting)
+        for model, positions in waiting.items():
+            self.waiting_positions.labels(model).set(positions)
         for family in self._process.collect():  # nothing where the system is not Linux
             for name, _, value, *_ in family.samples:
                 if name == "process_cpu_seconds_total":

@@ -62,6 +62,10 @@ class Services:
             return [f"the default model {default.name!r} failed its check: {default.failure}"]
         return self.models.faults()
 
+    def looked(self, connections: int) -> None:
+        """Keeps in the metrics what is open and what waits; called now and then."""
+        self.metrics.looked(connections, self.models.waiting, self.recorder.waiting)
+
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ async def begun(gate: Gated) -> None:
 
 async def queued(app: Any, count: int) -> None:
     """Lets the loop run until so many positions wait for the network."""
-    while app.state.services.models.waiting != count:
+    while sum(app.state.services.models.waiting.values()) != count:
         await asyncio.sleep(0.001)
 
 
@@ -106,6 +107,28 @@ async def test_a_network_that_hangs_is_not_ready(
         gate.open.set()
         assert (await hanging).status_code == 200
         assert (await web.get("/readyz")).status_code == 200
+
+
+async def test_what_waits_is_seen_while_a_network_and_while_the_database_hang(
+    settings: Settings, gate: Gated, tmp_path: Path
+) -> None:
+    def told(app: Any) -> list[str]:
+        """The gauges, as a worker keeps them twice a second."""
+        app.state.services.looked(1)
+        lines = app.state.metrics.exposition().decode().splitlines()
+        return [line for line in lines if line.startswith(("movemask_waiting_positions{", "movemask_ledger_waiting "))]
+
+    async with opened(settings, gate) as (app, web):
+        first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await begun(gate)
+        second = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await queued(app, 1)
+        assert told(app) == ['movemask_waiting_positions{model="fake"} 1.0', "movemask_ledger_waiting 0.0"]
+        with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None, timeout=60)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            gate.open.set()
+            assert [(await one).status_code for one in (first, second)] == [200, 200]
+            assert told(app) == ['movemask_waiting_positions{model="fake"} 0.0', "movemask_ledger_waiting 2.0"]
 
 
 async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:

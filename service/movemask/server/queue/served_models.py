@@ -75,9 +75,9 @@ class ServedModels:
         return [fault for fault in faults if fault is not None]
 
     @property
-    def waiting(self) -> int:
-        """Positions that wait for a network of this process."""
-        return sum(pipeline.queue.waiting for pipeline in self._pipelines.values())
+    def waiting(self) -> dict[str, int]:
+        """Positions that wait for each network of this process."""
+        return {name: pipeline.queue.waiting for name, pipeline in self._pipelines.items()}
 
     def close(self) -> None:
         """Finishes the waiting queries of every model."""

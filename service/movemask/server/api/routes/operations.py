@@ -75,7 +75,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
         ledger=LedgerStateOut(waiting=recorder.waiting, lost=recorder.lost, failure=failure),
-        waiting=services.models.waiting,
+        waiting=sum(services.models.waiting.values()),
     )
 
 
