@@ -58,7 +58,7 @@ class ReadyOut(Out):
     """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
-    models: ByName[str] | None = Field(None, description="By name: `served` or `failed its check`.")
+    models: ByName[str] | None = Field(None, description="By name: `served`, or why it cannot answer.")
     ledger: LedgerStateOut | None = Field(None, description="State of the ledger.")
     waiting: int | None = Field(None, description="Number of positions waiting for a network, in this worker.")
 

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +83,9 @@ async def queued(app: Any, count: int) -> None:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterator[tuple[Any, httpx2.AsyncClient]]:
+async def opened(
+    settings: Settings, gate: Callable[[Model], Model], **limits: Any
+) -> AsyncIterator[tuple[Any, httpx2.AsyncClient]]:
     """The app behind the gate, and a client of it."""
     app = create_app(settings.model_copy(update=limits), prepare=gate)
     transport = httpx2.ASGITransport(app)
@@ -102,11 +104,33 @@ async def test_a_network_that_hangs_is_not_ready(
         while (found := await web.get("/readyz")).status_code == 200:
             assert time.monotonic() < ends, "still ready"
             await asyncio.sleep(0.1)
-        assert "the network of model 'fake' has been running for " in found.json()["detail"]
+        assert "the default model 'fake' hangs: its network has been running for " in found.json()["detail"]
         assert (await web.get("/livez")).status_code == 200
         gate.open.set()
         assert (await hanging).status_code == 200
         assert (await web.get("/readyz")).status_code == 200
+
+
+async def test_another_model_that_hangs_takes_no_service_out_of_traffic_and_an_operator_sees_it(
+    settings: Settings, gate: Gated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_fake(tmp_path / "m", "other")
+    monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.0)
+
+    def other_hangs(model: Model) -> Model:
+        return gate(model) if model.name == "other" else model
+
+    async with opened(settings, other_hangs, default_model="fake") as (_, web):
+        hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": [], "model": "other"}))
+        await begun(gate)
+        ready = await web.get("/readyz")
+        assert ready.status_code == 200
+        assert ready.json()["models"] == {
+            "fake": "served",
+            "other": "hangs: its network has been running for 0 s",
+        }
+        gate.open.set()
+        assert (await hanging).status_code == 200
 
 
 async def test_what_waits_is_seen_while_a_network_and_while_the_database_hang(

@@ -61,11 +61,13 @@ async def livez() -> AliveOut:
     responses=problems.documented(503),
 )
 async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
-    """Returns 200 if positions can be answered now, otherwise 503, with the state of the ledger. A failing one does
-    not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
-    reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
-    if reasons:
-        detail = "; ".join(reasons) if detailed else "the default model cannot answer"
+    """Returns 200 if the default model can answer now, otherwise 503, with the state of the other models and of the
+    ledger. Failing ones do not make the service unready. If API keys are set, details need a key with the scope
+    `metrics`."""
+    detailed = KeyScope.METRICS in context_of(http.scope).scopes
+    faults, default = services.models.faults, services.models.registry.default
+    if default in faults:
+        detail = f"the default model {default!r} {faults[default]}" if detailed else "the default model cannot answer"
         return problems.response(problems.problem("not-ready", detail))
     if not detailed:
         return ReadyOut(status="ready")
@@ -73,7 +75,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     failure = None if recorder.failure is None else problems.ledger_unwritable(recorder.failure)
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
+        models={entry.name: faults.get(entry.name, "served") for entry in services.models.registry},
         ledger=LedgerStateOut(waiting=recorder.waiting, lost=recorder.lost, failure=failure),
         waiting=sum(services.models.waiting.values()),
     )
