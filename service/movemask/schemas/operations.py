@@ -31,7 +31,9 @@ class ModelEntryOut(Out):
     )
     card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
     check: Items[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
-    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
+    leakage: ModelLeakageOut | None = Field(
+        None, description="Leakage of its answers so far, if any; left out while it cannot be read."
+    )
 
 
 class ModelsOut(Out):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import orjson
@@ -12,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
-from movemask.errors import ModelUnavailable
+from movemask.errors import LedgerError, ModelUnavailable, Overloaded
 from movemask.network.registry import Entry
 from movemask.schemas.operations import (
     AliveOut,
@@ -113,18 +114,20 @@ async def models(http: Request, services: AppServices) -> Response:
     scopes=_LISTED,
     summary="One model",
     response_model=ModelEntryOut,
-    responses=problems.documented(404, 503),
+    responses=problems.documented(404),
 )
 async def model(
     name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
-    leakage so far. If API keys are set, the leakage needs a key with the scope `leakage`."""
+    leakage so far, unless the ledger cannot be read now. If API keys are set, the leakage needs a key with the scope
+    `leakage`."""
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.LEAKAGE in context_of(http.scope).scopes:
-        for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
-            out.leakage = model_figures_out(figures)
+        with suppress(LedgerError, Overloaded):  # all else is known: why a model is not served, above all
+            for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
+                out.leakage = model_figures_out(figures)
     return _response(out)
 
 
