@@ -1,7 +1,7 @@
 """`Metrics`: the Prometheus metrics. Each is declared here; whoever knows a number counts it.
 
-docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
-(`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. Except on Windows, `movemask
+serve` sets PROMETHEUS_MULTIPROC_DIR: a scrape of any worker reports all of them, and what ended ones counted.
 """
 
 from __future__ import annotations
