@@ -167,6 +167,10 @@ class _OfService:
                 "Workers whose model files are not those of the last start or reload.",
                 state.differing,
             ),
-            ("movemask_last_reload_successful", "1, or 0 after a reload that was refused.", state.reloaded),
+            (
+                "movemask_last_reload_successful",
+                "1; 0 if the last reload was refused, or some cannot follow.",
+                state.reloaded,
+            ),
         ):
             yield GaugeMetricFamily(name, text, value=float(value))
