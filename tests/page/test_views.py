@@ -191,6 +191,14 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
     box = page.locator("#line").bounding_box()
     assert box
     assert box["height"] >= 15 * 26  # rows
+def test_a_new_game_is_offered_whatever_is_shown_of_the_old_one(visit: Visit) -> None:
+    page = visit.open()
+    for view in ("ratings", "lens"):
+        visit.turns_to(f"#{view}?moves=e2e4")
+        page.get_by_role("button", name="New game").click()
+        expect(page.get_by_role("heading", name="Play somebody of your rating")).to_be_focused()
+
+
     expect(page.locator("#bars li").last).to_be_in_viewport()
     assert page.locator(".graph-legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -315,7 +315,7 @@ listenToControls(store, {
   clear() {
     byId("paste").value = "";
     arrives();
-    store.dispatch({ type: "load", tree: new Tree() });
+    store.dispatch({ type: "load", tree: new Tree(), view: "play" });
     toDoors();
   },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),

@@ -95,11 +95,11 @@ const EVENTS = {
   /** What another tab has left unfinished, `{id}` or null; `elsewhere` where it has taken the game from here. */
   offered: (state, { offered }) => (offered?.id === state.offered?.id ? state : { ...state, offered }),
 
-  /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
-  load: (state, { tree, moves, at, white, black, you }) => ({
+  /** Puts a game that was read onto the board, in this view if one is named. A game against the network goes on meanwhile. */
+  load: (state, { tree, moves, at, white, black, you, view = ["ratings", "lens"].includes(state.view) ? state.view : "review" }) => ({
     ...state,
     ...game({ tree, moves, at, white, black, you }),
-    view: ["ratings", "lens"].includes(state.view) ? state.view : "review",
+    view,
   }),
 
   /** Back to the game against the network. */
