@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.games.test_evaluations import LEGAL
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
-from tests.processes import call, free_port, served, stopped
+from tests.processes import call, free_port, served, stopped, until
 
 GAMES = """\ufeff[Event "Open"]
 [White "Ann"]
@@ -143,6 +143,24 @@ def test_a_file_is_dropped_anywhere_whatever_its_encoding(visit: Visit) -> None:
     page.evaluate(drop, [list(f"{one}\n\n1. d4 *\n".encode("latin-1")), "two.pgn"])
     all_read(page, 2)
     assert [row[0] for row in listed(page)] == ["Müller \N{EN DASH} ?", "? \N{EN DASH} ?"]
+
+
+def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    page.route("**/v1/games/split", lambda route: held.append(route))
+    visit.load(GAMES)
+    files = {"one.pgn": b"1. c4 *", "two.pgn": b"1. f4 *"}
+    page.locator("#paste-files").set_input_files(
+        [{"name": name, "mimeType": "text/plain", "buffer": pgn} for name, pgn in files.items()]
+    )
+    begin(visit, "White")
+    until(lambda: page.locator("#board .movable").count() > 0 and len(held) == 2, "both are being split")
+    page.route("**/v1/games/split", lambda route: route.continue_())
+    for route in held:
+        route.continue_()
+    all_read(page, 5)  # they are added all the same
+    expect(page.get_by_role("button", name="Abort")).to_be_visible()
 
 
 @pytest.mark.deep

@@ -308,7 +308,10 @@ listenToControls(store, {
     byId("play-here").focus();
   },
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
-  return: does("return"),
+  return() {
+    arrives();
+    store.dispatch({ type: "return" });
+  },
   resume: attempt(resume),
   discard,
   sound: () => setSound(!sounds()),
@@ -348,10 +351,10 @@ closeMenus();
 listenForTexts({
   arrives,
   one: (text) => bring(text),
-  several: async (parts) => {
+  several: async (parts, newest) => {
     await library.add(parts);
     if (store.state.view === "games") await update();
-    else store.dispatch({ type: "view", view: "games" });
+    else if (newest()) store.dispatch({ type: "view", view: "games" });
   },
   listing: () => store.state.view === "games",
   attempt,
