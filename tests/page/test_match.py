@@ -690,6 +690,31 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
             slider.fill(str(rating))
             assert slider.input_value() == str(rating)
 
+def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
+    held: list[Route] = []
+    page, start = visit.page, visit.page.get_by_role("button", name="Start")
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.goto(f"{visit.url}/")
+    expect(page.get_by_role("button", name="Load")).to_be_visible()
+    until(lambda: page.evaluate("true") and bool(held), "the page asks for the models")
+    expect(start).to_be_hidden()
+    held.pop().continue_()
+    expect(start).to_be_visible()
+    start.click()
+    visit.sees("Your turn.")
+
+
+def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
+    """Also while the game on the board is still being read."""
+    page = visit.open()
+    visit.turns_to("#play?moves=e2e4")
+    heard = """() => { document.getElementById("play-here").click(); return document.activeElement.textContent; }"""
+    assert page.evaluate(heard) == "Play from this position"
+    door = opened(visit, onto=True)
+    expect(door.get_by_label("Black", exact=True)).to_be_checked()
+    expect(door.get_by_role("button", name="Cancel")).to_be_visible()
+
+
 
 @pytest.mark.deep
 def test_sound_looks_as_it_is(visit: Visit) -> None:

@@ -22,7 +22,7 @@ export function settingsOf(strength, rows) {
   return { rating: Math.round(between("rating")), temperature: Number(between("temperature").toFixed(3)) };
 }
 
-/** Fills the form for a model; `from` is the position to play from, or null for the start. `start` gets the choice. */
+/** Fills the form for a model; `from` is the side to move in the position to play from, or null for the start. `start` gets the choice. */
 export function challenge({ model, from, start }) {
   const form = byId("challenge"),
     rows = model.card?.strength ?? [],
@@ -37,7 +37,7 @@ export function challenge({ model, from, start }) {
   const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: "human" };
   const last = { ...usual, ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
   for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
-  if (from) field("side").value = from.turn;
+  if (from) field("side").value = from;
   if (!rows.length) field("level").value = "human";
   form.addEventListener("invalid", opensMore, true); // what is wrong may be folded away
   form.oninput = () => shown(rated);

@@ -10,7 +10,7 @@ import { agrees } from "./ask.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
-import { fillDoors, showDoors } from "./doors.js";
+import { showDoors } from "./doors.js";
 import { Editor } from "./editor.js";
 import { showGoing } from "./going.js";
 import { listenToKeys, showKeys } from "./keys.js";
@@ -80,17 +80,17 @@ async function shown(state, current) {
     );
     return;
   }
-  const now = store.state,
-    doors = { model: chosen(now, models), start: begin, open };
-  if (!now.doors) fillDoors(now, doors);
-  await table.show(now, models, current);
-  if (now.doors && current()) fillDoors(now, { ...doors, answer: table.answer });
+  await table.show(store.state, models, current);
 }
+
+/** The doors of a state: a form that is seen can be sent. */
+const openDoors = (state) => showDoors(state, { model: chosen(state, models), start: attempt(begin), open });
 
 async function loadModels() {
   ({ models } = await call("v1/models"));
   offer(models);
   setControls(store.state, models);
+  openDoors(store.state);
   for (const name of ["beside", "model"]) {
     // a link that was made elsewhere may name a network that is not here
     const wanted = store.state[name];
@@ -105,7 +105,7 @@ store.subscribe((state, before, event) => {
   showView(state);
   setControls(state, models);
   showGoing(state);
-  showDoors(state);
+  openDoors(state);
   table.prepare(state);
   if (event.type === "load") showBoard();
   if (state.match?.ending && !before.match?.ending && following(state)) byId("result").focus({ preventScroll: true });
