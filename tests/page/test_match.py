@@ -404,7 +404,7 @@ def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
 
     page = own_visit.open()
     offer = page.get_by_role("region", name="Your game")
-    expect(offer).to_contain_text("You have an unfinished game.")
+    expect(offer).to_contain_text("You have an unfinished game, here or in another tab.")
     expect(page.locator("#line button")).to_have_count(0)
     offer.get_by_role("button", name="Continue the game").click()
     own_visit.line(*played)
@@ -437,11 +437,11 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     second.sees("Your turn.")
     second.settles()
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
-    expect(page.get_by_role("region", name="Your game")).to_contain_text("Your game goes on in another tab.")
+    expect(page.get_by_role("region", name="Your game")).to_contain_text("You have an unfinished game, here or in another tab.")
     expect(page.locator("#line button")).to_have_count(0)  # nor what would be likely in it
     second.click("d2", "d4")
     second.sees("Your turn.")
-    page.get_by_role("button", name="Continue it here").click()
+    page.get_by_role("button", name="Continue the game").click()
     expect(page.locator("#line button")).to_have_count(4)
     expect(second.page.get_by_role("button", name="Resign")).to_be_hidden()
 
@@ -456,6 +456,21 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     copied.page.get_by_role("button", name="Back to the game").click()
     copied.sees("Your turn.")
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+
+
+def test_a_game_that_is_given_up_in_another_tab_is_over_in_its_own(own_visit: Visit) -> None:
+    page = own_visit.open()
+    begin(own_visit, "White")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    other = own_visit.another_tab()
+    other.open()
+    agree(other, "Give it up", "Give it up")
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    expect(page.locator("#line button")).to_have_count(0)
+    own_visit.settles()
+    other.open()
+    expect(other.page.get_by_role("region", name="Your game")).to_be_hidden()
 
 
 @pytest.mark.deep

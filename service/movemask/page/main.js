@@ -165,7 +165,7 @@ function showBoard() {
 
 /** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */
 function resume() {
-  const { match } = unfinished(store.state.offered.id);
+  const { match } = unfinished(store.state.offered);
   if (models.length && !models.some(({ name, served }) => served && name === match.model)) {
     throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. Give it up.`);
   }
@@ -174,9 +174,9 @@ function resume() {
 
 /** Gives up the game that is offered. */
 async function discard() {
-  const { id } = store.state.offered;
+  const { offered } = store.state;
   if (!(await agrees("Give up your unfinished game? It is then gone.", "Give it up"))) return;
-  forget(id);
+  forget(offered);
   lookForUnfinished();
 }
 
