@@ -437,7 +437,9 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     second.sees("Your turn.")
     second.settles()
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
-    expect(page.get_by_role("region", name="Your game")).to_contain_text("You have an unfinished game, here or in another tab.")
+    expect(page.get_by_role("region", name="Your game")).to_contain_text(
+        "You have an unfinished game, here or in another tab."
+    )
     expect(page.locator("#line button")).to_have_count(0)  # nor what would be likely in it
     second.click("d2", "d4")
     second.sees("Your turn.")
@@ -552,6 +554,19 @@ def test_only_captures_have_rings(visit: Visit) -> None:
     visit.settles()
     visit.click("e4")
     assert page.evaluate(RINGS) == {"e5": False, "d5": True}
+
+
+def test_what_went_wrong_is_told_until_the_player_goes_on(visit: Visit) -> None:
+    page = visit.open()
+    visit.load("")
+    visit.is_told("paste a FEN or a PGN first")
+    begin(visit, "White")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    visit.type_move("Nf9")
+    visit.is_told("Not a legal move here: Nf9")
+    visit.click("e2", "e4")
+    visit.sees("e4.")
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_one_press_ends_no_game(visit: Visit) -> None:
@@ -677,6 +692,31 @@ def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known
     page.unroute("**/v1/move")
 
 
+def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
+    held: list[Route] = []
+    page, start = visit.page, visit.page.get_by_role("button", name="Start")
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.goto(f"{visit.url}/")
+    expect(page.get_by_role("button", name="Load")).to_be_visible()
+    until(lambda: page.evaluate("true") and bool(held), "the page asks for the models")
+    expect(start).to_be_hidden()
+    held.pop().continue_()
+    expect(start).to_be_visible()
+    start.click()
+    visit.sees("Your turn.")
+
+
+def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
+    """Also while the game on the board is still being read."""
+    page = visit.open()
+    visit.turns_to("#play?moves=e2e4")
+    heard = """() => { document.getElementById("play-here").click(); return document.activeElement.textContent; }"""
+    assert page.evaluate(heard) == "Play from this position"
+    door = opened(visit, onto=True)
+    expect(door.get_by_label("Black", exact=True)).to_be_checked()
+    expect(door.get_by_role("button", name="Cancel")).to_be_visible()
+
+
 @pytest.mark.deep
 def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
     page = visit.open()
@@ -704,31 +744,6 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
         for rating in (1300, 1500, 1900):
             slider.fill(str(rating))
             assert slider.input_value() == str(rating)
-
-def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
-    held: list[Route] = []
-    page, start = visit.page, visit.page.get_by_role("button", name="Start")
-    page.route("**/v1/models", lambda route: held.append(route))
-    page.goto(f"{visit.url}/")
-    expect(page.get_by_role("button", name="Load")).to_be_visible()
-    until(lambda: page.evaluate("true") and bool(held), "the page asks for the models")
-    expect(start).to_be_hidden()
-    held.pop().continue_()
-    expect(start).to_be_visible()
-    start.click()
-    visit.sees("Your turn.")
-
-
-def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
-    """Also while the game on the board is still being read."""
-    page = visit.open()
-    visit.turns_to("#play?moves=e2e4")
-    heard = """() => { document.getElementById("play-here").click(); return document.activeElement.textContent; }"""
-    assert page.evaluate(heard) == "Play from this position"
-    door = opened(visit, onto=True)
-    expect(door.get_by_label("Black", exact=True)).to_be_checked()
-    expect(door.get_by_role("button", name="Cancel")).to_be_visible()
-
 
 
 @pytest.mark.deep

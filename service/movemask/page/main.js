@@ -108,6 +108,7 @@ store.subscribe((state, before, event) => {
   openDoors(state);
   table.prepare(state);
   if (event.type === "load") showBoard();
+  if (["play", "load", "begin"].includes(event.type)) for (const past of ["event", "typed"]) notice.clear(past);
   if (state.match?.ending && !before.match?.ending && following(state)) byId("result").focus({ preventScroll: true });
   if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
