@@ -167,6 +167,24 @@ def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile
 @pytest.mark.parametrize("place", ["#paste", "body"])
 def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
     games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 {{{"long " * 50}}} *' for number in range(250))
+def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) -> None:
+    page = visit.open()
+    offered, games = page.locator("#last-games button"), page.get_by_role("link", name="Games", exact=True)
+    expect(page.get_by_role("button", name="Start")).to_be_visible()
+    games.click()
+    page.get_by_label("or text").fill(GAMES)
+    page.get_by_role("button", name="Add").click()
+    all_read(page, 3)
+    page.get_by_role("link", name="Play", exact=True).click()
+    expect(offered).to_have_count(3)
+    games.click()
+    page.get_by_role("button", name="Remove all").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("No games yet")).to_be_visible()
+    page.get_by_role("link", name="Play", exact=True).click()
+    expect(offered).to_have_count(0)
+
+
     page = visit.open()
     page.evaluate("(text) => navigator.clipboard.writeText(text)", games)
     page.locator(place).focus()
