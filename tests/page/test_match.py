@@ -707,7 +707,7 @@ def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
 
 
 def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
-    """Also while the game on the board is still being read."""
+    """Also while the game on the board is still being read. What has been entered stays when the board takes a step."""
     page = visit.open()
     visit.turns_to("#play?moves=e2e4")
     heard = """() => { document.getElementById("play-here").click(); return document.activeElement.textContent; }"""
@@ -715,6 +715,17 @@ def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit:
     door = opened(visit, onto=True)
     expect(door.get_by_label("Black", exact=True)).to_be_checked()
     expect(door.get_by_role("button", name="Cancel")).to_be_visible()
+    door.get_by_role("slider", name="Rating").fill("1700")
+    door.get_by_text("More:").click()
+    door.get_by_label("3+2", exact=True).check()
+    page.get_by_role("button", name="Previous position").click()
+    expect(door.get_by_label("White", exact=True)).to_be_checked()
+    visit.settles()
+    expect(door.get_by_label("3+2", exact=True)).to_be_checked()
+    expect(door.get_by_role("slider", name="Rating")).to_have_value("1700")
+    page.get_by_role("button", name="Next position").click()
+    door.get_by_role("button", name="Cancel").click()
+    expect(opened(visit).get_by_label("White", exact=True)).to_be_checked()
 
 
 @pytest.mark.deep
