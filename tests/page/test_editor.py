@@ -151,3 +151,13 @@ def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> N
     fen.fill("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKNR w KQkq - 0 1")  # on the way to the next
     fen.fill("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQK1NR w KQkq - 0 1")
     assert "chess960" not in analysed()
+
+
+def test_a_game_that_would_be_over_is_not_begun_and_the_board_stays(visit: Visit) -> None:
+    page = visit.open("#play?moves=e2e4")
+    page.get_by_role("button", name="Set up a position").click()
+    editor = page.get_by_role("dialog", name="Set up a position")
+    page.get_by_label("FEN", exact=True).fill("k6R/8/1K6/8/8/8/8/8 b - - 0 1")
+    editor.get_by_role("button", name="Play from here").click()
+    expect(editor.get_by_role("alert")).to_have_text("The game is over in this position.")
+    assert page.url.endswith("#play?moves=e2e4")

@@ -23,7 +23,7 @@ export class Editor {
   #chess960 = false; // as the position that was opened, until another is read
   #load;
 
-  /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; what it throws is told in the editor. */
+  /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; the text that it throws is told in the editor. */
   constructor(load) {
     this.#load = load;
     byId("editor-tools").append(...TOOLS.map((tool) => this.#choice(tool)));

@@ -123,9 +123,13 @@ runsClocks(store);
 keepsGames(store);
 const askAgain = keepPlaying(store, notice);
 
-/** Asks for the game that is to be played from the position on the board. Throws where a game is over. */
-function playHere(answer) {
+/** Throws where a game is over by the answer of a position. */
+function mustGoOn(answer) {
   if (endingBy(answer)) throw new Error("The game is over in this position.");
+}
+
+/** Asks for the game that is to be played from the position on the board. */
+function playHere() {
   store.dispatch({ type: "set", name: "doors", value: true });
   toDoors();
 }
@@ -251,9 +255,9 @@ function arrives() {
 }
 
 /** Puts a position or a game onto the board, unless something newer comes while it is read. */
-async function bring(text, chess960 = false) {
+async function bring(text) {
   const newest = arrives(),
-    event = await read(text, store.state.model, chess960);
+    event = await read(text, store.state.model);
   if (newest()) store.dispatch(event);
 }
 
@@ -261,11 +265,15 @@ const open = attempt(bring);
 
 const editor = new Editor(async (fen, chess960, then) => {
   try {
-    await bring(fen, chess960);
+    const newest = arrives(),
+      event = await read(fen, store.state.model, chess960);
+    if (then === "play") mustGoOn(await remembered("v1/policy", { ...position(event, []), ...named(store.state) }));
+    if (!newest()) return;
+    store.dispatch(event);
+    if (then === "play") playHere();
   } catch (error) {
     throw wrong(error);
   }
-  if (then === "play") playHere(await remembered("v1/policy", { ...position(store.state, []), ...named(store.state) }));
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
@@ -303,7 +311,10 @@ listenToControls(store, {
     store.dispatch({ type: "view", view: "review" });
     analysis.reviewFaults();
   },
-  "play-here": attempt(() => playHere(table.seen.answer)),
+  "play-here": attempt(() => {
+    mustGoOn(table.seen.answer);
+    playHere();
+  }),
   "cancel-challenge"() {
     store.dispatch({ type: "set", name: "doors", value: false });
     byId("play-here").focus();
