@@ -60,6 +60,10 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.get_by_label("or text").fill(GAMES)
     page.get_by_role("button", name="Add").click()
     expect(page.locator("#library-added")).to_have_text("0 games added, 3 already in the list.")
+    page.get_by_role("button", name="Key move").click()  # the costliest first
+    for order in ("descending", "ascending"):
+        expect(page.get_by_role("columnheader", name="Key move")).to_have_attribute("aria-sort", order)
+        page.get_by_role("button", name="Key move").click()
     page.get_by_role("button", name="Players").click()
     assert [row[0] for row in listed(page)] == ["? \N{EN DASH} ?", "Ann (1900) \N{EN DASH} Bob", "Eve \N{EN DASH} ?"]
     page.reload()
@@ -163,10 +167,6 @@ def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile
     expect(page.get_by_role("button", name="Abort")).to_be_visible()
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("place", ["#paste", "body"])
-def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
-    games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 {{{"long " * 50}}} *' for number in range(250))
 def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) -> None:
     page = visit.open()
     offered, games = page.locator("#last-games button"), page.get_by_role("link", name="Games", exact=True)
@@ -185,6 +185,10 @@ def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) ->
     expect(offered).to_have_count(0)
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("place", ["#paste", "body"])
+def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
+    games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 {{{"long " * 50}}} *' for number in range(250))
     page = visit.open()
     page.evaluate("(text) => navigator.clipboard.writeText(text)", games)
     page.locator(place).focus()
