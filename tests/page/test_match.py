@@ -569,6 +569,13 @@ def test_what_went_wrong_is_told_until_the_player_goes_on(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_the_link_that_skips_the_menus_leads_into_the_game(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    page.get_by_role("link", name="Skip to the moves").press("Enter")
+    expect(page.locator("#said")).to_be_focused()
+
+
 def test_one_press_ends_no_game(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")

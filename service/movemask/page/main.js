@@ -235,7 +235,8 @@ function enterKey(event) {
 
 function skip(event) {
   event.preventDefault();
-  document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2").focus();
+  const heading = document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2");
+  (heading.checkVisibility() ? heading : byId("said")).focus(); // against the network the likely moves are hidden
 }
 
 /** What an event does; whatever it throws is told. */
