@@ -226,7 +226,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_have_text("zz-1900")
     page.get_by_role("button", name="Abort").click()
-    visit.open("#play?model=zz-integers")
+    visit.open("#play?model=zz-strength")
     expect(door.get_by_role("slider", name="Rating")).to_have_value("1500")  # which the hidden slider says nothing of
     door.get_by_text("More:").click()
     page.get_by_label("by strength").check()

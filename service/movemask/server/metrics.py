@@ -86,9 +86,7 @@ class Metrics:
             ["model", "cause", "trained_with_mask"],
         )
         self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
-        self.rejected = counter(
-            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
-        )
+        self.rejected = counter("movemask_rejected", "Requests rejected with a 429 or 503, by problem.", ["reason"])
         for name, status in problems.STATUSES.items():
             if status in _REFUSED:  # from the first scrape on: the first refusal is an increase, too
                 self.rejected.labels(name)
@@ -169,6 +167,10 @@ class _OfService:
                 "Workers whose model files are not those of the last start or reload.",
                 state.differing,
             ),
-            ("movemask_last_reload_successful", "1, or 0 after a reload that was refused.", state.reloaded),
+            (
+                "movemask_last_reload_successful",
+                "1; 0 if the last reload was refused, or some cannot follow.",
+                state.reloaded,
+            ),
         ):
             yield GaugeMetricFamily(name, text, value=float(value))

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from benchmarks.load import request
 from movemask.network.model import Array, Model, Session, TensorInfo
@@ -94,7 +95,9 @@ async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.5)
-    async with opened(settings, gate) as (_, web):
+    owner, client = "o" * 20, "c" * 20
+    async with opened(settings, gate, api_keys=SecretStr(f"{owner},{client}:policy")) as (_, web):
+        web.headers["Authorization"] = f"Bearer {owner}"
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
         ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
@@ -102,6 +105,8 @@ async def test_a_network_that_hangs_is_not_ready(
             assert time.monotonic() < ends, "still ready"
             await asyncio.sleep(0.1)
         assert "the network of model 'fake' has been running for " in found.json()["detail"]
+        unscoped = await web.get("/readyz", headers={"Authorization": f"Bearer {client}"})
+        assert unscoped.json()["detail"] == "the default model is not served, or a run of a network is stuck"
         assert (await web.get("/livez")).status_code == 200
         gate.open.set()
         assert (await hanging).status_code == 200

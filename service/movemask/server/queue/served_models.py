@@ -70,7 +70,7 @@ class ServedModels:
         return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
     def faults(self) -> list[str]:
-        """Why models that passed their check cannot answer: a network hangs, or a thread has died."""
+        """Why models that passed their check may not answer: a run of their network is stuck."""
         faults = [pipeline.queue.fault for pipeline in self._pipelines.values()]
         return [fault for fault in faults if fault is not None]
 

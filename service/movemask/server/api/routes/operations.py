@@ -65,7 +65,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
     reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
     if reasons:
-        detail = "; ".join(reasons) if detailed else "the default model cannot answer"
+        detail = "; ".join(reasons) if detailed else "the default model is not served, or a run of a network is stuck"
         return problems.response(problems.problem("not-ready", detail))
     if not detailed:
         return ReadyOut(status="ready")
