@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
 from tests.games.test_evaluations import LEGAL
 from tests.page.test_match import agree, begin
@@ -156,7 +156,7 @@ def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile
     visit.load(GAMES)
     files = {"one.pgn": b"1. c4 *", "two.pgn": b"1. f4 *"}
     page.locator("#paste-files").set_input_files(
-        [{"name": name, "mimeType": "text/plain", "buffer": pgn} for name, pgn in files.items()]
+        [FilePayload(name=name, mimeType="text/plain", buffer=pgn) for name, pgn in files.items()]
     )
     begin(visit, "White")
     until(lambda: page.locator("#board .movable").count() > 0 and len(held) == 2, "both are being split")
