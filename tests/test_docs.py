@@ -26,7 +26,6 @@ from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
 from movemask.server import problems
 from movemask.server.app import create_app
-from movemask.server.metrics import Metrics
 from movemask.server.settings import Settings
 from movemask.settings import PREFIX
 from movemask.uci.options import Options, Strengths
@@ -99,17 +98,6 @@ def test_every_setting_is_listed_with_its_default() -> None:
     for name in Settings.model_fields:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{PREFIX}{name.upper()}`"))
         assert row.split("|")[2].strip().startswith(Settings.default_shown(name))
-
-
-def test_every_metric_is_listed_with_its_labels() -> None:
-    text = section("operations.md", "Metrics")
-    listed = {name.removesuffix("_total") for name in first_column(text)}
-    metrics = Metrics()
-    made = [metric for metric in vars(metrics).values() if hasattr(metric, "_labelnames")]
-    assert {metric._name for metric in made} | {metric.name for metric in metrics.of_service.collect()} == listed
-    for metric in made:
-        row = next(line for line in text.splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
-        assert tuple(re.findall(r"`(\w+)`", row.split("|")[2])) == metric._labelnames
 
 
 def section(name: str, heading: str) -> str:

@@ -47,18 +47,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped networks, two of one rating each and a copy of one, and one that fails its check."""
+    """The shipped networks, one whose strength is measured, two of one rating each, and one that fails its check."""
     folder = tmp_path_factory.mktemp("models")
     for file in shipped_models().iterdir():
         if file.suffix in (".toml", ".onnx"):
             (folder / file.name).symlink_to(file)
-    for name in ("zz-1100", "zz-1100-copy", "zz-1900"):
+    for name in ("zz-1100", "zz-1900"):
         write_fake(folder, name)
-    with (folder / "zz-1100-copy.toml").open("a") as contract:
-        contract.write('\n[card.quantised]\nfrom = "zz-1100"\n')
     (shipped,) = shipped_models().glob("*.toml")
     card = shipped.read_text().partition("\n[[card.strength]]")[0]  # the rows are its last
-    (folder / "zz-integers.toml").write_text(f'{card}\n[card.quantised]\nfrom = "{shipped.stem}"\n{STRENGTH}')
+    (folder / "zz-strength.toml").write_text(f"{card}\n{STRENGTH}")
     (folder / "zz-broken.toml").write_text("[contract]\n")
     return folder
 

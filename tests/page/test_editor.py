@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.test_match import begin
+from tests.page.test_play import address
 from tests.page.visits import Visit
 
 
@@ -117,3 +118,46 @@ def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
     page.mouse.up()
     fen = page.locator("#editor [name=fen]")
     expect(fen).to_have_value("rnbqkbnr/pppppppp/8/3q4/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1")
+
+
+def test_the_editor_opens_with_nothing_of_the_last_time(visit: Visit) -> None:
+    page = visit.open()
+    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+    page.get_by_role("button", name="Set up a position").click()
+    page.locator('[data-place="d1"]').click()  # picks the queen up
+    editor.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Set up a position").click()
+    page.locator('[data-place="e2"]').click()
+    page.locator('[data-place="e4"]').click()
+    expect(fen).to_have_value("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 1")
+
+
+def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> None:
+    page = visit.open(address("1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1", chess960="1"))
+    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+
+    def analysed() -> str:
+        editor.get_by_role("button", name="Analyse").click()
+        expect(editor).to_be_hidden()
+        visit.settles()
+        shown = page.url
+        page.get_by_role("button", name="Set up a position").click()
+        return shown
+
+    page.get_by_role("button", name="Set up a position").click()
+    assert "chess960=1" in analysed()  # as it came
+    editor.get_by_role("button", name="Start position").click()
+    assert "chess960" not in analysed()
+    fen.fill("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKNR w KQkq - 0 1")  # on the way to the next
+    fen.fill("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQK1NR w KQkq - 0 1")
+    assert "chess960" not in analysed()
+
+
+def test_a_game_that_would_be_over_is_not_begun_and_the_board_stays(visit: Visit) -> None:
+    page = visit.open("#play?moves=e2e4")
+    page.get_by_role("button", name="Set up a position").click()
+    editor = page.get_by_role("dialog", name="Set up a position")
+    page.get_by_label("FEN", exact=True).fill("k6R/8/1K6/8/8/8/8/8 b - - 0 1")
+    editor.get_by_role("button", name="Play from here").click()
+    expect(editor.get_by_role("alert")).to_have_text("The game is over in this position.")
+    assert page.url.endswith("#play?moves=e2e4")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
 from tests.games.test_evaluations import LEGAL
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
-from tests.processes import call, free_port, served, stopped
+from tests.processes import call, free_port, served, stopped, until
 
 GAMES = """\ufeff[Event "Open"]
 [White "Ann"]
@@ -60,6 +60,10 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.get_by_label("or text").fill(GAMES)
     page.get_by_role("button", name="Add").click()
     expect(page.locator("#library-added")).to_have_text("0 games added, 3 already in the list.")
+    page.get_by_role("button", name="Key move").click()  # the costliest first
+    for order in ("descending", "ascending"):
+        expect(page.get_by_role("columnheader", name="Key move")).to_have_attribute("aria-sort", order)
+        page.get_by_role("button", name="Key move").click()
     page.get_by_role("button", name="Players").click()
     assert [row[0] for row in listed(page)] == ["? \N{EN DASH} ?", "Ann (1900) \N{EN DASH} Bob", "Eve \N{EN DASH} ?"]
     page.reload()
@@ -159,6 +163,42 @@ def test_a_file_is_dropped_anywhere_whatever_its_encoding(visit: Visit) -> None:
     page.evaluate(drop, [list(f"{one}\n\n1. d4 *\n".encode("latin-1")), "two.pgn"])
     all_read(page, 2)
     assert [row[0] for row in listed(page)] == ["Müller \N{EN DASH} ?", "? \N{EN DASH} ?"]
+
+
+def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile(visit: Visit) -> None:
+    held: list[Route] = []
+    page = visit.open()
+    page.route("**/v1/games/split", lambda route: held.append(route))
+    visit.load(GAMES)
+    files = {"one.pgn": b"1. c4 *", "two.pgn": b"1. f4 *"}
+    page.locator("#paste-files").set_input_files(
+        [FilePayload(name=name, mimeType="text/plain", buffer=pgn) for name, pgn in files.items()]
+    )
+    begin(visit, "White")
+    until(lambda: page.locator("#board .movable").count() > 0 and len(held) == 2, "both are being split")
+    page.route("**/v1/games/split", lambda route: route.continue_())
+    for route in held:
+        route.continue_()
+    all_read(page, 5)  # they are added all the same
+    expect(page.get_by_role("button", name="Abort")).to_be_visible()
+
+
+def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) -> None:
+    page = visit.open()
+    offered, games = page.locator("#last-games button"), page.get_by_role("link", name="Games", exact=True)
+    expect(page.get_by_role("button", name="Start")).to_be_visible()
+    games.click()
+    page.get_by_label("or text").fill(GAMES)
+    page.get_by_role("button", name="Add").click()
+    all_read(page, 3)
+    page.get_by_role("link", name="Play", exact=True).click()
+    expect(offered).to_have_count(3)
+    games.click()
+    page.get_by_role("button", name="Remove all").click()
+    page.locator("#ask").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("No games yet")).to_be_visible()
+    page.get_by_role("link", name="Play", exact=True).click()
+    expect(offered).to_have_count(0)
 
 
 @pytest.mark.deep

@@ -226,7 +226,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_have_text("zz-1900")
     page.get_by_role("button", name="Abort").click()
-    visit.open("#play?model=zz-integers")
+    visit.open("#play?model=zz-strength")
     expect(door.get_by_role("slider", name="Rating")).to_have_value("1500")  # which the hidden slider says nothing of
     door.get_by_text("More:").click()
     page.get_by_label("by strength").check()
@@ -404,7 +404,7 @@ def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
 
     page = own_visit.open()
     offer = page.get_by_role("region", name="Your game")
-    expect(offer).to_contain_text("You have an unfinished game.")
+    expect(offer).to_contain_text("You have an unfinished game, here or in another tab.")
     expect(page.locator("#line button")).to_have_count(0)
     offer.get_by_role("button", name="Continue the game").click()
     own_visit.line(*played)
@@ -437,11 +437,13 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     second.sees("Your turn.")
     second.settles()
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
-    expect(page.get_by_role("region", name="Your game")).to_contain_text("Your game goes on in another tab.")
+    expect(page.get_by_role("region", name="Your game")).to_contain_text(
+        "You have an unfinished game, here or in another tab."
+    )
     expect(page.locator("#line button")).to_have_count(0)  # nor what would be likely in it
     second.click("d2", "d4")
     second.sees("Your turn.")
-    page.get_by_role("button", name="Continue it here").click()
+    page.get_by_role("button", name="Continue the game").click()
     expect(page.locator("#line button")).to_have_count(4)
     expect(second.page.get_by_role("button", name="Resign")).to_be_hidden()
 
@@ -456,6 +458,21 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     copied.page.get_by_role("button", name="Back to the game").click()
     copied.sees("Your turn.")
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+
+
+def test_a_game_that_is_given_up_in_another_tab_is_over_in_its_own(own_visit: Visit) -> None:
+    page = own_visit.open()
+    begin(own_visit, "White")
+    own_visit.click("e2", "e4")
+    own_visit.sees("Your turn.")
+    other = own_visit.another_tab()
+    other.open()
+    agree(other, "Give it up", "Give it up")
+    expect(page.get_by_role("button", name="Resign")).to_be_hidden()
+    expect(page.locator("#line button")).to_have_count(0)
+    own_visit.settles()
+    other.open()
+    expect(other.page.get_by_role("region", name="Your game")).to_be_hidden()
 
 
 @pytest.mark.deep
@@ -537,6 +554,26 @@ def test_only_captures_have_rings(visit: Visit) -> None:
     visit.settles()
     visit.click("e4")
     assert page.evaluate(RINGS) == {"e5": False, "d5": True}
+
+
+def test_what_went_wrong_is_told_until_the_player_goes_on(visit: Visit) -> None:
+    page = visit.open()
+    visit.load("")
+    visit.is_told("paste a FEN or a PGN first")
+    begin(visit, "White")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    visit.type_move("Nf9")
+    visit.is_told("Not a legal move here: Nf9")
+    visit.click("e2", "e4")
+    visit.sees("e4.")
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_the_link_that_skips_the_menus_leads_into_the_game(visit: Visit) -> None:
+    page = visit.open()
+    begin(visit, "White")
+    page.get_by_role("link", name="Skip to the moves").press("Enter")
+    expect(page.locator("#said")).to_be_focused()
 
 
 def test_one_press_ends_no_game(visit: Visit) -> None:
@@ -660,6 +697,42 @@ def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known
     visit.line("e4", "e5", "Nf3")
     expect(page.get_by_role("alert")).to_be_hidden()
     page.unroute("**/v1/move")
+
+
+def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
+    held: list[Route] = []
+    page, start = visit.page, visit.page.get_by_role("button", name="Start")
+    page.route("**/v1/models", lambda route: held.append(route))
+    page.goto(f"{visit.url}/")
+    expect(page.get_by_role("button", name="Load")).to_be_visible()
+    until(lambda: page.evaluate("true") and bool(held), "the page asks for the models")
+    expect(start).to_be_hidden()
+    held.pop().continue_()
+    expect(start).to_be_visible()
+    start.click()
+    visit.sees("Your turn.")
+
+
+def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
+    """Also while the game on the board is still being read. What has been entered stays when the board takes a step."""
+    page = visit.open()
+    visit.turns_to("#play?moves=e2e4")
+    heard = """() => { document.getElementById("play-here").click(); return document.activeElement.textContent; }"""
+    assert page.evaluate(heard) == "Play from this position"
+    door = opened(visit, onto=True)
+    expect(door.get_by_label("Black", exact=True)).to_be_checked()
+    expect(door.get_by_role("button", name="Cancel")).to_be_visible()
+    door.get_by_role("slider", name="Rating").fill("1700")
+    door.get_by_text("More:").click()
+    door.get_by_label("3+2", exact=True).check()
+    page.get_by_role("button", name="Previous position").click()
+    expect(door.get_by_label("White", exact=True)).to_be_checked()
+    visit.settles()
+    expect(door.get_by_label("3+2", exact=True)).to_be_checked()
+    expect(door.get_by_role("slider", name="Rating")).to_have_value("1700")
+    page.get_by_role("button", name="Next position").click()
+    door.get_by_role("button", name="Cancel").click()
+    expect(opened(visit).get_by_label("White", exact=True)).to_be_checked()
 
 
 @pytest.mark.deep

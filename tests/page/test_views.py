@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,10 +25,9 @@ VIEWS += ["#leakage", "#games"]
 
 
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
-    page = visit.open(f"#ratings?{RUY}&model=zz-integers")
-    floats = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
-    expect(page.locator("#drawn")).to_contain_text(f"Drawn with {floats}, the same network in floats")
-    asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"], "model": floats}
+    page = visit.open(f"#ratings?{RUY}")
+    expect(page.locator("#chart text.end").first).to_be_visible()
+    asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]}
     sweep = call(port, "/v1/policy/sweep", asked)
     sans = [move["san"] for move in sweep["moves"][:6]]
     names = page.locator("#chart text.end").all_text_contents()
@@ -68,11 +68,11 @@ def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
 
 @pytest.mark.deep
 def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> None:
-    page = visit.open("#ratings?moves=e2e4&model=zz-1100-copy")
+    page = visit.open("#ratings?moves=e2e4&model=zz-1100")
     expect(page.locator("#chart .axis")).to_have_text("network")
-    expect(page.locator("#chart-table thead th")).to_have_text(["Move", "zz-1100-copy", "zz-1900"])  # no copies between
+    expect(page.locator("#chart-table thead th")).to_have_text(["Move", "zz-1100", "zz-1900"])
     expect(page.get_by_role("slider", name="White")).to_be_disabled()
-    expect(page.locator("#no-ratings")).to_have_text("zz-1100-copy plays at one rating only.")
+    expect(page.locator("#no-ratings")).to_have_text("zz-1100 plays at one rating only.")
 
 
 def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit: Visit, port: int) -> None:
@@ -143,6 +143,18 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
 
 
 @pytest.mark.deep
+def test_a_day_of_the_dashboard_has_its_own_date_west_of_greenwich(browser: Browser, port: int) -> None:
+    name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
+    visit = Visit(browser, f"http://127.0.0.1:{port}", timezone_id="America/Los_Angeles")
+    page = visit.open("#leakage")
+    page.get_by_label("Buckets").select_option("days")
+    first = call(port, "/v1/leakage/history?bucket=1d")["models"][name]["buckets"][0]["start"]
+    day = datetime.fromtimestamp(first, UTC).day
+    expect(page.locator("#history text").filter(has_text=re.compile(rf"^{day} \w+$")).first).to_be_visible()
+    visit.leave()
+
+
+@pytest.mark.deep
 def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     other = f"sha256:{'0123456789abcdef' * 4}"
@@ -176,6 +188,14 @@ def test_the_first_screen_says_what_can_be_done(visit: Visit) -> None:
     expect(page.locator("#verdict")).to_contain_text("1. e4.")  # also where nothing has gone wrong
     page.get_by_role("button", name="New game").click()
     expect(page.locator("#doors")).to_be_visible()
+
+
+def test_a_new_game_is_offered_whatever_is_shown_of_the_old_one(visit: Visit) -> None:
+    page = visit.open()
+    for view in ("ratings", "lens"):
+        visit.turns_to(f"#{view}?moves=e2e4")
+        page.get_by_role("button", name="New game").click()
+        expect(page.get_by_role("heading", name="Play somebody of your rating")).to_be_focused()
 
 
 @pytest.mark.deep

@@ -13,7 +13,7 @@ import chess.pgn
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.test_match import agree, time_passes
+from tests.page.test_match import agree, opened, time_passes
 from tests.page.visits import Visit
 from tests.processes import call
 
@@ -24,15 +24,15 @@ MOST = 60  # moves of the player; then the player resigns
 
 
 def start(visit: Visit, side: str, clock: str, level: str, slider: str, rating: int) -> None:
-    """Begins a game by the panel."""
-    page = visit.page
-    page.get_by_role("button", name="New game").click()
-    panel = page.get_by_role("dialog", name="Play against the network")
-    panel.get_by_label(side, exact=True).check()
-    panel.get_by_label(clock, exact=True).check()
-    panel.get_by_label(level).check()
-    panel.get_by_role("slider", name=slider, exact=True).fill(str(rating))
-    panel.get_by_role("button", name="Start").click()
+    """Begins a game at the first screen's door."""
+    door = opened(visit)
+    door.get_by_label(side, exact=True).check()
+    door.get_by_text("More:").click()
+    door.get_by_label(clock, exact=True).check()
+    door.get_by_label(level).check()
+    door.get_by_role("slider", name=slider, exact=True).fill(str(rating))
+    door.get_by_role("button", name="Start").click()
+    expect(door).to_be_hidden()
     visit.settles()
 
 
@@ -111,7 +111,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
 def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> None:
     page = own_visit.open()
     page.clock.install()
-    start(own_visit, "White", "3+2", "Like a human of", "Rating", 1000)
+    start(own_visit, "White", "3+2", "like a person", "Rating", 1000)
     chance = random.Random(1)
 
     def beside(number: int) -> None:
@@ -120,9 +120,9 @@ def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> 
         if number % 3 == 0:
             page.keyboard.press("ArrowLeft")
         elif number % 3 == 1:
-            page.get_by_role("link", name="Ratings").click()
+            page.get_by_role("link", name="Games", exact=True).click()
             page.clock.run_for(1000)
-            page.get_by_role("link", name="Play").click()
+            page.get_by_role("link", name="Play", exact=True).click()
         else:
             page.locator("#board").hover()
             page.mouse.wheel(0, -100)
@@ -135,7 +135,7 @@ def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> 
 
 def test_no_clock_as_black_by_strength(visit: Visit, port: int) -> None:
     page = visit.open()
-    start(visit, "Black", "None", "By strength", "Strength", 1600)
+    start(visit, "Black", "None", "by strength", "Strength", 1600)
     expect(page.locator("#above .player")).to_contain_text("1600")
     plays(visit, port, lambda until: wait(visit, until), lambda number: None)
     assert finished(visit, "Black").headers["WhiteElo"] == "1600"
@@ -150,7 +150,7 @@ def test_five_minutes_and_three_seconds_as_black_with_premoves_takebacks_and_res
     visit: Visit, port: int
 ) -> None:
     page = visit.open()
-    start(visit, "Black", "5+3", "Like a human of", "Rating", 1500)
+    start(visit, "Black", "5+3", "like a person", "Rating", 1500)
     said, moves = page.locator("#said"), page.locator("#line button")
     premoves = 0
     for number in range(20):

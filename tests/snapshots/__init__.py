@@ -1,5 +1,6 @@
-"""What users and their programs see of movemask, as text files: the OpenAPI document, `--help`, problems, metrics,
-settings, the audit's Parquet columns and its summary. docs/api.md and a table of docs/numerics.md are among them.
+"""What users and their programs see of movemask, as text files: the OpenAPI document, `--help`, problems, settings,
+the audit's Parquet columns and its summary. docs/api.md and tables of docs/numerics.md and docs/operations.md are among
+them.
 
 `python -m tests.snapshots` writes them anew; the change belongs in CHANGELOG.md.
 """
@@ -55,6 +56,24 @@ def numerics() -> str:
     return _page("numerics.md", "normalizers", "".join(["| normalizer | gives |\n|---|---|\n", *rows]))
 
 
+def operations() -> str:
+    """docs/operations.md with the metrics, as PromQL names them."""
+    made = Metrics()
+    metrics = [
+        (f"{one._name}_total" if one._type == "counter" else one._name, one._type, one._labelnames, one._documentation)
+        for one in vars(made).values()
+        if hasattr(one, "_labelnames")
+    ]
+    metrics += [(one.name, one.type, (), one.documentation) for one in made.of_service.collect()]
+    rows = [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {text} |\n"
+        for name, kind, labels, text in metrics
+    ]
+    return _page(
+        "operations.md", "metrics", "".join(["| metric | type | labels | meaning |\n|---|---|---|---|\n", *rows])
+    )
+
+
 def _page(name: str, mark: str, text: str) -> str:
     """A page of docs/ as it is, with this text between its marks."""
     start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->\n"
@@ -79,16 +98,6 @@ def help_texts() -> str:
 
 def problem_types() -> str:
     return "".join(f"{status.value} {name}\n" for name, status in problems.STATUSES.items())
-
-
-def metrics() -> str:
-    """Names, types, labels and help."""
-    made = Metrics()
-    found = [f"{one.name} {one.type} \n  {one.documentation}\n" for one in made.of_service.collect()]
-    for one in vars(made).values():
-        if hasattr(one, "_labelnames"):
-            found.append(f"{one._name} {one._type} {','.join(one._labelnames)}\n  {one._documentation}\n")
-    return "".join(sorted(found))
 
 
 def settings() -> str:
@@ -123,9 +132,9 @@ def summary() -> str:
 SNAPSHOTS: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
     "../../docs/numerics.md": numerics,
+    "../../docs/operations.md": operations,
     "help.txt": help_texts,
     "problems.txt": problem_types,
-    "metrics.txt": metrics,
     "settings.txt": settings,
     "parquet.txt": parquet,
     "summary.json": summary,

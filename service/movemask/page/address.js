@@ -73,5 +73,9 @@ export function writeHash(state, before, event) {
   const hash = hashOf(state);
   if (hash === location.hash) return;
   const step = event.type !== "address" && (state.view !== before.view || STEPS.includes(event.type));
-  history[step ? "pushState" : "replaceState"](null, "", hash);
+  try {
+    history[step ? "pushState" : "replaceState"](null, "", hash);
+  } catch {
+    // Safari takes about a hundred in half a minute: the next change writes it
+  }
 }

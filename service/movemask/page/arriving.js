@@ -8,9 +8,10 @@ import { isPosition } from "./reading.js";
 const LONG = 50_000; // characters of a pasted text that browsers take minutes to show in a field
 
 /**
- * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list.
- * `arrives` is told that something comes to the board, and gives what tells whether it is still the newest; `listing` says
- * whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told of waits.
+ * Listens for texts. `one` is given a position or a game for the board, `several` the parts of a text of many for the list,
+ * and what tells whether it is still the newest; `arrives` is told that something comes to the board, and gives that;
+ * `listing` says whether all go to the list; `attempt` wraps what an event does, and tells what it throws; `notices` are told
+ * of waits.
  */
 export function listenForTexts({ arrives, one, several, listing, attempt, notices }) {
   /** The parts of a text, once the service has answered. */
@@ -29,13 +30,14 @@ export function listenForTexts({ arrives, one, several, listing, attempt, notice
     const newest = arrives(),
       parts = await parted(text),
       games = parts.filter(({ role }) => role === "game").length;
-    if (listing() || games > 1) await several(parts);
+    if (listing() || games > 1) await several(parts, newest);
     else if (newest()) await one(text);
   }
 
   async function bringFiles(files) {
-    const all = [...files];
-    for (const file of all) await (all.length > 1 ? several(await parted(await textOf(file))) : bring(await textOf(file)));
+    const all = [...files],
+      newest = all.length > 1 ? arrives() : null;
+    for (const file of all) await (newest ? several(await parted(await textOf(file)), newest) : bring(await textOf(file)));
   }
 
   const entered = (field) =>

@@ -1,4 +1,4 @@
-// The form that begins a game against the network: rating and side, and more for those who look for it. It holds what was chosen last.
+// The form that begins a game against the network: rating and side, and more for those who look for it. It holds what was entered last.
 
 import { ranged } from "./controls.js";
 import { byId } from "./dom.js";
@@ -22,7 +22,7 @@ export function settingsOf(strength, rows) {
   return { rating: Math.round(between("rating")), temperature: Number(between("temperature").toFixed(3)) };
 }
 
-/** Fills the form for a model; `from` is the position to play from, or null for the start. `start` gets the choice. */
+/** Fills the form for a model; `from` is the side to move in the position to play from, or null for the start. `start` gets the choice. */
 export function challenge({ model, from, start }) {
   const form = byId("challenge"),
     rows = model.card?.strength ?? [],
@@ -34,22 +34,25 @@ export function challenge({ model, from, start }) {
   byId("by-strength").hidden = !rows.length;
   if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo, 50);
   if (rated) ranged(field("rating"), Math.max(0, minimum), Math.min(5000, maximum), 50);
-  const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: "human" };
-  const last = { ...usual, ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
+  const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: "human", side: "white" };
+  const last = { ...usual, ...entered() };
   for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
-  if (from) field("side").value = from.turn;
+  if (from) field("side").value = from;
   if (!rows.length) field("level").value = "human";
   form.addEventListener("invalid", opensMore, true); // what is wrong may be folded away
-  form.oninput = () => shown(rated);
+  form.oninput = ({ target: { name, value } }) => {
+    shown(rated);
+    localStorage.setItem(KEPT, JSON.stringify({ ...entered(), [name]: value }));
+  };
   shown(rated);
   form.onsubmit = (event) => {
     event.preventDefault();
-    const chosen = Object.fromEntries(FIELDS.map((name) => [name, field(name).value]));
-    if (!rated) chosen.rating = last.rating; // the slider is hidden, and says nothing
-    localStorage.setItem(KEPT, JSON.stringify(chosen));
     start(choice(rows, rated));
   };
 }
+
+/** What has been entered, by the field: another model, or another position, changes nothing of it. */
+const entered = () => JSON.parse(localStorage.getItem(KEPT) ?? "{}");
 
 const opensMore = () => (byId("challenge").querySelector("details").open = true);
 

@@ -145,8 +145,8 @@ async function history() {
   );
   if (!starts.length) return byId("history").replaceChildren(paragraph("quiet", "No figures yet."));
   const written = new Intl.DateTimeFormat(
-    undefined,
-    byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" },
+    undefined, // a day is the service's, from midnight in UTC
+    byId("bucket").value === "1d" ? { month: "short", day: "numeric", timeZone: "UTC" } : { hour: "2-digit", minute: "2-digit" },
   );
   lineChart(byId("history"), {
     xs: starts,

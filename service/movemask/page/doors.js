@@ -4,28 +4,30 @@ import { challenge } from "./challenge.js";
 import { byId, element } from "./dom.js";
 import { cellsOf } from "./library.js";
 import { latest } from "./shelf.js";
-import { begins } from "./state.js";
+import { begins, turn } from "./state.js";
 
 const LAST = 3; // games that are offered
 
 let filled = ""; // what the form was filled for
 
-/** Shows the doors of a state, before anything is known of its position. */
-export function showDoors(state) {
-  byId("doors").hidden = !begins(state);
+/**
+ * Shows the doors of a state, its form filled for a model; without one only the review of a game can be begun. `start` gets
+ * the choice of a game against the network, `open` the PGN of a game that was chosen.
+ */
+export function showDoors(state, { model, start, open }) {
+  const shown = begins(state),
+    from = state.doors ? turn(state) : null,
+    key = shown && model?.served ? [model.name, from].join() : "";
+  if (shown && byId("doors").hidden) offerLast(open);
+  byId("doors").hidden = !shown;
   byId("paste-form").hidden = state.doors;
+  byId("challenge").classList.toggle("unseen", !key);
+  if (key && key !== filled) challenge({ model, from, start });
+  filled = key;
 }
 
-/**
- * Fills them for a model, and for the answer of the position that is to be played from; `start` gets the choice of a game
- * against the network, `open` the PGN of a game that was chosen. What has been entered stays.
- */
-export async function fillDoors(state, { model, answer = null, start, open }) {
-  const key = begins(state) && model?.served ? [model.name, answer?.turn].join() : "";
-  if (key === filled) return;
-  filled = key;
-  if (!key) return;
-  challenge({ model, from: answer, start });
+/** Offers the games that were added last. */
+async function offerLast(open) {
   const games = await latest(LAST).catch(() => []); // a browser that keeps nothing
   byId("last-games").replaceChildren(
     ...games.map((game) => {

@@ -20,10 +20,10 @@ export class Editor {
   #carried = null; // the drawing of a piece that is dragged from the box
   #focus = "e2";
   #squares = new Map();
-  #chess960 = false; // as the position that was opened
+  #chess960 = false; // as the position that was opened, until another is read
   #load;
 
-  /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; what it throws is told in the editor. */
+  /** `load` gets a FEN, whether it is of Chess960, and "analyse" or "play"; the text that it throws is told in the editor. */
   constructor(load) {
     this.#load = load;
     byId("editor-tools").append(...TOOLS.map((tool) => this.#choice(tool)));
@@ -47,9 +47,8 @@ export class Editor {
   /** Opens with a position. */
   open(fen, { flip, chess960 }) {
     byId("editor-error").textContent = "";
-    this.#chess960 = chess960;
     this.#turn(flip);
-    this.#read(fen);
+    this.#read(fen, chess960);
     byId("editor").showModal();
   }
 
@@ -115,11 +114,12 @@ export class Editor {
     }
   }
 
-  /** Sets everything to a FEN, whose text stays as it is. */
-  #read(fen) {
+  /** Sets everything to a FEN, whose text stays as it is; of Chess960 if that is said, or if its rights to castle are. */
+  #read(fen, chess960 = false) {
     const [, turn, rights = "-", passed = "-"] = fen.trim().split(/[\s_]+/);
     this.#pieces = piecesOf(fen.trim());
-    this.#chess960 ||= isChess960(fen.trim());
+    this.#chess960 = chess960 || isChess960(fen.trim());
+    this.#held = this.#grip = null;
     field("turn").value = turn === "b" ? "b" : "w";
     for (const right of Object.keys(RIGHTS)) field(right).checked = rights.includes(right);
     this.#offer(passed);
@@ -129,6 +129,7 @@ export class Editor {
 
   /** Writes the FEN of what is set. */
   #write() {
+    this.#held = this.#grip = null;
     this.#offer(field("passed").value);
     const rights =
       Object.keys(RIGHTS)
@@ -242,7 +243,7 @@ export class Editor {
     event.preventDefault();
     byId("editor-error").textContent = "";
     try {
-      await this.#load(field("fen").value, this.#chess960 || isChess960(field("fen").value), event.submitter.value);
+      await this.#load(field("fen").value, this.#chess960, event.submitter.value);
       byId("editor").close();
     } catch (error) {
       byId("editor-error").textContent = error;

@@ -12,19 +12,16 @@ export function showGoing(state) {
   const { match, view } = state,
     away = match && !match.seen && !(following(state) && hasBoard(view));
   const words = !match ? "" : match.ending ? `${OVER[outcomeOf(match)]}: ${whyOf(match.ending)}.` : isYours(match) ? "Your turn" : "";
-  const offered = !away && !live(state) ? state.offered : null;
+  const offered = !away && !live(state) && Boolean(state.offered);
   byId("going").hidden = !away && !offered;
   byId("return").hidden = !away;
   byId("resume").hidden = byId("discard").hidden = !offered;
-  byId("resume").textContent = offered?.elsewhere ? "Continue it here" : "Continue the game";
   byId("going-words").textContent = offered
-    ? offered.elsewhere
-      ? "Your game goes on in another tab."
-      : "You have an unfinished game."
+    ? "You have an unfinished game, here or in another tab."
     : match?.ending
       ? words
       : `Your game goes on. ${isYours(match ?? { ending: {} }) ? "It is your turn." : ""}`;
   byId("going-clock").dataset.side = match?.you ?? "";
-  byId("going-clock").hidden = Boolean(offered) || !match?.control;
+  byId("going-clock").hidden = offered || !match?.control;
   document.title = [match?.ending ? (match.seen ? "" : OVER[outcomeOf(match)]) : words, "movemask"].filter(Boolean).join(" · ");
 }

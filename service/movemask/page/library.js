@@ -13,7 +13,8 @@ const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
 const WAIT = 5; // s until a service that does not answer is asked again
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
-const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Key move"];
+const COST = "Key move"; // the column whose figures are sorted from the top
+const HEADS = ["Players", "Result", "Date", "Event", "Opening", COST];
 
 let entries; // the games in the order of their addition: what is kept of each, and its cells; `played` marks those played here
 let found = []; // those that are listed, in the list's order
@@ -51,7 +52,7 @@ export function start({ open, notices, model }) {
     const head = target.closest("thead th"),
       row = target.closest("tbody tr");
     if (head?.cellIndex < HEADS.length) {
-      sorting = { by: head.cellIndex, down: sorting.by === head.cellIndex && !sorting.down };
+      sorting = { by: head.cellIndex, down: sorting.by === head.cellIndex ? !sorting.down : HEADS[head.cellIndex] === COST };
       draw();
       byId("library-list").querySelectorAll("thead button")[sorting.by].focus();
     }
@@ -287,8 +288,8 @@ function draw() {
     found.sort(({ game: a }, { game: b }) => b.id[0] - a.id[0] || a.id[1] - b.id[1]); // the latest first
   else {
     const { compare } = new Intl.Collator("en", { numeric: true });
-    const byCost = (a, b) => (b.game.lost ?? -1) - (a.game.lost ?? -1); // the costliest first
-    const by = HEADS[sorting.by] === "Key move" ? byCost : (a, b) => compare(a.cells[sorting.by], b.cells[sorting.by]);
+    const byCost = (a, b) => (a.game.lost ?? -1) - (b.game.lost ?? -1);
+    const by = HEADS[sorting.by] === COST ? byCost : (a, b) => compare(a.cells[sorting.by], b.cells[sorting.by]);
     found.sort((a, b) => (sorting.down ? -1 : 1) * by(a, b));
   }
   const heads = [

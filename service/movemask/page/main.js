@@ -10,7 +10,7 @@ import { agrees } from "./ask.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
-import { fillDoors, showDoors } from "./doors.js";
+import { showDoors } from "./doors.js";
 import { Editor } from "./editor.js";
 import { showGoing } from "./going.js";
 import { listenToKeys, showKeys } from "./keys.js";
@@ -80,17 +80,17 @@ async function shown(state, current) {
     );
     return;
   }
-  const now = store.state,
-    doors = { model: chosen(now, models), start: begin, open };
-  if (!now.doors) fillDoors(now, doors);
-  await table.show(now, models, current);
-  if (now.doors && current()) fillDoors(now, { ...doors, answer: table.answer });
+  await table.show(store.state, models, current);
 }
+
+/** The doors of a state: a form that is seen can be sent. */
+const openDoors = (state) => showDoors(state, { model: chosen(state, models), start: attempt(begin), open });
 
 async function loadModels() {
   ({ models } = await call("v1/models"));
   offer(models);
   setControls(store.state, models);
+  openDoors(store.state);
   for (const name of ["beside", "model"]) {
     // a link that was made elsewhere may name a network that is not here
     const wanted = store.state[name];
@@ -105,9 +105,10 @@ store.subscribe((state, before, event) => {
   showView(state);
   setControls(state, models);
   showGoing(state);
-  showDoors(state);
+  openDoors(state);
   table.prepare(state);
   if (event.type === "load") showBoard();
+  if (["play", "load", "begin"].includes(event.type)) for (const past of ["event", "typed"]) notice.clear(past);
   if (state.match?.ending && !before.match?.ending && following(state)) byId("result").focus({ preventScroll: true });
   if (event.type === "offered") return; // nothing to ask for
   if (event.type === "named") return table.rename(state);
@@ -122,9 +123,13 @@ runsClocks(store);
 keepsGames(store);
 const askAgain = keepPlaying(store, notice);
 
-/** Asks for the game that is to be played from the position on the board. Throws where a game is over. */
-function playHere(answer) {
+/** Throws where a game is over by the answer of a position. */
+function mustGoOn(answer) {
   if (endingBy(answer)) throw new Error("The game is over in this position.");
+}
+
+/** Asks for the game that is to be played from the position on the board. */
+function playHere() {
   store.dispatch({ type: "set", name: "doors", value: true });
   toDoors();
 }
@@ -165,7 +170,7 @@ function showBoard() {
 
 /** Goes on with the game that is offered. Throws if its network is gone, as after an update of the service. */
 function resume() {
-  const { match } = unfinished(store.state.offered.id);
+  const { match } = unfinished(store.state.offered);
   if (models.length && !models.some(({ name, served }) => served && name === match.model)) {
     throw new Error(`There is no model ${match.model} here any more, so this game cannot be continued. Give it up.`);
   }
@@ -174,9 +179,9 @@ function resume() {
 
 /** Gives up the game that is offered. */
 async function discard() {
-  const { id } = store.state.offered;
+  const { offered } = store.state;
   if (!(await agrees("Give up your unfinished game? It is then gone.", "Give it up"))) return;
-  forget(id);
+  forget(offered);
   lookForUnfinished();
 }
 
@@ -231,7 +236,8 @@ function enterKey(event) {
 
 function skip(event) {
   event.preventDefault();
-  document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2").focus();
+  const heading = document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2");
+  (heading.checkVisibility() ? heading : byId("said")).focus(); // against the network the likely moves are hidden
 }
 
 /** What an event does; whatever it throws is told. */
@@ -251,9 +257,9 @@ function arrives() {
 }
 
 /** Puts a position or a game onto the board, unless something newer comes while it is read. */
-async function bring(text, chess960 = false) {
+async function bring(text) {
   const newest = arrives(),
-    event = await read(text, store.state.model, chess960);
+    event = await read(text, store.state.model);
   if (newest()) store.dispatch(event);
 }
 
@@ -261,11 +267,15 @@ const open = attempt(bring);
 
 const editor = new Editor(async (fen, chess960, then) => {
   try {
-    await bring(fen, chess960);
+    const newest = arrives(),
+      event = await read(fen, store.state.model, chess960);
+    if (then === "play") mustGoOn(await remembered("v1/policy", { ...position(event, []), ...named(store.state) }));
+    if (!newest()) return;
+    store.dispatch(event);
+    if (then === "play") playHere();
   } catch (error) {
     throw wrong(error);
   }
-  if (then === "play") playHere(await remembered("v1/policy", { ...position(store.state, []), ...named(store.state) }));
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
@@ -303,20 +313,26 @@ listenToControls(store, {
     store.dispatch({ type: "view", view: "review" });
     analysis.reviewFaults();
   },
-  "play-here": attempt(() => playHere(table.seen.answer)),
+  "play-here": attempt(() => {
+    mustGoOn(table.seen.answer);
+    playHere();
+  }),
   "cancel-challenge"() {
     store.dispatch({ type: "set", name: "doors", value: false });
     byId("play-here").focus();
   },
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
-  return: does("return"),
+  return() {
+    arrives();
+    store.dispatch({ type: "return" });
+  },
   resume: attempt(resume),
   discard,
   sound: () => setSound(!sounds()),
   clear() {
     byId("paste").value = "";
     arrives();
-    store.dispatch({ type: "load", tree: new Tree() });
+    store.dispatch({ type: "load", tree: new Tree(), view: "play" });
     toDoors();
   },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
@@ -349,10 +365,10 @@ closeMenus();
 listenForTexts({
   arrives,
   one: (text) => bring(text),
-  several: async (parts) => {
+  several: async (parts, newest) => {
     await library.add(parts);
     if (store.state.view === "games") await update();
-    else store.dispatch({ type: "view", view: "games" });
+    else if (newest()) store.dispatch({ type: "view", view: "games" });
   },
   listing: () => store.state.view === "games",
   attempt,

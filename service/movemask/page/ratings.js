@@ -15,11 +15,8 @@ export async function showRatings(state, { answer, models, next, current }) {
   const chart = byId("chart");
   if (!answer.moves.length) return clearRatings("The game is over, so there is no move to compare.");
   const chosen = models.find((model) => model.name === answer.model.name);
-  const others = comparable(models, chosen);
+  const others = ofOneRating(models);
   const byModel = !takesRatings(chosen);
-  const drawn = byModel ? chosen : inFloats(models, chosen);
-  const why = `Drawn with ${drawn.name}, the same network in floats, because 8-bit integers make the lines jagged.`;
-  byId("drawn").textContent = drawn === chosen ? "" : why;
   if (byModel && others.length < 2) {
     return clearRatings(
       `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`,
@@ -30,7 +27,7 @@ export async function showRatings(state, { answer, models, next, current }) {
   const asked = { ...position(state, played(state)), include: ["san"] };
   if (byModel) asked.models = others;
   else {
-    asked.model = drawn.name;
+    asked.model = chosen.name;
     asked.vary = state.vary;
     if (state.vary !== "both") asked.elo = elo(state, answer.turn);
   }
@@ -78,27 +75,17 @@ function surprise(next, answer, playedMove, names) {
   return `${share}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
 }
 
-/** The network of which this is a quantised copy, by its card; or itself. */
-const original = (model) => model.card?.quantised?.from ?? model.name;
-
-/** The networks of one rating by name, one of each family of copies: the chosen one of its own. */
-function comparable(models, chosen) {
-  const families = Map.groupBy(
-    models.filter((model) => model.served && !takesRatings(model)),
-    original,
-  );
-  return [...families.values()].map((family) => (family.find((model) => model === chosen) ?? family[0]).name).toSorted();
-}
-
-/** The network in floats of which this is a quantised copy, if it is served; otherwise the network. */
-function inFloats(models, chosen) {
-  return models.find((model) => model.served && model.name === original(chosen) && takesRatings(model)) ?? chosen;
+/** The names of the served networks that play at one rating only. */
+function ofOneRating(models) {
+  return models
+    .filter((model) => model.served && !takesRatings(model))
+    .map((model) => model.name)
+    .toSorted();
 }
 
 /** Takes the chart away, and says why. */
 export function clearRatings(text = "") {
   byId("chart").replaceChildren(element("p", { className: "quiet" }, text));
-  byId("drawn").textContent = "";
   byId("chart-table").replaceChildren();
   byId("surprise").textContent = "";
 }

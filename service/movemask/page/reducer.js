@@ -78,28 +78,27 @@ const EVENTS = {
 
   /** A new game against the network, or one to continue. */
   begin(state, { match: one }) {
-    return withMatch({ ...state, ...gameOf(one), offered: null, view: "play", model: one.model, hints: false }, one);
+    return withMatch({ ...state, ...gameOf(one), offered: "", view: "play", model: one.model, hints: false }, one);
   },
 
   /** Gives up a game that has hardly begun. */
   abort: (state) => ({ ...state, ...game({ aborted: true }), match: null }),
 
-  /** Another tab continues the game. */
+  /** Another tab has continued the game, or given it up. */
   released: (state) => ({
     ...state,
     match: null,
-    offered: { id: state.match.id, elsewhere: true },
     ...(following(state) ? game() : {}), // no hints on a game that goes on
   }),
 
-  /** What another tab has left unfinished, `{id}` or null; `elsewhere` where it has taken the game from here. */
-  offered: (state, { offered }) => (offered?.id === state.offered?.id ? state : { ...state, offered }),
+  /** What another tab has left unfinished, or plays: the id of the game, or "". */
+  offered: (state, { offered }) => (offered === state.offered ? state : { ...state, offered }),
 
-  /** Puts a game that was read onto the board. A game against the network goes on meanwhile. */
-  load: (state, { tree, moves, at, white, black, you }) => ({
+  /** Puts a game that was read onto the board, in this view if one is named. A game against the network goes on meanwhile. */
+  load: (state, { tree, moves, at, white, black, you, view = ["ratings", "lens"].includes(state.view) ? state.view : "review" }) => ({
     ...state,
     ...game({ tree, moves, at, white, black, you }),
-    view: ["ratings", "lens"].includes(state.view) ? state.view : "review",
+    view,
   }),
 
   /** Back to the game against the network. */

@@ -30,7 +30,7 @@ export const START = {
   view: "play",
   ...game(),
   match: null, // the game against the network, whatever the board shows
-  offered: null, // `{id}`: a game against the network that another tab has left, or plays
+  offered: "", // the id of an unfinished game against the network that another tab has left, or plays; or ""
   model: "",
   beside: "",
   vary: "both",

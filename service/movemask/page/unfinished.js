@@ -13,29 +13,34 @@ export const PAGE = Date.now().toString(36) + Math.random().toString(36).slice(2
 /** The game with this id as it was last written, `{page, match}`; null if there is none. */
 export const unfinished = (id) => JSON.parse(localStorage.getItem(KEPT + id) ?? "null");
 
-/** Whether another page than this one plays the game now. */
+/** Whether another page than `page` plays the game now. */
 export function isElsewhere(match, page) {
   const found = unfinished(match.id);
   return Boolean(found) && found.page !== page;
 }
 
 /**
- * Keeps the store's game while it goes on, lets go of it if another tab continues it, and offers games that other tabs have
- * left. Returns what looks for such games again.
+ * Keeps the store's game while it goes on, lets go of it if another tab continues it or gives it up, and offers games that
+ * other tabs have left. Returns what looks for such games again.
  */
 export function keepsUnfinished(store) {
+  let written = ""; // the id of the game that this page has written, and not taken away itself
+  const isGone = (match) => match.id === written && !unfinished(match.id);
   const write = () => {
     const { match } = store.state;
-    if (live(store.state) && match.moves.length) keep(match);
+    if (live(store.state) && match.moves.length && !isGone(match)) written = keep(match) ? match.id : "";
   };
   const look = () => {
     const { match } = store.state;
-    if (live(store.state) && isElsewhere(match, PAGE)) store.dispatch({ type: "released" });
+    if (live(store.state) && (isElsewhere(match, PAGE) || isGone(match))) store.dispatch({ type: "released" });
     store.dispatch({ type: "offered", offered: latest(store.state) });
   };
   store.subscribe((state, before, event) => {
     if (state.match === before.match) return;
-    if (before.match && !["released", "begin"].includes(event.type) && !(live(state) && state.match.moves.length)) forget(before.match.id);
+    if (before.match && !["released", "begin"].includes(event.type) && !(live(state) && state.match.moves.length)) {
+      forget(before.match.id);
+      written = "";
+    }
     write();
     queueMicrotask(look); // once everybody has heard of this change
   });
@@ -53,22 +58,22 @@ const ids = () =>
     .filter((key) => key.startsWith(KEPT))
     .map((key) => key.slice(KEPT.length));
 
-/** What is offered: `{id}` of the latest game that another page has written; null if there is none. */
-function latest({ match }) {
-  const id = ids()
+/** What is offered: the id of the latest game that another page has written; "" if there is none. */
+const latest = ({ match }) =>
+  ids()
     .filter((one) => one !== match?.id)
     .toSorted()
-    .at(-1);
-  return id ? { id } : null;
-}
+    .at(-1) ?? "";
 
 /** Gives a game up that has not been finished. */
 export const forget = (id) => localStorage.removeItem(KEPT + id);
 
+/** True if the browser has written it; where it is full, the game lasts as long as its tab. */
 function keep(match) {
   try {
     localStorage.setItem(KEPT + match.id, JSON.stringify({ page: PAGE, match: paused(match, performance.now()) }));
+    return true;
   } catch {
-    // full: then the game lasts as long as its tab
+    return false;
   }
 }

@@ -31,7 +31,9 @@ class ModelEntryOut(Out):
     )
     card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
     check: Items[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
-    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
+    leakage: ModelLeakageOut | None = Field(
+        None, description="Leakage of its answers so far, if any; left out while it cannot be read."
+    )
 
 
 class ModelsOut(Out):
@@ -58,7 +60,7 @@ class ReadyOut(Out):
     """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
-    models: ByName[str] | None = Field(None, description="By name: `served` or `failed its check`.")
+    models: ByName[str] | None = Field(None, description="By name: `served`, or why it cannot answer.")
     ledger: LedgerStateOut | None = Field(None, description="State of the ledger.")
     waiting: int | None = Field(None, description="Number of positions waiting for a network, in this worker.")
 

@@ -23,7 +23,7 @@ from movemask.server import problems
 from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
 from movemask.server.api.routes import games, judge, leakage, operations, page, policy
 from movemask.server.edge.authentication import authorize
-from movemask.server.edge.context import CLIENT_CLOSED
+from movemask.server.edge.context import CLIENT_CLOSED, DISCONNECTION, Disconnection
 from movemask.server.edge.headers import HEADERS
 from movemask.server.edge.keys import Keys, KeyScope
 from movemask.server.edge.limits import BytesInFlight, RateLimit
@@ -211,4 +211,5 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED)
+    connection: Disconnection | None = http.scope.get(DISCONNECTION)
+    return Response(status_code=CLIENT_CLOSED if connection is None else connection.status)

@@ -1,13 +1,13 @@
 """`Metrics`: the Prometheus metrics. Each is declared here; whoever knows a number counts it.
 
-docs/operations.md lists the metrics (a test compares). No label holds a FEN or a move. With several worker processes
-(`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+`python -m tests.snapshots` lists them in docs/operations.md. No label holds a FEN or a move. Except on Windows,
+`movemask serve` sets PROMETHEUS_MULTIPROC_DIR: a scrape of any worker reports all of them, and what ended ones counted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -64,16 +64,23 @@ class Metrics:
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
         least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
-        self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
-        self.request_seconds = seconds("movemask_request_seconds", "Time to answer, of /v1 and /mcp.", ["route"])
-        self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
+        self.requests = counter(
+            "movemask_requests", "Requests answered; 499: the client disconnected.", ["route", "method", "status"]
+        )
+        self.request_seconds = seconds(
+            "movemask_request_seconds", "Time to answer, of the routes of /v1 and /mcp.", ["route"]
+        )
+        self.positions = counter(
+            "movemask_positions", "Positions answered: ongoing, checkmate or stalemate.", ["model", "status"]
+        )
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
         self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
-        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited.", ["model"])
+        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited for a network.", ["model"])
         self.inference_seconds = seconds("movemask_inference_seconds", "Time of one run.", ["model"])
         self.leakage = histogram(
             "movemask_leakage",
-            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
+            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true. GET "
+            "/v1/leakage has exact figures.",
             by_kind,
             buckets=_LEAKAGE,
         )
@@ -85,32 +92,52 @@ class Metrics:
             "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
             ["model", "cause", "trained_with_mask"],
         )
-        self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
+        self.served_leakage = counter(
+            "movemask_served_leakage", "Answers withheld because they failed their check; must stay 0."
+        )
         self.rejected = counter(
-            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
+            "movemask_rejected", "Requests and connections rejected with a 429 or 503, by problem.", ["reason"]
         )
         for name, status in problems.STATUSES.items():
             if status in _REFUSED:  # from the first scrape on: the first refusal is an increase, too
                 self.rejected.labels(name)
-        self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
-        self.ledger_lost = counter("movemask_ledger_lost", "Answered positions that will not be in the ledger.")
+        self.invalid = counter(
+            "movemask_invalid", "Invalid requests, or positions of a batch, by problem.", ["problem"]
+        )
+        self.ledger_lost = counter(
+            "movemask_ledger_lost",
+            "Answered positions that the ledger has not and will not get: the buffer was full while the database could "
+            "not be written, or a bug (see the log); should stay 0.",
+        )
         self.connections = gauge("movemask_connections", "Open connections.")
-        self.waiting_positions = gauge("movemask_waiting_positions", "Positions waiting for the network.", ["model"])
-        self.ledger_waiting = gauge("movemask_ledger_waiting", "Answered positions waiting to be written.")
-        self.model_served = least("movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"])
+        self.waiting_positions = gauge("movemask_waiting_positions", "Positions that wait for a network.", ["model"])
+        self.ledger_waiting = gauge(
+            "movemask_ledger_waiting", "Answered positions that wait to be written to the ledger."
+        )
+        self.model_served = least(
+            "movemask_model_served",
+            "1 for a model that is served, 0 for one that failed its check; none for a removed one.",
+            ["model"],
+        )
         self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
         self.build_info.labels(__version__).set(1)
-        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of the workers, in seconds.")
-        self.process_resident_memory_bytes = gauge("process_resident_memory_bytes", "Resident memory of the workers.")
-        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of the workers.")
-        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of the workers.")
-        self.process_max_fds = least("process_max_fds", "Most file descriptors that a worker may open.")
+        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of all workers, ended ones included.")
+        self.process_resident_memory_bytes = gauge(
+            "process_resident_memory_bytes", "Resident memory of all workers; shared pages count for each."
+        )
+        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of all workers.")
+        self.process_open_fds = gauge("process_open_fds", "Open file descriptors of all workers.")
+        self.process_max_fds = least("process_max_fds", "File descriptors that one worker may open.")
         self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
         self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
 
-    def looked(self, connections: int) -> None:
-        """Keeps the number of open connections, and what this process uses; called now and then."""
+    def looked(self, connections: int, waiting: Mapping[str, int], ledger_waiting: int) -> None:
+        """Keeps the number of open connections, of positions that wait for each network and for the ledger, and what
+        this process uses; called now and then."""
         self.connections.set(connections)
+        self.ledger_waiting.set(ledger_waiting)
+        for model, positions in waiting.items():
+            self.waiting_positions.labels(model).set(positions)
         for family in self._process.collect():  # nothing where the system is not Linux
             for name, _, value, *_ in family.samples:
                 if name == "process_cpu_seconds_total":
@@ -169,6 +196,10 @@ class _OfService:
                 "Workers whose model files are not those of the last start or reload.",
                 state.differing,
             ),
-            ("movemask_last_reload_successful", "1, or 0 after a reload that was refused.", state.reloaded),
+            (
+                "movemask_last_reload_successful",
+                "1, or 0 after a reload that was refused or that a worker cannot follow yet.",
+                state.reloaded,
+            ),
         ):
             yield GaugeMetricFamily(name, text, value=float(value))

@@ -14,7 +14,7 @@ class ServiceState(ctypes.Structure):
 
     desired, serving : workers that there should be, and that serve
     differing : workers that serve other model files than the last start or reload found
-    reloaded : whether the last reload was not refused
+    reloaded : whether the last reload was not refused, and all workers could follow it
     """
 
     _fields_ = (

@@ -55,12 +55,9 @@ class Services:
     workers: int
     large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def unready(self) -> list[str]:
-        """Reasons why requests cannot be answered now; empty if they can."""
-        default = self.models.registry.entry(None)
-        if not default.served:
-            return [f"the default model {default.name!r} failed its check: {default.failure}"]
-        return self.models.faults()
+    def looked(self, connections: int) -> None:
+        """Keeps in the metrics what is open and what waits; called now and then."""
+        self.metrics.looked(connections, self.models.waiting, self.recorder.waiting)
 
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""

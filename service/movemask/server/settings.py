@@ -170,7 +170,7 @@ _DEFAULTS_IN_WORDS = {
     "tls_key": "in the certificate's file",
     "models_dir": "your own models folder and the shipped one",
     "cors_origins": "none",
-    "default_model": "the shipped model, if it is served, else the first by name",
+    "default_model": "the one that movemask models default chose, else the shipped one, else the first by name",
     "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
     "runs": "the cores the process may use",

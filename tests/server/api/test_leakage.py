@@ -111,6 +111,8 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
             answer = client.get(path)
             refused(answer, 503, "overloaded")
             assert answer.headers["Retry-After"] == "1"
+        assert "leakage" not in (model := client.get("/v1/models/fake").json())
+        assert model["served"]
         assert client.get("/readyz").status_code == 200
         assert client.get("/livez").status_code == 200
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200

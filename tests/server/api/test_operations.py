@@ -54,6 +54,16 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     assert "db.internal (10.0.0.5), port 5432" in caplog.text
 
 
+def test_a_model_tells_its_contract_while_the_database_is_away(serve: Serve, tmp_path: Path) -> None:
+    """An alert sends the operator there when a model is not served."""
+    client = serve(database_url=f"sqlite:///{tmp_path}/gone/audit.db")
+    refused(client.get("/v1/leakage"), 503, "ledger-unavailable")
+    answer = client.get("/v1/models/fake")
+    assert answer.status_code == 200
+    assert answer.json()["contract"]["terms"]["planes"] == "maia2-18"
+    assert "leakage" not in answer.json()
+
+
 def test_metrics_count_what_happened(serve: Serve) -> None:
     client = serve()
     client.post("/v1/policy", json={"moves": []})

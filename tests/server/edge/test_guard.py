@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import pairwise
 from typing import Any
@@ -23,11 +23,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from movemask.schemas.answers import Problem
 from movemask.server.edge import guard
 from movemask.server.edge.context import while_connected
 from movemask.server.edge.guard import MAX_PIPELINED, ConnectionLimits, Guard, GuardedApp, Guards
 from movemask.server.edge.rates import client_address
 from movemask.server.edge.request_reader import MAX_HEADERS
+from movemask.server.metrics import Metrics
 from movemask.server.process.listening import Port
 
 pytestmark = pytest.mark.anyio
@@ -42,12 +44,19 @@ LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 @asynccontextmanager
 async def listening(
-    app: Any, *, inner: Any = HttpToolsProtocol, processes: int = 1, keep_alive: int = 5, **limits: Any
+    app: Any,
+    *,
+    inner: Any = HttpToolsProtocol,
+    processes: int = 1,
+    keep_alive: int = 5,
+    count: Callable[[Problem], None] = lambda refusal: None,
+    **limits: Any,
 ) -> AsyncIterator[tuple[list[Guard], int]]:
     """Guards of the connections that are made at a port, and the port."""
     config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=keep_alive)
     config.load()
-    guards, made = Guards(LIMITS._replace(**limits), processes, inner=inner), list[Guard]()
+    guards = Guards(LIMITS._replace(**limits), processes, count=count, inner=inner)
+    made = list[Guard]()
     watching = asyncio.create_task(guards.watch())
 
     def opened() -> Guard:
@@ -288,11 +297,41 @@ async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(ca
     async with listening(echo) as (made, port):
         for _ in range(100):
             assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
-        while made[0].guards.invalid:
+        while made[0].guards.refused:
             await asyncio.sleep(0.01)
     counts = [int(line.partition(" ")[0]) for line in caplog.messages if line.endswith("the request is not HTTP/1.1")]
     assert sum(counts) == 100
     assert len(counts) < 50
+
+
+@pytest.mark.parametrize(
+    ("raw", "metric", "line"),
+    [
+        (b"", 'rejected_total{reason="overloaded"}', "too many connections from this address; each worker takes 1"),
+        (b"GET / HT", 'invalid_total{problem="request-timeout"}', "the request did not arrive in time"),
+        (HEAD, 'invalid_total{problem="request-timeout"}', "the request did not arrive in time"),
+        (
+            b"GET /" + b"x" * 70_000,
+            'invalid_total{problem="request-header-fields-too-large"}',
+            "the request has more than 65536 bytes or 100 headers beside its body",
+        ),
+        (b"GET / HTTP/1.1\r\n\r\n", 'invalid_total{problem="bad-request"}', "the request needs one Host header"),
+    ],
+)
+async def test_an_operator_sees_what_is_refused_before_there_is_a_request(
+    caplog: pytest.LogCaptureFixture, raw: bytes, metric: str, line: str
+) -> None:
+    """Without MOVEMASK_PROXIES, all clients behind a proxy are one address."""
+    metrics, most = Metrics(), 2 if raw else 1
+    limits: dict[str, Any] = {"of_an_address": most, "head_seconds": 0.2 if raw else 10, "body_seconds": 0.2}
+    async with listening(echo, count=metrics.problem, **limits) as (made, port), asyncio.timeout(20):
+        _, other = await asyncio.open_connection("127.0.0.1", port)
+        assert b"application/problem+json" in await sent(port, raw)
+        while made[0].guards.refused:
+            await asyncio.sleep(0.01)
+        other.transport.abort()
+    assert f"movemask_{metric} 1.0" in metrics.exposition().decode()
+    assert f"1 refused: {line}" in caplog.messages
 
 
 HANDSHAKE = bytes.fromhex("16030100") + b"\x2f" + b"\x01" + bytes(46)
@@ -438,10 +477,10 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
     ("limits", "words"),
     [
         ({"connections": 4}, b'"detail":"too many connections"'),
-        ({"of_an_address": 4}, b"too many connections from this address (limit 4)"),
+        ({"of_an_address": 4}, b"too many connections from this address; each worker takes 2"),
     ],
 )
-async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, int], words: bytes) -> None:
+async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, Any], words: bytes) -> None:
     async with listening(echo, processes=2, **limits) as (made, port):
         writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
         while len(made) < 2:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from movemask.errors import LedgerError
 from movemask.server.ledger.ledger import Deleted, Ledger, delete
+from movemask.server.ledger.postgresql import lift_limits
 from movemask.server.ledger.reader import LedgerReader
+from movemask.server.ledger.tables import CELL
 from tests.conftest import Serve
-from tests.processes import run
+from tests.postgres import Server
+from tests.processes import run, until
 from tests.server.ledger.records import opened, record, write
 
 DAY = 86_400
@@ -62,6 +69,35 @@ def test_a_models_figures_are_deleted_when_asked(ledger: Ledger) -> None:
     assert counts(ledger)["old"] == 1
     with pytest.raises(LedgerError, match="no model 'none'; available: net, old"):
         delete(ledger.database, before=None, model="none")
+
+
+def test_deleted_figures_do_not_come_back_with_a_write_that_had_read_them(postgres: Server) -> None:
+    url = postgres.database()
+    with opened(url) as ledger, opened(url) as other, ThreadPoolExecutor() as threads:
+        write(ledger, [record(fen="one")])
+        read, goes_on = threading.Event(), threading.Event()
+
+        def before(connection: sa.Connection, cursor: Any, statement: str, *_: Any) -> None:
+            """Stops the write when it has read the figures that it adds to."""
+            if statement.startswith("INSERT INTO cell") and not read.is_set():
+                lift_limits(connection)
+                read.set()
+                assert goes_on.wait(60)
+
+        def waits() -> bool:
+            with other.database.reading() as connection:
+                return bool(connection.scalar(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
+
+        sa.event.listen(ledger.database._engine, "before_cursor_execute", before)
+        writing = threads.submit(write, ledger, [record(fen="two")])
+        assert read.wait(60)
+        deleting = threads.submit(delete, other.database, before=None, model="net", figures=True)
+        until(lambda: deleting.done() or waits(), "the figures are deleted, or wait for the write")
+        goes_on.set()
+        writing.result(60)
+        deleting.result(60)
+        with other.database.reading() as connection:
+            assert connection.scalar(sa.select(sa.func.max(CELL.c.count))) is None
 
 
 def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:

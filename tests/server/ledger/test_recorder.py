@@ -71,15 +71,14 @@ def test_positions_are_written_by_themselves_and_closing_writes_the_rest(ledger:
 def test_what_is_answered_is_in_the_metrics_mates_too(ledger: Ledger) -> None:
     mate = Position.read("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
     with recording(ledger, Plan(least=1e-4)) as own:
-        own.record(replace(started([1, 2, 3]), waiting=7))
-        own.record(AnsweredBatch(MODEL, [Answer(MODEL, Query(), mate, Normalisation(), None)], None, 0.0, 5))
+        own.record(started([1, 2, 3]))
+        own.record(AnsweredBatch(MODEL, [Answer(MODEL, Query(), mate, Normalisation(), None)], None, 0.0))
         assert written(own)
         assert told(own, "movemask_positions_total") == [
             'movemask_positions_total{model="net",status="ongoing"} 3.0',
             'movemask_positions_total{model="net",status="checkmate"} 1.0',
         ]
         assert told(own, "movemask_batches_total") == ['movemask_batches_total{model="net"} 1.0']
-        assert told(own, "movemask_waiting_positions") == ['movemask_waiting_positions{model="net"} 5.0']
         assert told(own, 'movemask_leakage_count{kind="raw"')[0].endswith(" 3.0")
         assert len(told(own, "movemask_illegal_mass_total")) > 1
 

@@ -169,6 +169,14 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
     assert not file.exists()
 
 
+def test_a_second_service_leaves_the_file_of_one_that_still_loads_its_models(tmp_path: Path) -> None:
+    file = tmp_path / "socket"
+    with closing(Port(f"unix:{file}", 0)):
+        with pytest.raises(SettingsError, match=f"cannot listen on unix:{file}: address already in use"):
+            Port(f"unix:{file}", 0)
+        assert file.is_socket()
+
+
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")

@@ -127,9 +127,7 @@ def test_a_service_outlives_its_workers_and_is_reloaded(
         assert metric(port, watch, "movemask_last_reload_successful") == 1
         run("reload")
         until(lambda: ": not reloaded: " in log(), "the reload is given up")
-        assert re.search(
-            r"not reloaded: the new worker cannot serve: .*net.onnx.*; 2 of 2 workers stay as they ", log()
-        )
+        assert re.search(r"not reloaded: the new worker cannot serve: .*net.onnx.*; the workers stay as they ", log())
         until(lambda: workers(process.pid) == after, "the new worker has ended")
         assert statuses(port, kept) == {200}
         assert metric(port, watch, "movemask_last_reload_successful") == 0
@@ -137,4 +135,4 @@ def test_a_service_outlives_its_workers_and_is_reloaded(
 
         assert stopped(process) == 0
     assert not list(folder.glob("movemask-*/*")), "its files stay"
-    assert run("reload").output == "Error: no service runs here, of this user\n"
+    assert run("reload").output.startswith("Error: no service runs here, of this user and with this TMPDIR; ")

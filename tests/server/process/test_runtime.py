@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from movemask.errors import SettingsError
 from movemask.server.process.runtime import running_services, runtime_folder
 from tests.processes import environment, run
 
@@ -61,6 +62,15 @@ def test_one_of_several_services_is_reloaded_by_its_address() -> None:
             assert len(received) == 1
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_second_service_on_the_address_of_one_that_still_loads_its_models_is_refused() -> None:
+    """With several workers each of both services got some of the requests."""
+    refused = rf"process {os.getpid()}, another movemask, has http://127\.0\.0\.1:1, or will .*; give another --port"
+    with runtime_folder("http://127.0.0.1:1"):
+        with pytest.raises(SettingsError, match=refused), runtime_folder("http://127.0.0.1:1"):
+            pass
+        assert len(running_services()) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")

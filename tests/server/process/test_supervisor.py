@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
@@ -251,20 +252,44 @@ def test_an_old_worker_that_stands_still_is_killed_when_its_time_is_over(
     assert not any(map(running, before))
 
 
-def test_a_reload_that_a_later_worker_cannot_follow_goes_on_until_all_have_the_same_keys(
-    service: Service, caplog: pytest.LogCaptureFixture
+def test_a_worker_that_dies_at_once_does_not_hold_the_supervisor_that_has_many_keys_for_it(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = ",".join(f"{number:020}" for number in range(3_000))
+    service.supervisor._keys = Keys.of(listed, None)
+    spawned = spawn.get_executable()
+    try:
+        spawn.set_executable("/bin/false")
+        os.kill(min(service.pids), signal.SIGKILL)
+        service.until(lambda: "ended (exit code 1); starting another in 1 s" in caplog.text, "it is put off")
+    finally:
+        spawn.set_executable(spawned)
+    service.now += 1
+    service.serves()
+    keys = [worker.order.keys for worker in service.workers]
+    assert any(one is not None and one.find(f"{2_999:020}") is not None for one in keys)
+
+
+@pytest.mark.parametrize("fault", ["broken", "ends", "hangs"])
+def test_a_reload_that_a_later_worker_cannot_follow_yet_goes_on_until_all_have_the_same_keys(
+    service: Service, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     before, service.key = service.pids, "b"
     service.signal(signal.SIGHUP)
-    service.until(lambda: len(service.supervisor._reload) == 1, "the first is replaced")
-    (service.folder / "ends").touch()
-    service.until(lambda: "the new worker ended (exit code 7); starting another in 1 s" in caplog.text, "one fails")
-    (service.folder / "ends").unlink()
+    service.until(lambda: len(service.supervisor._reload) == 1 and not service.supervisor._leaving, "one is replaced")
+    (service.folder / fault).write_text("away")
+    service.until(lambda: service.supervisor._places[1].replacement, "the other is to be")
+    service.now += 301 if fault == "hangs" else 0
+    service.until(lambda: "not yet reloaded: the new worker " in caplog.text, "it cannot")
+    assert len(service.serves() & before) == 1  # nobody's place is empty
+    assert service.keys == [True, False]
+    assert not service.state.reloaded
+    (service.folder / fault).unlink()
+    assert not service.supervisor._places[1].replacement  # at once
     service.now += 1
-    service.until(lambda: len(service.pids - before) == 2, "it has started")
-    service.serves()
+    service.until(lambda: "reloaded" in caplog.messages, "all are replaced")
+    assert service.serves().isdisjoint(before)
     assert service.keys == [True, True]
-    assert not before & service.pids
     assert service.state.reloaded
 
 

@@ -56,6 +56,25 @@ async def test_beyond_a_bound_clients_are_told_when_to_come_again(tmp_path: Path
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("closed", [False, True])
+async def test_requests_that_come_at_once_count_before_they_begin_and_not_when_they_never_do(
+    tmp_path: Path, closed: bool
+) -> None:
+    async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
+        engine = queue.for_client("a", lambda positions: None)
+        assert engine is not None
+        first = engine.of([chess.Board()] * 1000)
+        with pytest.raises(Overloaded, match="1000 positions are already waiting for the engine"):
+            engine.of([chess.Board()] * 1000)
+        if closed:
+            await first.aclose()
+        del first
+        while queue.waiting:
+            await asyncio.sleep(0)
+        assert not (tmp_path / "starts").exists(), "the engine works for nobody"
+
+
+@pytest.mark.anyio
 async def test_when_the_engine_fails_nobody_waits_for_it(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "dies")))) as queue:
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from benchmarks.load import request
 from movemask.network.model import Array, Model, Session, TensorInfo
@@ -22,7 +24,7 @@ from movemask.server.app import create_app
 from movemask.server.settings import Settings
 from tests.networks import write_fake
 from tests.server.asking import refused
-from tests.server.edge.test_guard import listening
+from tests.server.edge.test_guard import listening, sent
 
 pytestmark = pytest.mark.anyio
 
@@ -77,12 +79,14 @@ async def begun(gate: Gated) -> None:
 
 async def queued(app: Any, count: int) -> None:
     """Lets the loop run until so many positions wait for the network."""
-    while app.state.services.models.waiting != count:
+    while sum(app.state.services.models.waiting.values()) != count:
         await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
-async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterator[tuple[Any, httpx2.AsyncClient]]:
+async def opened(
+    settings: Settings, gate: Callable[[Model], Model], **limits: Any
+) -> AsyncIterator[tuple[Any, httpx2.AsyncClient]]:
     """The app behind the gate, and a client of it."""
     app = create_app(settings.model_copy(update=limits), prepare=gate)
     transport = httpx2.ASGITransport(app)
@@ -94,18 +98,66 @@ async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.5)
-    async with opened(settings, gate) as (_, web):
+    owner, client = "o" * 20, "c" * 20
+    async with opened(settings, gate, api_keys=SecretStr(f"{owner},{client}:policy")) as (_, web):
+        web.headers["Authorization"] = f"Bearer {owner}"
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
         ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
         while (found := await web.get("/readyz")).status_code == 200:
             assert time.monotonic() < ends, "still ready"
             await asyncio.sleep(0.1)
-        assert "the network of model 'fake' has been running for " in found.json()["detail"]
+        assert "the default model 'fake' hangs: its network has been running for " in found.json()["detail"]
+        unscoped = await web.get("/readyz", headers={"Authorization": f"Bearer {client}"})
+        assert unscoped.json()["detail"] == "the default model cannot answer"
         assert (await web.get("/livez")).status_code == 200
         gate.open.set()
         assert (await hanging).status_code == 200
         assert (await web.get("/readyz")).status_code == 200
+
+
+async def test_another_model_that_hangs_takes_no_service_out_of_traffic_and_an_operator_sees_it(
+    settings: Settings, gate: Gated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_fake(tmp_path / "m", "other")
+    monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.0)
+
+    def other_hangs(model: Model) -> Model:
+        return gate(model) if model.name == "other" else model
+
+    async with opened(settings, other_hangs, default_model="fake") as (_, web):
+        hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": [], "model": "other"}))
+        await begun(gate)
+        ready = await web.get("/readyz")
+        assert ready.status_code == 200
+        assert ready.json()["models"] == {
+            "fake": "served",
+            "other": "hangs: its network has been running for 0 s",
+        }
+        gate.open.set()
+        assert (await hanging).status_code == 200
+
+
+async def test_what_waits_is_seen_while_a_network_and_while_the_database_hang(
+    settings: Settings, gate: Gated, tmp_path: Path
+) -> None:
+    def told(app: Any) -> list[str]:
+        """The gauges, as a worker keeps them twice a second."""
+        app.state.services.looked(1)
+        lines = app.state.metrics.exposition().decode().splitlines()
+        return [line for line in lines if line.startswith(("movemask_waiting_positions{", "movemask_ledger_waiting "))]
+
+    async with opened(settings, gate) as (app, web):
+        first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await begun(gate)
+        second = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await queued(app, 1)
+        assert told(app) == ['movemask_waiting_positions{model="fake"} 1.0', "movemask_ledger_waiting 0.0"]
+        with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None, timeout=60)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            gate.open.set()
+            assert [(await one).status_code for one in (first, second)] == [200, 200]
+            assert told(app) == ['movemask_waiting_positions{model="fake"} 0.0', "movemask_ledger_waiting 2.0"]
 
 
 async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
@@ -169,11 +221,20 @@ async def test_a_client_that_leaves_in_its_body_is_a_499(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
+async def test_a_body_that_does_not_come_in_time_is_a_408_for_the_operator_too(settings: Settings, gate: Gated) -> None:
+    async with opened(settings, gate) as (app, web), listening(app, body_seconds=0.2) as (_, port):
+        answer = await sent(port, request("/v1/policy", b'{"moves": []}')[:-1])
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        while (metrics := (await web.get("/metrics")).text).count('route="/v1/policy"') == 0:
+            await asyncio.sleep(0.01)
+    assert 'movemask_requests_total{method="POST",route="/v1/policy",status="408"} 1.0' in metrics
+
+
 async def test_a_client_that_leaves_a_stream_before_its_first_line_is_a_499(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        sent = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
-        writer.write(sent.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
+        asked = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
+        writer.write(asked.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
         await begun(gate)
         writer.close()
         while 'route="/v1/policy/batch",status=' not in (metrics := (await web.get("/metrics")).text):
@@ -208,8 +269,8 @@ def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
 async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(settings: Settings, gate: Gated) -> None:
     body = {"positions": [{"moves": [], "id": f"p{number}"} for number in range(100)]}
     async with opened(settings, gate) as (app, web):
-        sent = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
-        stream = asyncio.create_task(sent)
+        posted = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
+        stream = asyncio.create_task(posted)
         await begun(gate)
         pipeline = app.state.services.models.pipeline(None)
         pipeline.queue.closed = True  # as at a stop, without waiting for the run behind the gate

@@ -254,7 +254,7 @@ async def test_a_run_that_does_not_end_is_a_fault_with_its_age(
     await begun(gate)
     assert queue.fault is None
     monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.0)
-    assert queue.fault == "the network of model 'gated' has been running for 0 s"
+    assert queue.fault == "hangs: its network has been running for 0 s"
     gate.open.set()
     await task
     assert queue.fault is None

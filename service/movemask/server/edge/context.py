@@ -73,11 +73,15 @@ def context_of(scope: Scope) -> RequestContext:
 
 
 class Disconnection:
-    """The end of a connection, which cancels the coroutine that its client waits for."""
+    """The end of a connection, which cancels the coroutine that its client waits for.
 
-    __slots__ = ("_happened", "_waiting")
+    status : of the request that it ends: what the guard answered, if the client has not gone
+    """
+
+    __slots__ = ("_happened", "_waiting", "status")
 
     def __init__(self) -> None:
+        self.status = CLIENT_CLOSED
         self._happened = False
         self._waiting: asyncio.Task[Any] | None = None
 

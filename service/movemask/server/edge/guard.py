@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from movemask.schemas.answers import Problem
 from movemask.server.edge.context import DISCONNECTION, Disconnection
 from movemask.server.edge.rates import client_address
-from movemask.server.edge.request_reader import INVALID, TLS, Fault, RequestReader
+from movemask.server.edge.request_reader import Fault, RequestReader
 from movemask.server.problems import name_of, problem, response
 
 log = logging.getLogger(__name__)
@@ -129,8 +129,6 @@ class Guard(asyncio.BufferedProtocol):
             _GUARD.set(self)
             self._inner.data_received(accepted)
         if requests.fault is not None:
-            if requests.fault in (INVALID, TLS):
-                self.guards.invalid[requests.fault[1]] += 1
             self._refuse(_problem_of(requests.fault))
 
     def _advance(self, accepted: int) -> None:
@@ -254,6 +252,8 @@ class Guard(asyncio.BufferedProtocol):
     def _refuse(self, refusal: Problem) -> None:
         """Answers with a problem, without the app, and closes. If an earlier request is being answered, that answer is
         the last. If the answer to this request has begun, it is cut off."""
+        self.guards.refused[refusal.detail] += 1
+        self.guards.count(refusal)
         self._deaf, self._requests.in_head, self._until = True, False, None
         if self._unanswered and not self._requests.in_body:
             self._last = True
@@ -261,6 +261,7 @@ class Guard(asyncio.BufferedProtocol):
         if not self._requests.in_body or (self._unanswered == 1 and not self._started):
             if self._inner is not None:  # the app waits for the body: it is told that the client has gone
                 inner, self._inner = self._inner, None
+                self.disconnection.status = refusal.status
                 inner.connection_lost(None)
                 self.disconnection.happen()
             answer = response(refusal, {"X-Content-Type-Options": "nosniff", "Connection": "close"})
@@ -346,6 +347,7 @@ class Guards:
     processes : workers of the service; each takes its part of the connections
     looked : called twice a second with the number of connections
     stopping : whether the service is stopping
+    count : called with the problem of each refusal
     inner : makes uvicorn's protocol
     """
 
@@ -355,14 +357,16 @@ class Guards:
         processes: int = 1,
         looked: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
+        count: Callable[[Problem], None] = lambda refusal: None,
         inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
     ) -> None:
         self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
+        self.count = count
         self._most = -(-limits.connections // processes)
         self._most_of_a_client = None if limits.of_an_address is None else -(-limits.of_an_address // processes)
         self._open: set[Guard] = set()
         self._of_clients: Counter[str] = Counter()
-        self.invalid: Counter[str] = Counter()  # requests that were no HTTP since the last look, by what they were
+        self.refused: Counter[str] = Counter()  # connections since the last look, by the reason
 
     def protocol(self, **options: Any) -> Guard:
         """The protocol of a new connection, with uvicorn's options for its own protocol."""
@@ -377,7 +381,7 @@ class Guards:
             return "too many connections"
         most = self._most_of_a_client
         if client and most is not None and self._of_clients[client] >= most:
-            return f"too many connections from this address (limit {self.limits.of_an_address})"
+            return f"too many connections from this address; each worker takes {most}"
         guard.client = client or "-"
         self._of_clients[guard.client] += 1
         return None
@@ -399,9 +403,9 @@ class Guards:
                 self._looked(len(self._open))
             except Exception:  # a bug, or no descriptors are left; connections still need their deadlines
                 log.exception("the process cannot be looked at")
-            for reason, count in self.invalid.items():
-                log.warning("%d refused: %s", count, reason)
-            self.invalid.clear()
+            for detail, count in self.refused.items():
+                log.warning("%d refused: %s", count, detail)
+            self.refused.clear()
             for guard in list(self._open):
                 try:
                     if self._stopping():

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import multiprocessing
 import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from movemask.atomic_writes import atomic_write
 from movemask.errors import KeysError, SettingsError
@@ -50,10 +52,24 @@ class Key:
 
 
 class Keys:
-    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE, read once. Raises KeysError for an invalid file."""
+    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE, read once. Raises KeysError for an invalid file.
+
+    They are handed to a worker in shared memory: a pipe holds about a thousand, and whoever starts a worker that dies
+    before it has read more would wait for ever.
+    """
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
         self._keys = _distinct((*given, *(() if file is None else read_keys(file))))
+        lines = "\n".join(key.line for key in self._keys).encode() + b"\n"
+        self._lines = multiprocessing.get_context("spawn").RawArray("c", len(lines))
+        self._lines.raw = lines
+
+    def __getstate__(self) -> Any:
+        return self._lines
+
+    def __setstate__(self, lines: Any) -> None:
+        self._lines = lines
+        self._keys = _keys_of(lines.raw, Path())
 
     @classmethod
     def of(cls, listed: str, file: Path | None) -> Keys | None:

@@ -30,14 +30,12 @@ class AnsweredBatch:
     answers : without the queries that failed
     evaluated : None if no position has a legal move
     time : in seconds since 1970
-    waiting : positions that waited for the model at that time
     """
 
     model: Model
     answers: Sequence[Answer]
     evaluated: Evaluated | None
     time: float
-    waiting: int = 0
 
     def __len__(self) -> int:
         return sum(answer.evaluated is not None for answer in self.answers)

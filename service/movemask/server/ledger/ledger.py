@@ -298,6 +298,9 @@ def delete(
         if model is not None and not ids:
             names = ", ".join(sorted(set(known.values()))) or "none"
             raise LedgerError(f"the ledger has no model {model!r}; available: {names}")
+        if figures:  # a write that has read them would bring them back
+            locked = sa.select(MODEL.c.id).where(MODEL.c.id.in_(ids)).order_by(MODEL.c.name, MODEL.c.digest)
+            connection.execute(locked.with_for_update())
         counts: dict[str, int] = {}
         for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):
             chosen: list[sa.ColumnElement[bool]] = [table.c.model.in_(ids)]

@@ -205,7 +205,6 @@ class Recorder:
         with self._changed:
             self.waiting -= written + lost
             self.lost += lost
-        self._metrics.ledger_waiting.set(self.waiting)
         if lost:
             self._metrics.ledger_lost.inc(lost)
 
@@ -225,9 +224,8 @@ class Recorder:
 
 
 def _count(metrics: Metrics, batches: Sequence[AnsweredBatch]) -> None:
-    """Counts one model's batches: positions by status, runs of the network, and how many positions wait."""
+    """Counts one model's batches: positions by status, and runs of the network."""
     model = batches[0].model.name
-    metrics.waiting_positions.labels(model).set(batches[-1].waiting)
     for status, count in Counter(answer.status for batch in batches for answer in batch.answers).items():
         metrics.positions.labels(model, status).inc(count)
     batch_size, queue_seconds = metrics.batch_size.labels(model), metrics.queue_seconds.labels(model)

@@ -41,10 +41,10 @@ class Port:
     """The addresses of `host` with a port, or the file of `unix:FILE`, on which a service listens until closed.
 
     `::` takes IPv4 connections too. The supervisor only reserves the port: nothing listens before a worker can answer,
-    so that a proxy asks another machine meanwhile. One worker, and workers over which connections are not spread, make
-    the supervisor's socket listen: when a worker ends, connections that it had not accepted wait for its replacement.
-    Otherwise each worker binds sockets of its own: new connections go to the others at once, and those that it had not
-    accepted are lost.
+    so that a proxy asks another machine meanwhile. A file is of this machine alone, and listens at once. One worker,
+    and workers over which connections are not spread, make the supervisor's socket listen: when a worker ends,
+    connections that it had not accepted wait for its replacement. Otherwise each worker binds sockets of its own: new
+    connections go to the others at once, and those that it had not accepted are lost.
 
     Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
     """
@@ -176,8 +176,9 @@ def _taken(error: OSError) -> SettingsError:
 
 
 def _file_socket(file: Path) -> socket.socket:
-    """A socket at a file, which does not listen yet. Anybody who may enter the file's folder may connect, as with
-    uvicorn. Replaces the file of a service that has ended; raises SettingsError if it is in use, or is no socket."""
+    """A socket that listens at a file, so that a second service finds it in use. Anybody who may enter the file's
+    folder may connect, as with uvicorn. Replaces the file of a service that has ended; raises SettingsError if it is in
+    use, or is no socket."""
     if AF_UNIX is None:
         raise SettingsError(f"MOVEMASK_HOST: {UNIX}{file}: this system has no Unix sockets")
     listener = socket.socket(AF_UNIX, socket.SOCK_STREAM)
@@ -189,6 +190,7 @@ def _file_socket(file: Path) -> socket.socket:
             file.unlink()
         listener.bind(str(file))
         file.chmod(0o666)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno) if error.errno else str(error)  # such as a path that is too long

@@ -34,7 +34,8 @@ class RunningService(NamedTuple):
 def runtime_folder(address: str) -> Iterator[Path | None]:
     """A folder for a service while it runs; None on Windows. Removes those of services that were killed.
 
-    Raises SettingsError or OSError if there can be none.
+    Raises SettingsError if another service of this user has the address, perhaps without listening yet: the system
+    would give it to both. Raises SettingsError or OSError if there can be no folder.
     """
     if fcntl is None:
         yield None
@@ -48,6 +49,10 @@ def runtime_folder(address: str) -> Iterator[Path | None]:
         for old in base.iterdir():
             if not _is_locked(old):
                 shutil.rmtree(old, ignore_errors=True)
+        for other in running_services():
+            if other.address == address:
+                fault = f"process {other.pid}, another movemask, has {address}, or will have it when it has loaded"
+                raise SettingsError(f"MOVEMASK_PORT: {fault}; give another --port")
         folder = Path(tempfile.mkdtemp(dir=base))
         (folder / _FILE).write_text(f"{os.getpid()} {address}")
         lock = os.open(folder, os.O_RDONLY)

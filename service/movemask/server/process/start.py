@@ -17,8 +17,8 @@ from movemask.server.process.supervisor import Order
 from movemask.server.service_state import ServiceState
 from movemask.server.settings import Settings
 
-#: Seconds that a worker has after `drain_seconds` to write its answers to the ledger.
-_CLOSING_SECONDS = 5
+#: Seconds that a worker has after `drain_seconds`: for the ledger's last positions 5, for a network that is stuck 2.
+_CLOSING_SECONDS = 9
 
 
 @dataclass(frozen=True)

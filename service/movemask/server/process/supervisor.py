@@ -123,8 +123,8 @@ class Place:
 class Supervisor:
     """The first worker starts alone, the others when it serves. A worker that ends is replaced; one that cannot start
     is tried again after a pause that grows. SIGHUP replaces the workers one after the other. If the first replacement
-    cannot serve, the reload is refused, and all stay as they are; once it serves, all follow, so that all workers have
-    the same keys: where a later one cannot start beside its worker, for want of memory perhaps, that worker ends first.
+    cannot serve, the reload is refused, and all stay as they are. Once it serves, all follow, so that all workers have
+    the same keys: a later one that cannot serve is tried again too, and the worker that it is to replace stays.
 
     Parameters
     ----------
@@ -213,15 +213,15 @@ class Supervisor:
                     self._leave(worker, now)
                 place.worker = place.replacement = None
             return not self._leaving
-        # A reload that has replaced some goes on to its end, one that has replaced none begins anew.
-        if self._hangups and self._models is not None and len(self._reload) in (0, len(self._places)):
+        if self._hangups and self._models is not None:
             self._hangups = 0
             self._begin_reload(now)
         for place in self._places:
             self._continue_reload(place, now)
             self._keep(place, now)
         # One after the other, so that there is never more than one worker too many.
-        if self._reload and not self._leaving and not any(place.replacement for place in self._places):
+        due = bool(self._reload) and now >= self._reload[0].again and not self._leaving
+        if due and not any(place.replacement for place in self._places):
             try:
                 self._reload[0].replacement = self._started(self._new_keys, None, now)
             except OSError as error:
@@ -304,6 +304,8 @@ class Supervisor:
         log.info("reloading: the workers are replaced one after the other")
         self._end_reload(now)
         self._reload = list(self._places)
+        for place in self._places:
+            place.again = min(place.again, now)  # what could not start may have been mended
         try:
             self._new_keys = self._read()
         except MovemaskError as error:
@@ -318,30 +320,26 @@ class Supervisor:
             if place.worker is not None:
                 self._leave(place.worker, now)
             place.worker, place.replacement = new, None
+            place.pause = place.again = 0.0
             self._keys, self._models = new.order.keys, new.models
-            self._replaced(place)
+            self._reload.remove(place)
+            if not self._reload:
+                self._state.reloaded = True
+                log.info("reloaded")
         elif not new.process.is_alive():
             self._give_up(place, f"the new worker {new.end}", now)
         elif now - new.begun > _LOADING_SECONDS:
             self._give_up(place, f"the new worker cannot serve: {_TOO_SLOW}", now)
 
-    def _replaced(self, place: Place) -> None:
-        self._reload.remove(place)
-        if not self._reload:
-            self._state.reloaded = True
-            log.info("reloaded")
-
     def _give_up(self, place: Place, why: str, now: float) -> None:
-        """Refuses the reload if it has replaced no worker; else ends the worker of the place, which is started anew."""
+        """Gives a replacement up, and with the first one the reload; a later one is tried again."""
         if len(self._reload) == len(self._places):
             return self._refuse(why, now)
-        for worker in place.workers:
-            self._leave(worker, now)
-        place.worker = place.replacement = None
-        assert self._models is not None
-        place.needed = frozenset(self._models)
-        self._put_off(place, why, now)
-        self._replaced(place)
+        self._state.reloaded = False
+        if place.replacement is not None:
+            self._leave(place.replacement, now)
+            place.replacement = None
+        self._put_off(place, f"not yet reloaded: {why}", now)
 
     def _refuse(self, why: str, now: float) -> None:
         """Ends a reload that has replaced no worker."""

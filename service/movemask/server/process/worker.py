@@ -18,7 +18,7 @@ from movemask.errors import MovemaskError
 from movemask.server import logs
 from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
-from movemask.server.metrics import Metrics, number_process
+from movemask.server.metrics import number_process
 from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
 from movemask.server.process.start import WorkerStart
 from movemask.server.process.supervisor import Order
@@ -74,7 +74,8 @@ class WorkerApp:
             body_seconds=settings.body_seconds,
             read_seconds=settings.read_seconds,
         )
-        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed)
+        count = self._app.state.metrics.problem
+        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed, count)
         self._guarded = GuardedApp(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,5 +134,5 @@ class WorkerApp:
     def _looked(self, connections: int) -> None:
         """Twice a second, from the event loop, so that a stuck one is noticed."""
         faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
-        metrics: Metrics = self._app.state.metrics
-        metrics.looked(connections)
+        services: Services = self._app.state.services
+        services.looked(connections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,9 @@ class _Submission:
     boards: Sequence[chess.Board]
     found: asyncio.Queue[tuple[int, Evaluation | None]] = field(default_factory=asyncio.Queue)
     dropped: bool = False
+
+    def drop(self) -> None:
+        self.dropped = True
 
 
 class EngineQueue:
@@ -58,22 +62,26 @@ class EngineQueue:
             fault = f"{self.waiting} positions are already waiting for the engine; it has room for {_MOST_WAITING}"
             raise Overloaded(fault, retry_after=max(1, math.ceil(more * self._seconds)))
 
-    async def evaluations(
-        self, boards: Sequence[chess.Board], client: str
-    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        """As `Evaluations.of`. Positions that are not evaluated when the iterator is closed are dropped."""
+    def evaluations(self, boards: Sequence[chess.Board], client: str) -> AsyncGenerator[tuple[int, Evaluation], None]:
+        """As `Evaluations.of`; the positions wait from now on. Those that are not evaluated when the iterator is
+        closed, or is gone without having begun, are dropped."""
         submission = _Submission(boards)
         self._turns.add(client, [Item(submission, place, 1) for place in range(len(boards))])
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
+        found = self._found(submission, client)
+        weakref.finalize(found, submission.drop)  # what has not begun runs no `finally`
+        return found
+
+    async def _found(self, submission: _Submission, client: str) -> AsyncGenerator[tuple[int, Evaluation], None]:
         try:
-            for _ in boards:
+            for _ in submission.boards:
                 place, evaluation = await submission.found.get()
                 if evaluation is None:
                     return
                 yield place, evaluation
         finally:
-            submission.dropped = True
+            submission.drop()
             self._turns.remove(client, submission)
 
     async def aclose(self) -> None:

@@ -120,7 +120,7 @@ class Pipeline:
             (written(outcome, write), isinstance(outcome, Answer) and outcome.evaluated is not None)
             for outcome, (_, write) in zip(outcomes, items, strict=True)
         ]
-        self._record(AnsweredBatch(self.model, answers, evaluated, time.time(), self.queue.waiting))
+        self._record(AnsweredBatch(self.model, answers, evaluated, time.time()))
         return results
 
 

@@ -105,12 +105,12 @@ class Queue:
 
     @property
     def fault(self) -> str | None:
-        """That a run is stuck, and for how long; None if none is."""
+        """That a run is stuck, and for how long, as a predicate; None if none is."""
         with self._changed:
             seconds = time.perf_counter() - min(self._runs.values(), default=inf)
         if seconds < _STUCK_SECONDS:
             return None
-        return f"the network of model {self.name!r} has been running for {seconds:.0f} s"
+        return f"hangs: its network has been running for {seconds:.0f} s"
 
     async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
         """The submission, with a result for each item. `costs` has each item's cost, 1 or more; by default 1.

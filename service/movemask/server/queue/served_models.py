@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection
 
-from movemask.errors import ModelUnavailable, SettingsError
+from movemask.errors import SettingsError
 from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
@@ -54,10 +54,7 @@ class ServedModels:
 
     def pipeline(self, name: str | None) -> Pipeline:
         """The pipeline of a model, by default of the default model. Raises UnknownModel or ModelUnavailable."""
-        entry = self.registry.entry(name)
-        if entry.name not in self._pipelines:
-            raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
-        return self._pipelines[entry.name]
+        return self._pipelines[self.registry.get(name).name]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -69,15 +66,17 @@ class ServedModels:
         }
         return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
-    def faults(self) -> list[str]:
-        """Why models that passed their check cannot answer: a network hangs, or a thread has died."""
-        faults = [pipeline.queue.fault for pipeline in self._pipelines.values()]
-        return [fault for fault in faults if fault is not None]
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why models cannot answer, by name: they failed their check, or a run of their network hangs."""
+        failed = {entry.name: f"failed its check: {entry.failure}" for entry in self.registry if not entry.served}
+        hanging = {name: pipeline.queue.fault for name, pipeline in self._pipelines.items()}
+        return failed | {name: fault for name, fault in hanging.items() if fault is not None}
 
     @property
-    def waiting(self) -> int:
-        """Positions that wait for a network of this process."""
-        return sum(pipeline.queue.waiting for pipeline in self._pipelines.values())
+    def waiting(self) -> dict[str, int]:
+        """Positions that wait for each network of this process."""
+        return {name: pipeline.queue.waiting for name, pipeline in self._pipelines.items()}
 
     def close(self) -> None:
         """Finishes the waiting queries of every model."""

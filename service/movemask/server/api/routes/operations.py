@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import orjson
@@ -12,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
-from movemask.errors import ModelUnavailable
+from movemask.errors import LedgerError, ModelUnavailable, Overloaded
 from movemask.network.registry import Entry
 from movemask.schemas.operations import (
     AliveOut,
@@ -61,11 +62,13 @@ async def livez() -> AliveOut:
     responses=problems.documented(503),
 )
 async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
-    """Returns 200 if positions can be answered now, otherwise 503, with the state of the ledger. A failing one does
-    not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
-    reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
-    if reasons:
-        detail = "; ".join(reasons) if detailed else "the default model cannot answer"
+    """Returns 200 if the default model can answer now, otherwise 503, with the state of the other models and of the
+    ledger. Failing ones do not make the service unready. If API keys are set, details need a key with the scope
+    `metrics`."""
+    detailed = KeyScope.METRICS in context_of(http.scope).scopes
+    faults, default = services.models.faults, services.models.registry.default
+    if default in faults:
+        detail = f"the default model {default!r} {faults[default]}" if detailed else "the default model cannot answer"
         return problems.response(problems.problem("not-ready", detail))
     if not detailed:
         return ReadyOut(status="ready")
@@ -73,9 +76,9 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     failure = None if recorder.failure is None else problems.ledger_unwritable(recorder.failure)
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
+        models={entry.name: faults.get(entry.name, "served") for entry in services.models.registry},
         ledger=LedgerStateOut(waiting=recorder.waiting, lost=recorder.lost, failure=failure),
-        waiting=services.models.waiting,
+        waiting=sum(services.models.waiting.values()),
     )
 
 
@@ -111,18 +114,20 @@ async def models(http: Request, services: AppServices) -> Response:
     scopes=_LISTED,
     summary="One model",
     response_model=ModelEntryOut,
-    responses=problems.documented(404, 503),
+    responses=problems.documented(404),
 )
 async def model(
     name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
-    leakage so far. If API keys are set, the leakage needs a key with the scope `leakage`."""
+    leakage so far, unless the ledger cannot be read now. If API keys are set, the leakage needs a key with the scope
+    `leakage`."""
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.LEAKAGE in context_of(http.scope).scopes:
-        for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
-            out.leakage = model_figures_out(figures)
+        with suppress(LedgerError, Overloaded):  # all else is known: why a model is not served, above all
+            for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
+                out.leakage = model_figures_out(figures)
     return _response(out)
 
 
