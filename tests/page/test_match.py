@@ -391,6 +391,7 @@ def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None
     expect(yours).to_have_text(re.compile(r"^2:[45]\d$"))
 
 
+@pytest.mark.deep
 def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
     first = own_visit.another_tab()
     first.open()

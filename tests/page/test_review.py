@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.page.test_library import listed
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
+from tests.parts import part_of
 from tests.processes import call, served
 
 #: A game that was played here: White's third move gives the queen for a pawn. Its moves have evaluations up to there.
@@ -393,7 +394,7 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
     expect(page.locator("#below .player")).to_have_text("White")
 
 
-@pytest.mark.parametrize("question", ["games/split", "games"])  # what is asked about a pasted text
+@pytest.mark.parametrize("question", part_of(["games", "games/split"], 2))  # what is asked about a pasted text
 def test_a_game_that_is_still_being_read_leaves_the_board_to_what_came_later(visit: Visit, question: str) -> None:
     page = visit.open()
     held: list[Route] = []

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.strength import write_card
 from movemask.network.files import shipped_models
+from tests.parts import part_of
 from tests.processes import served
 
 COMMAND = [sys.executable, "-m", "movemask", "uci"]
@@ -45,7 +46,7 @@ def game(engine: chess.engine.SimpleEngine, **options: Any) -> list[tuple[str, s
     return found
 
 
-@pytest.mark.parametrize("where", ["here", "service"])
+@pytest.mark.parametrize("where", part_of(["here", "service"], 2))
 def test_a_measured_strength_decides_rating_and_temperature(tmp_path: Path, where: str) -> None:
     models = copied(tmp_path, ROWS)
     if where == "here":
