@@ -8,7 +8,7 @@ import signal
 import click
 
 from movemask.errors import SettingsError
-from movemask.server.process.runtime import running_services
+from movemask.server.process.running_services import running_services
 
 
 @click.command()

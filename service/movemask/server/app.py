@@ -21,14 +21,14 @@ from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
 from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
-from movemask.server.api.routes import games, judge, leakage, operations, page, policy
+from movemask.server.api.routes import audit, games, leakage, operations, page, policy
 from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import CLIENT_CLOSED, DISCONNECTION, Disconnection
 from movemask.server.edge.headers import HEADERS
 from movemask.server.edge.keys import Keys, KeyScope
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import MOST_BYTES, Edge
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.metrics import Metrics
 from movemask.server.service_state import ServiceState
 from movemask.server.services import running_services
@@ -95,7 +95,7 @@ def create_app(
         redoc_url=None,
         # In the order in which they are tried: those that are asked most come first.
         routes=[
-            *(*policy.routes, *games.routes, *judge.routes, *leakage.routes),
+            *(*policy.routes, *games.routes, *audit.routes, *leakage.routes),
             *(*operations.model_routes, *operations.keyed_routes, *operations.routes),
             *(page.routes if settings.page else ()),
             OPENAPI,

@@ -17,12 +17,12 @@ from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.server.edge.limits import RequestLimits
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.metrics import Metrics
-from movemask.server.queue.engine import EngineQueue
+from movemask.server.queue.engine_queue import EngineQueue
 from movemask.server.queue.pipeline import Pipeline
 from movemask.server.queue.served_models import ServedModels
 from movemask.server.settings import Settings

@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from movemask.board.position import Position
 from movemask.network.model import Array, Model
 from movemask.server.api import routing
-from movemask.server.api.bodies import parsed
+from movemask.server.api.body_reader import parsed
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
 from tests.server.asking import asked, refused

@@ -15,7 +15,7 @@ from movemask.errors import Overloaded, RateLimited
 from movemask.server.edge.context import RequestContext
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import Edge
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from tests.conftest import Serve
 from tests.server.asking import refused
 

@@ -27,8 +27,8 @@ from movemask.schemas.answers import Problem
 from movemask.server.edge import guard
 from movemask.server.edge.context import while_connected
 from movemask.server.edge.guard import MAX_PIPELINED, ConnectionLimits, Guard, GuardedApp, Guards
-from movemask.server.edge.rates import client_address
 from movemask.server.edge.request_reader import MAX_HEADERS
+from movemask.server.edge.shared_rates import client_address
 from movemask.server.metrics import Metrics
 from movemask.server.process.listening import Port
 

@@ -17,7 +17,7 @@ from movemask.errors import SettingsError
 from movemask.server.edge.forwarded import see_through
 from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.limits import RateLimit
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.process.service import run_service
 from movemask.server.settings import Settings
 from tests.conftest import Serve

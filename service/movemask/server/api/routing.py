@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 
 from movemask.errors import InvalidParameter
-from movemask.server.api.bodies import check_pieces, parsed, read_body
+from movemask.server.api.body_reader import check_pieces, parsed, read_body
 from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import context_of
 from movemask.server.edge.keys import KeyScope

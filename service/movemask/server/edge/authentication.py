@@ -7,7 +7,7 @@ from starlette.types import Scope
 
 from movemask.server.edge.context import RequestContext, context_of
 from movemask.server.edge.keys import Keys, KeyScope
-from movemask.server.edge.rates import client_address
+from movemask.server.edge.shared_rates import client_address
 from movemask.server.problems import ProblemError, shown
 
 _REALM = 'Bearer realm="movemask"'

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from movemask.schemas.answers import Problem
 from movemask.server.edge.context import DISCONNECTION, Disconnection
-from movemask.server.edge.rates import client_address
 from movemask.server.edge.request_reader import Fault, RequestReader
+from movemask.server.edge.shared_rates import client_address
 from movemask.server.problems import name_of, problem, response
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from movemask.errors import Overloaded, RateLimited
 from movemask.server.edge.context import RequestContext
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 
 #: Bytes of one request that are not counted: all connections together hold few of them.
 _UNCOUNTED = 4096

@@ -15,12 +15,12 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from movemask.server import logs
 from movemask.server.edge.keys import Keys
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.process.listening import Port, check_tls
-from movemask.server.process.runtime import runtime_folder
+from movemask.server.process.running_services import runtime_folder
 from movemask.server.process.signals import exit_at_once
-from movemask.server.process.start import WorkerStart
 from movemask.server.process.supervisor import Supervisor
+from movemask.server.process.worker_start import WorkerStart
 from movemask.server.service_state import METRICS_FOLDER, shared_state
 from movemask.server.settings import Settings
 

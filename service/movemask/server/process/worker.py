@@ -20,8 +20,8 @@ from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
 from movemask.server.metrics import number_process
 from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
-from movemask.server.process.start import WorkerStart
 from movemask.server.process.supervisor import Order
+from movemask.server.process.worker_start import WorkerStart
 from movemask.server.services import Services
 
 log = logging.getLogger(__name__)

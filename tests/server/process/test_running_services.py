@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from movemask.errors import SettingsError
-from movemask.server.process.runtime import running_services, runtime_folder
+from movemask.server.process.running_services import running_services, runtime_folder
 from tests.processes import environment, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
@@ -26,7 +26,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 KILLED = """
 import os, signal
-from movemask.server.process.runtime import runtime_folder
+from movemask.server.process.running_services import runtime_folder
 with runtime_folder("http://127.0.0.1:1"):
     os.kill(os.getpid(), signal.SIGKILL)
 """

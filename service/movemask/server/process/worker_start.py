@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from movemask.errors import MovemaskError
 from movemask.parent import end_with_parent
 from movemask.server import logs
-from movemask.server.edge.rates import Rates
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.process.listening import Sockets
 from movemask.server.process.signals import exit_at_once
 from movemask.server.process.supervisor import Order

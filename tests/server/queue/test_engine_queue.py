@@ -11,7 +11,7 @@ import pytest
 
 from movemask.errors import Overloaded
 from movemask.games.engine import Engine
-from movemask.server.queue.engine import EngineQueue
+from movemask.server.queue.engine_queue import EngineQueue
 from movemask.server.queue.fair import SHARE
 from tests.games.engines import program
 
