@@ -55,6 +55,16 @@ async def test_an_engine_that_fails_is_named_once(
 
 
 @pytest.mark.anyio
+async def test_a_position_of_chess960_is_no_failure_of_an_engine_that_does_not_play_it(tmp_path: Path) -> None:
+    """Nobody's games got evaluations for a minute."""
+    async with aclosing(Engine(program(tmp_path, "well"))) as engine:
+        assert await engine.evaluate(chess.Board(chess960=True), "a game") is None
+        assert engine.ready
+        assert await evaluated(engine) == [0, 1]
+        assert starts(tmp_path) == 1
+
+
+@pytest.mark.anyio
 async def test_an_engine_that_has_failed_is_left_alone_for_a_while(tmp_path: Path) -> None:
     async with aclosing(Engine(str(tmp_path / "nothing there"))) as engine:
         assert engine.ready

@@ -1,7 +1,7 @@
 """A UCI engine for tests: `uci_engine.py HOW`. It says that every position is even.
 
-HOW is `well`; `silent`: it does not even greet; `dies`: it ends at the second position; `moves`: its best line is the
-first legal move, and the reply's, in Chess960 too.
+HOW is `well`, without Chess960; `silent`: it does not even greet; `dies`: it ends at the second position; `moves`: its
+best line is the first legal move, and the reply's.
 """
 
 import sys
@@ -35,7 +35,9 @@ for line in sys.stdin:
         continue
     if word == "uci":
         say("id name test\noption name Hash type spin default 1 min 1 max 64")
-        say("option name UCI_Chess960 type check default false\nuciok")
+        if how != "well":
+            say("option name UCI_Chess960 type check default false")
+        say("uciok")
     elif word == "setoption" and "UCI_Chess960" in line:
         chess960 = line.split()[-1] == "true"
     elif word == "isready":

@@ -83,7 +83,8 @@ class Engine:
         return self._command is not None and time.monotonic() >= self._paused_until
 
     async def evaluate(self, board: chess.Board, game: object) -> Evaluation | None:
-        """The evaluation of a position that is not over; None if the engine fails. One call at a time.
+        """The evaluation of a position that is not over; None if the engine fails, or plays no Chess960. One call at a
+        time.
 
         Positions of the same `game` share the hash; before those of another it is cleared.
         """
@@ -132,15 +133,17 @@ class Engine:
         return protocol
 
     @staticmethod
-    async def _asked(protocol: chess.engine.UciProtocol, board: chess.Board, game: object) -> Evaluation:
+    async def _asked(protocol: chess.engine.UciProtocol, board: chess.Board, game: object) -> Evaluation | None:
         if not protocol.initialized:
             await protocol.initialize()
             await protocol.configure({name: value for name, value in _OPTIONS.items() if name in protocol.options})
+        if board.chess960 and "UCI_Chess960" not in protocol.options:
+            return None
         limit = chess.engine.Limit(nodes=NODES, time=_LONGEST)
         info = await protocol.analyse(board, limit, game=game, info=_WANTED)
         return Evaluation(info["score"], tuple(info.get("pv", ())[:_LINE]))
 
-    async def _answered(self, asking: Coroutine[Any, Any, Evaluation]) -> Evaluation:
+    async def _answered(self, asking: Coroutine[Any, Any, Evaluation | None]) -> Evaluation | None:
         """What the engine answers. A process that is stuck, or that nobody waits for any more, is killed: python-chess
         does not bear that its coroutines are cancelled, but they end with the process."""
         task = asyncio.create_task(asking)
