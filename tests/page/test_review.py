@@ -8,7 +8,7 @@ from pathlib import Path
 
 import chess.pgn
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.page.test_library import listed
 from tests.page.test_match import agree, begin
@@ -377,6 +377,33 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
         page.get_by_role("link", name="Review", exact=True).click()
         expect(page.locator("#moments")).to_be_visible()
         visit.leave()
+
+
+def test_nothing_moves_while_the_engine_looks_at_a_game(browser: Browser, port: int) -> None:
+    """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
+    for width, height in ((1366, 768), (360, 740)):
+        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+        page = visit.open()
+        held: list[Route] = []
+        page.route("**/v1/games", lambda route: held.append(route) if asks_engine(route) else route.continue_())
+        visit.load(KID)
+        expect(page.locator("#review-moves li")).to_have_count(14)
+        visit.settles()
+        before = places(page)
+        held.pop().continue_()
+        expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
+        assert places(page) == before
+        visit.leave()
+
+
+def asks_engine(route: Route) -> bool:
+    return "evaluations" in route.request.post_data_json.get("include", [])
+
+
+def places(page: Page) -> list[tuple[float, float] | None]:
+    """Where what is clicked on stands: the moves, the steps, the tabs and the key moves."""
+    boxes = [page.locator(what).bounding_box() for what in ("#line", "#back", "#tab-review", "#moments")]
+    return [box and (box["x"], box["y"]) for box in boxes]
 
 
 def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:

@@ -69,6 +69,13 @@ export class Analysis {
     byId("verdict").focus();
   }
 
+  /** Whether a game has chances to be shown, or may still get them: then their place is kept, so that nothing moves meanwhile. */
+  hasChances(state) {
+    if (playing(state) || !isGame(state)) return false;
+    const known = this.#costs.scores(state, state.tree.main).filter((score) => score !== undefined);
+    return known.length > 1 || !this.#costs.review(state)?.finished;
+  }
+
   /** Shows the game of a state, as far as it is known. Who plays alone sees the moves and no more. */
   draw(state) {
     const { tree, moves, at } = state,
@@ -94,6 +101,7 @@ export class Analysis {
     const opening = going ? undefined : reports.opening(state);
     byId("opening").hidden = !opening;
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";
+    byId("chances").hidden = !this.hasChances(state);
     showGraph(byId("graph"), {
       scores: going || !isGame(state) ? [] : this.#costs.scores(state, moves),
       reports: line,

@@ -11,7 +11,6 @@ const RARE = 0.05; // of a move; below, its bar is red, as its mark in the list
  * plies of telling moves.
  */
 export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
-  root.parentElement.hidden = scores.filter((score) => score !== undefined).length < 2;
   const count = Math.max(1, reports.length);
   const picture = svg("svg", { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": told(scores, reports) });
   const known = scores.map((score, ply) => [ply, score]).filter(([, score]) => score !== undefined);

@@ -63,11 +63,13 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
   refill(root, list, ...more);
 }
 
-/** White's expected score as a bar whose white part is on White's side, with the leader's score in percent; hidden if undefined. */
-export function showChances(root, score, flip) {
-  root.hidden = score === undefined;
+/**
+ * White's expected score as a bar whose white part is on White's side, with the leader's score in percent; hidden if
+ * undefined, or empty where its place is kept. */
+export function showChances(root, score, flip, keeps) {
+  root.hidden = score === undefined && !keeps;
   root.classList.toggle("flipped", flip);
-  if (root.hidden) return;
+  if (score === undefined) return root.replaceChildren();
   const part = (kind, share) => {
     const made = element("span", { className: kind });
     made.style.flexGrow = share;

@@ -44,7 +44,8 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
     all = [...(verdicts ?? [])],
     unjudged = all.filter(([, { cost }]) => !cost).length > 1; // lichess gives the first position no evaluation
-  byId("review-counts").textContent = all.length && (engine || !unjudged) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
+  const told = finished && all.length && (engine || !unjudged);
+  byId("review-counts").textContent = told ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
   showEngine(engine, finished, unjudged);
   const current = (place) => (place === at ? "true" : undefined);
   const show = (place) => {

@@ -67,6 +67,7 @@ export class Table {
     byId("clear").hidden = blank(state);
     byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
     document.body.classList.toggle("bare", !state.moves.length);
+    byId("chances").hidden = !this.#analysis.hasChances(state);
     document.body.classList.toggle("first", begins(state) && blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
@@ -129,7 +130,7 @@ export class Table {
     this.#shown = null;
     document.body.classList.add("stale");
     this.#board.freeze();
-    showChances(byId("value"), undefined, state.flip);
+    showChances(byId("value"), undefined, state.flip, this.#analysis.hasChances(state));
     this.#say(state, { turn: turn(state), moves: [] });
     this.#analysis.draw(state);
     for (const id of ["bars", "lenses", "legal", "forecast"]) byId(id).replaceChildren();
@@ -196,7 +197,8 @@ export class Table {
   /** The bar beside the board: the result of a game that is over, or what the evaluations say. */
   #chances(state, answer) {
     const result = SCORES[resultOf(answer)];
-    showChances(byId("value"), playing(state) ? undefined : (result ?? this.#analysis.score(state)), state.flip);
+    const score = playing(state) ? undefined : (result ?? this.#analysis.score(state));
+    showChances(byId("value"), score, state.flip, this.#analysis.hasChances(state));
   }
 
   /** What players would play, and a better move than that of the game. */
