@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import chess.pgn
 import pytest
@@ -269,6 +270,11 @@ def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Br
         expect(page.locator("#line")).not_to_contain_text("?")
         for place in ("#value", "#graph"):
             expect(page.locator(place)).to_be_hidden()
+        heads = page.locator("#panel-review .heads")
+        assert heads.inner_text().split("\n") == ["How human it was"]
+        visit.load("""[White "Ann"]\n\n1. e4 e5 2. Nf3 Nc6 *""")
+        expect(page.locator("#review-moves li")).to_have_count(4)
+        expect(page.get_by_role("heading", name="Key moves")).to_be_hidden()
         visit.leave()
 
 
@@ -379,25 +385,61 @@ def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: i
         visit.leave()
 
 
-def test_nothing_moves_while_the_engine_looks_at_a_game(browser: Browser, port: int) -> None:
+#: Lets the first half of what the engine finds through, and the rest when `goOn` is called.
+HOLD = """() => {
+    const asked = window.fetch;
+    window.fetch = async (address, options) => {
+        const answer = await asked(address, options);
+        if (!JSON.parse(options?.body ?? "{}").include?.includes("evaluations")) return answer;
+        const lines = (await answer.text()).split(/(?<=\\n)/), half = Math.ceil(lines.length / 2);
+        const more = new Promise((done) => { window.goOn = done; });
+        return new Response(new ReadableStream({ async start(stream) {
+            for (const [place, line] of lines.entries()) {
+                if (place === half) await more;
+                stream.enqueue(new TextEncoder().encode(line));
+            }
+            stream.close();
+        } }), answer);
+    };
+}"""
+
+
+def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(browser: Browser, port: int) -> None:
     """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
     for width, height in ((1366, 768), (360, 740)):
         visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
         page = visit.open()
-        held: list[Route] = []
-        page.route("**/v1/games", lambda route: held.append(route) if asks_engine(route) else route.continue_())
+        page.evaluate(HOLD)
+        held = held_back(page)
         visit.load(KID)
         expect(page.locator("#review-moves li")).to_have_count(14)
         visit.settles()
         before = places(page)
         held.pop().continue_()
+        expect(page.locator("#graph .known")).to_have_attribute("d", re.compile("^M[1-9]"))  # it begins at the end
+        assert places(page) == before
+        expect(page.locator("#review-counts")).to_be_empty()
+        expect(page.locator("#moments")).to_have_text("They are shown when the engine is done.")
+        page.evaluate("window.goOn()")
         expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
+        expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
         assert places(page) == before
         visit.leave()
 
 
-def asks_engine(route: Route) -> bool:
-    return "evaluations" in route.request.post_data_json.get("include", [])
+def held_back(page: Page) -> list[Route]:
+    """The requests for what the engine finds, which get no answer until they are continued."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        asked: Any = route.request.post_data_json
+        if "evaluations" in asked.get("include", []):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/games", hold)
+    return held
 
 
 def places(page: Page) -> list[tuple[float, float] | None]:

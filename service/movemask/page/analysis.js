@@ -108,7 +108,7 @@ export class Analysis {
       at,
       goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
-      moments: (review?.moments ?? []).map(({ ply }) => ply).filter((ply) => nodes[ply] === main[ply]),
+      moments: (review?.finished ? review.moments : []).map(({ ply }) => ply).filter((ply) => nodes[ply] === main[ply]),
     });
     this.#showVerdict(state, verdicts, review);
     showReview({

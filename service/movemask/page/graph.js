@@ -13,11 +13,10 @@ const RARE = 0.05; // of a move; below, its bar is red, as its mark in the list
 export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
   const count = Math.max(1, reports.length);
   const picture = svg("svg", { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": told(scores, reports) });
-  const known = scores.map((score, ply) => [ply, score]).filter(([, score]) => score !== undefined);
-  const line = known.map(([ply, score]) => `${ply},${(1 - score).toFixed(4)}`).join("L");
-  if (known.length > 1) {
-    picture.append(svg("path", { class: "area", d: `M${known[0][0]},1L${line}L${known.at(-1)[0]},1Z` }));
-  }
+  const runs = runsOf(scores).map((run) => ({ from: run[0][0], to: run.at(-1)[0], line: run.map(([x, y]) => `${x},${y}`).join("L") }));
+  const path = (kind, drawn) => runs.length && picture.append(svg("path", { class: kind, d: runs.map(drawn).join("") }));
+  path("known", ({ from, to }) => `M${from},0H${to}V1H${from}Z`);
+  path("area", ({ from, to, line }) => `M${from},1L${line}L${to},1Z`);
   picture.append(svg("path", { class: "half", d: `M0,.5H${count}` }));
   reports.forEach(({ surprise, probability }, ply) => {
     if (surprise === undefined || surprise === null) return;
@@ -25,7 +24,7 @@ export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
     const kind = probability < RARE ? "surprise rare" : "surprise";
     picture.append(svg("rect", { class: kind, x: ply + 0.2, y: 1 - height, width: 0.6, height }));
   });
-  if (known.length > 1) picture.append(svg("path", { class: "score", d: `M${line}` }));
+  path("score", ({ line }) => `M${line}`);
   for (const ply of moments) picture.append(svg("path", { class: "moment", d: `M${ply - 0.5},0V.2` }));
   if (reports.length) picture.append(svg("path", { class: "now", d: `M${at},0V1` }));
   const ply = (event) => {
@@ -37,6 +36,19 @@ export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
     root.title = [names[ply(event) - 1] ?? "the start", ...sentence(scores[ply(event)], reports[ply(event) - 1])].join(", ");
   });
   root.replaceChildren(picture);
+}
+
+/** The points `[x, y]` of the curve, in runs: where nothing is known of two positions or more, it has a gap. */
+function runsOf(scores) {
+  const runs = [];
+  scores.forEach((score, ply) => {
+    if (score === undefined) return;
+    const run = runs.at(-1),
+      point = [ply, (1 - score).toFixed(4)];
+    if (run && ply - run.at(-1)[0] <= 2) run.push(point);
+    else runs.push([point]);
+  });
+  return runs.filter((run) => run.length > 1);
 }
 
 function sentence(score, report) {

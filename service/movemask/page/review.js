@@ -43,7 +43,8 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   byId("review-side").onchange = ({ target }) => choose(target.value);
   const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
     all = [...(verdicts ?? [])],
-    unjudged = all.filter(([, { cost }]) => !cost).length > 1; // lichess gives the first position no evaluation
+    judged = all.filter(([, { cost }]) => cost).length,
+    unjudged = all.length - judged > 1; // lichess gives the first position no evaluation
   const told = finished && all.length && (engine || !unjudged);
   byId("review-counts").textContent = told ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
   showEngine(engine, finished, unjudged);
@@ -64,8 +65,11 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
       ),
     ),
   );
-  const none = engine && finished ? "No move cost 10 points or more." : finished ? "" : "The game is being read.";
-  const entries = moments.map(({ ply, by_rating: shares = [], ...moment }) => {
+  const awaited = engine ? "They are shown when the engine is done." : "The game is being read.",
+    none = finished ? "No move cost 10 points or more." : awaited;
+  byId("key-moves").hidden = finished && !engine && !moments.length; // nothing tells which they are
+  byId("panel-review").classList.toggle("uncosted", finished && unjudged && judged < 2); // the rules judge a mate
+  const entries = (finished ? moments : []).map(({ ply, by_rating: shares = [], ...moment }) => {
     const verdict = verdicts?.get(ply - 1),
       kind = verdict?.kind ?? moment.mark ?? "fault";
     const words = verdict ? [`${nameOf(ply - 1)}${verdict.name && ` · ${verdict.name}`}. `, verdict.text] : ["", moment.text];
