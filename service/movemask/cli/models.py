@@ -46,7 +46,7 @@ def models() -> None:
 @models.command("list")
 @models_dir_option
 def list_models(settings: NetworkSettings) -> None:
-    """List the models, whether each keeps its contract, and which is the default."""
+    """List the models: the default with a *, and with its fault one that does not keep its contract."""
     registry = registry_of(settings)
     for entry in registry:
         mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""

@@ -5,7 +5,8 @@ import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
 const NO_ENGINE =
-  "Mistakes are not marked: the service has no engine (MOVEMASK_ENGINE) or it has just failed, and this PGN has no evaluations. " +
+  "Mistakes are not marked: the service has no engine, or it has just failed, and this PGN has no evaluations. Whoever runs the " +
+  "service can install Stockfish, or name another engine in MOVEMASK_ENGINE. " +
   "The network says who would play a move, not whether it is good.";
 
 /** A button, or nothing where it is not to be offered. */
