@@ -67,7 +67,7 @@ export class Table {
     byId("clear").hidden = blank(state);
     byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
     document.body.classList.toggle("bare", !state.moves.length);
-    byId("chances").hidden = !this.#analysis.hasChances(state);
+    if (this.#analysis.hasChances(state)) byId("chances").hidden = byId("value").hidden = false;
     document.body.classList.toggle("first", begins(state) && blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
