@@ -466,7 +466,8 @@ def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_spea
         assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
 
 
-@pytest.mark.parametrize("silent", part_of(["before a commit", "between transactions"], 2))
+@pytest.mark.deep
+@pytest.mark.parametrize("silent", ["before a commit", "between transactions"])
 def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
     """Issue 51: 600 records were lost. A new connection gets through."""
     database_url = postgres.database()

@@ -129,6 +129,7 @@ def run(
     return subprocess.run(command, cwd=folder, env=environment, input=input, capture_output=True, text=True)
 
 
+@pytest.mark.deep
 def test_without_an_extra_there_is_a_library_and_an_engine(plain_set: dict[str, str], tmp_path: Path) -> None:
     program = """
 import chess, movemask
@@ -163,6 +164,7 @@ assert_masked(policy)
     assert annotated.returncode == 0, annotated.stderr
 
 
+@pytest.mark.deep
 def test_the_audit_of_files_needs_its_extra_alone(tmp_path: Path) -> None:
     audit = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["audit"]]
     environment = with_packages(tmp_path / "site", *required(audit))

@@ -404,27 +404,29 @@ HOLD = """() => {
 }"""
 
 
-def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(browser: Browser, port: int) -> None:
+@pytest.mark.parametrize(("width", "height"), part_of([(1366, 768), (360, 740)], 2))
+def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(
+    browser: Browser, port: int, width: int, height: int
+) -> None:
     """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
-    for width, height in ((1366, 768), (360, 740)):
-        visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
-        page = visit.open()
-        page.evaluate(HOLD)
-        held = held_back(page)
-        visit.load(KID)
-        expect(page.locator("#review-moves li")).to_have_count(14)
-        visit.settles()
-        before = places(page)
-        held.pop().continue_()
-        expect(page.locator("#graph .known")).to_have_attribute("d", re.compile("^M[1-9]"))  # it begins at the end
-        assert places(page) == before
-        expect(page.locator("#review-counts")).to_be_empty()
-        expect(page.locator("#moments")).to_have_text("They are shown when the engine is done.")
-        page.evaluate("window.goOn()")
-        expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
-        expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
-        assert places(page) == before
-        visit.leave()
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+    page = visit.open()
+    page.evaluate(HOLD)
+    held = held_back(page)
+    visit.load(KID)
+    expect(page.locator("#review-moves li")).to_have_count(14)
+    visit.settles()
+    before = places(page)
+    held.pop().continue_()
+    expect(page.locator("#graph .known")).to_have_attribute("d", re.compile("^M[1-9]"))  # it begins at the end
+    assert places(page) == before
+    expect(page.locator("#review-counts")).to_be_empty()
+    expect(page.locator("#moments")).to_have_text("They are shown when the engine is done.")
+    page.evaluate("window.goOn()")
+    expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
+    expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
+    assert places(page) == before
+    visit.leave()
 
 
 def held_back(page: Page) -> list[Route]:

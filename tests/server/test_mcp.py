@@ -265,6 +265,7 @@ def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:
     assert answer["content"][0]["text"].startswith("policy")
 
 
+@pytest.mark.deep
 def test_nothing_that_a_client_sends_makes_a_log_line_of_its_own(models: Path) -> None:
     forged = "x\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200" + "\r" * 100_000
     with served(models, "--mcp", "true", "--log-level", "debug") as (process, port):
