@@ -23,7 +23,7 @@ import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
 import { setSound, soundsOf, sounds } from "./sound.js";
-import { START, following, hasBoard, named, playing, position } from "./state.js";
+import { START, following, hasBoard, named, played, playing, position } from "./state.js";
 import { Store } from "./store.js";
 import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
@@ -138,13 +138,14 @@ function playHere() {
 const toDoors = () => byId("challenge-heading").focus();
 
 /** Begins the game that was chosen. */
-function begin(choice) {
-  const { doors, tree } = store.state;
-  start({
-    ...choice,
-    model: chosen(store.state, models).name,
-    ...(doors ? { fen: table.seen.answer.fen, chess960: tree.chess960 } : {}),
-  });
+async function begin(choice) {
+  const { state } = store,
+    newest = arrives(),
+    model = chosen(state, models).name;
+  if (!state.doors) return start({ ...choice, model });
+  const answer = await remembered("v1/policy", { ...position(state, played(state)), ...named(state) });
+  mustGoOn(answer);
+  if (newest()) start({ ...choice, model, fen: answer.fen, chess960: state.tree.chess960 });
 }
 
 function start(choice) {
