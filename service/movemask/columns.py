@@ -48,7 +48,9 @@ class Columns:
         for name, kind in _kinds(cls).items():
             values = [getattr(part, name) for part in parts]
             if kind == "indptr":
-                whole[name] = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one) for one in values]))])
+                whole[name] = np.concatenate(
+                    [[0], np.cumsum(np.concatenate([np.diff(one) for one in values]))]
+                )
             elif kind == "last_axis":
                 whole[name] = np.concatenate(values, axis=-1)
             elif kind != "shared":

@@ -19,8 +19,15 @@ def available_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
     The limit is that of a container, or of systemd's CPUQuota: the lowest of its control groups, version 1 or 2.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limits = (limit for path in _paths(own) for folder in _FOLDERS for limit in _limits(groups / folder / path))
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    limits = (
+        limit
+        for path in _paths(own)
+        for folder in _FOLDERS
+        for limit in _limits(groups / folder / path)
+    )
     return max(1, int(min((cores, *limits))))
 
 

@@ -196,7 +196,14 @@ class SettingsError(MovemaskError):
 #: The modules of the optional dependencies in pyproject.toml, by the names under which they are imported.
 EXTRAS = {
     "serve": (
-        *("fastapi", "fastapi_offline", "httptools", "opentelemetry", "orjson", "prometheus_client"),
+        *(
+            "fastapi",
+            "fastapi_offline",
+            "httptools",
+            "opentelemetry",
+            "orjson",
+            "prometheus_client",
+        ),
         *("psycopg", "sqlalchemy", "uvicorn"),
     ),
     "client": ("httpx2",),

@@ -112,7 +112,9 @@ class Answer:
         if self.evaluated is None:
             return []
         policies = self.evaluated.policies
-        logits: list[float] = policies.logits[policies.indptr[self.row] : policies.indptr[self.row + 1]].tolist()
+        logits: list[float] = policies.logits[
+            policies.indptr[self.row] : policies.indptr[self.row + 1]
+        ].tolist()
         return logits
 
     @property
@@ -143,7 +145,9 @@ class Answer:
         indptr = np.array([0, len(slots)])
         own = UnmaskedLogits(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
-        moves, by_cause = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
+        moves, by_cause = explained(
+            own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named
+        ).of(0)
         return len(self.model.vocabulary) - len(slots), moves, by_cause
 
 
@@ -153,7 +157,9 @@ class Evaluator(Protocol):
     @property
     def model(self) -> Model: ...
 
-    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+    async def submit(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+    ) -> list[R | MovemaskError]:
         """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
 
         `write` may run on another thread. Raises errors that concern all queries: Overloaded, ShuttingDown,
@@ -167,7 +173,9 @@ class Direct:
 
     model: Model
 
-    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+    async def submit(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+    ) -> list[R | MovemaskError]:
         return answered(self.model, items)
 
 
@@ -175,7 +183,9 @@ class Direct:
 _TOGETHER = 64
 
 
-def answered(model: Model, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+def answered(
+    model: Model, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+) -> list[R | MovemaskError]:
     """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
 
     Raises InferenceFailed.
@@ -205,7 +215,9 @@ def run_queries(
             # The error outlives this call. Its tracebacks would keep this frame, and so the whole batch, alive.
             error.__context__ = None
             outcomes[place] = error.with_traceback(None)
-    batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
+    batch, refused = model.batch(
+        [position for _, position, _ in read], [queries[place].elo for place, *_ in read]
+    )
     rows: list[int] = []
     for row, (place, position, rule) in enumerate(read):
         if row in refused:
@@ -223,14 +235,23 @@ def run_queries(
         for kept, row in enumerate(rows):
             place, position, rule = read[row]
             outcomes[place] = failed.get(kept) or Answer(
-                model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, waited[place]
+                model,
+                queries[place],
+                position,
+                rule,
+                batch.elo_of(kept),
+                evaluated,
+                kept,
+                waited[place],
             )
     return [outcomes[place] for place in range(len(queries))], evaluated
 
 
 def _read(model: Model, query: Query, max_moves: int | None) -> tuple[Position, Normalisation]:
     """A query's position and rule, with the model's temperature in place of "calibrated"."""
-    position = query.position or Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=max_moves)
+    position = query.position or Position.read(
+        query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
+    )
     if query.rule.temperature == "calibrated":
         return position, replace(query.rule, temperature=model.calibrated_temperature())
     return position, query.rule
@@ -257,11 +278,16 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable)
+    return Evaluated(
+        batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable
+    )
 
 
 def evaluate_positions(
-    model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
+    model: Model,
+    positions: Sequence[Position],
+    elos: Sequence[Elo | None],
+    rule: Normalisation | None = None,
 ) -> Evaluated:
     """The results of positions by one rule; plain softmax if None. Each position needs a legal move.
 
@@ -278,7 +304,9 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
     start, fen = int(batch.indptr[row]), batch.positions[row].fen
     wrong = np.flatnonzero(np.isnan(logits) | (logits == np.inf))
     if not len(wrong):
-        return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
+        return InvalidLogits(
+            f"model {model.name}: the logit of every legal move is -inf, in {fen!r}"
+        )
     first = int(wrong[0])
     move = uci_of(batch.codes[start + first : start + first + 1])[0]
     return InvalidLogits(

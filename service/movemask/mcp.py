@@ -62,19 +62,34 @@ Opener = Callable[[Context], AbstractAsyncContextManager[AsyncClient]]
 #: What a tool asks the service, and its answer.
 Call = Callable[[AsyncClient], Awaitable[BaseModel]]
 
-Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")]
+Fen = Annotated[
+    str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")
+]
 Moves = Annotated[
-    list[str] | None, Field(fail_fast=True, description="Moves in SAN or UCI, played from the position: e4 and e5.")
+    list[str] | None,
+    Field(fail_fast=True, description="Moves in SAN or UCI, played from the position: e4 and e5."),
 ]
 Elo = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MAX_RATING)]
-Rating = Annotated[Elo | None, Field(description="Rating of the player to move; otherwise the network's default.")]
-Opponent = Annotated[Elo | None, Field(description="The opponent's rating; otherwise the same as `rating`.")]
-Ratings = Annotated[list[Elo] | None, Field(fail_fast=True, description="By default every 100 from 800 to 2500.")]
-ModelName = Annotated[str | None, Field(description="Name of a network; otherwise the service's default.")]
+Rating = Annotated[
+    Elo | None, Field(description="Rating of the player to move; otherwise the network's default.")
+]
+Opponent = Annotated[
+    Elo | None, Field(description="The opponent's rating; otherwise the same as `rating`.")
+]
+Ratings = Annotated[
+    list[Elo] | None, Field(fail_fast=True, description="By default every 100 from 800 to 2500.")
+]
+ModelName = Annotated[
+    str | None, Field(description="Name of a network; otherwise the service's default.")
+]
 Top = Annotated[int, Field(ge=1, le=218, description="Most moves to list.")]
-Pgn = Annotated[str, Field(description="One or more games as PGN; the headers may give both ratings.")]
+Pgn = Annotated[
+    str, Field(description="One or more games as PGN; the headers may give both ratings.")
+]
 Share = Annotated[float, Field(allow_inf_nan=False)]
-Shares = Annotated[dict[str, Share], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
+Shares = Annotated[
+    dict[str, Share], Field(description="Moves in UCI and their probabilities, 0 to 1.")
+]
 
 
 class Move(BaseModel):
@@ -91,7 +106,9 @@ class Illegal(BaseModel):
 class PlayerMoves(BaseModel):
     moves: int
     likeliest_percent: float = Field(description="how many of the moves were the likeliest ones")
-    typical_percent: float | None = Field(description="the geometric mean of the moves' probabilities")
+    typical_percent: float | None = Field(
+        description="the geometric mean of the moves' probabilities"
+    )
 
 
 class Surprise(BaseModel):
@@ -119,10 +136,14 @@ class PolicyAnswer(BaseModel):
     opponent_rating: float | None
     moves: list[Move]
     other_moves: int = Field(description="legal moves that are not listed")
-    win_percent: float | None = Field(description="chance of the player to move; null if the network does not give it")
+    win_percent: float | None = Field(
+        description="chance of the player to move; null if the network does not give it"
+    )
     draw_percent: float | None
     loss_percent: float | None
-    illegal_percent: float | None = Field(description="what a softmax without a mask would have given to illegal moves")
+    illegal_percent: float | None = Field(
+        description="what a softmax without a mask would have given to illegal moves"
+    )
 
 
 class RatingMoves(BaseModel):
@@ -139,7 +160,9 @@ class SweepAnswer(BaseModel):
 class GameAnswer(BaseModel):
     model: str
     games: list[Game]
-    games_left_out: int = Field(description="games with a report for which the answer has no room; send fewer at once")
+    games_left_out: int = Field(
+        description="games with a report for which the answer has no room; send fewer at once"
+    )
     errors: list[str] = Field(description="why a game has no report")
 
 
@@ -170,7 +193,11 @@ def policy(
         raise ToolError("opponent_rating: needs rating as well")
 
     async def ask(client: AsyncClient) -> PolicyAnswer:
-        elo = None if rating is None else (rating, rating if opponent_rating is None else opponent_rating)
+        elo = (
+            None
+            if rating is None
+            else (rating, rating if opponent_rating is None else opponent_rating)
+        )
         out = await client.policy(fen, moves=moves, elo=elo, model=model, include=["san"])
         listed = [(move.san or move.uci, move.probability) for move in out.moves]
         return PolicyAnswer(
@@ -191,7 +218,12 @@ def policy(
 
 
 def sweep(
-    *, fen: Fen = "startpos", moves: Moves = None, ratings: Ratings = None, model: ModelName = None, top: Top = 3
+    *,
+    fen: Fen = "startpos",
+    moves: Moves = None,
+    ratings: Ratings = None,
+    model: ModelName = None,
+    top: Top = 3,
 ) -> Call:
     """How the moves that people make in a position change with the rating of both players."""
 
@@ -227,7 +259,12 @@ def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Call:
             if games and room < 0:
                 break
             games.append(summary)
-        return GameAnswer(model=out.model.name, games=games, games_left_out=len(reports) - len(games), errors=errors)
+        return GameAnswer(
+            model=out.model.name,
+            games=games,
+            games_left_out=len(reports) - len(games),
+            errors=errors,
+        )
 
     return ask
 
@@ -241,7 +278,10 @@ def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Call
             side_to_move=out.turn,
             legal_moves=out.legal_moves,
             illegal_percent=percent(out.kinds["given"].leaked),
-            illegal=[Illegal(uci=move.uci, percent=_percent(move.probability), why=move.cause) for move in out.illegal],
+            illegal=[
+                Illegal(uci=move.uci, percent=_percent(move.probability), why=move.cause)
+                for move in out.illegal
+            ],
             missing=list(out.missing),
             mistakes=[pattern.detail for pattern in out.patterns],
         )
@@ -279,7 +319,9 @@ def mcp_server(opened: Opener) -> Server[Any]:
             raise ToolError(f"there is no tool {name}; available: {', '.join(calls)}")
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
         if unknown := given.keys() - arguments[name]:
-            raise ToolError(f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}")
+            raise ToolError(
+                f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}"
+            )
         plain = {key: _plain(value, arguments[name][key]) for key, value in given.items()}
         known = {key: value for key, value in plain.items() if value is not None}
         try:
@@ -294,16 +336,24 @@ def mcp_server(opened: Opener) -> Server[Any]:
             async with opened(context) as client:
                 answer = await ask(client)
         except (ToolError, MovemaskError) as error:
-            return CallToolResult(content=[TextContent(text=str(error)[:_LONGEST_ERROR])], is_error=True)
+            return CallToolResult(
+                content=[TextContent(text=str(error)[:_LONGEST_ERROR])], is_error=True
+            )
         out = answer.model_dump()
-        text = _told(answer) if isinstance(answer, GameAnswer) else json.dumps(out, ensure_ascii=False)
+        text = (
+            _told(answer) if isinstance(answer, GameAnswer) else json.dumps(out, ensure_ascii=False)
+        )
         return CallToolResult(content=[TextContent(text=text)], structured_content=out)
 
     async def listed(context: Context, params: object) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
     server: Server[Any] = Server(
-        "movemask", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
+        "movemask",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=listed,
+        on_call_tool=called,
     )
     server.middleware.append(_refuse_text)
     return server
@@ -326,12 +376,19 @@ async def serve_stdio(server: Server[Any]) -> None:
             async with to_server:
                 async for item in read:
                     if isinstance(item, Exception):
-                        fault = ErrorData(code=PARSE_ERROR, message="this line is no JSON-RPC message")
-                        await write.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=fault)))
+                        fault = ErrorData(
+                            code=PARSE_ERROR, message="this line is no JSON-RPC message"
+                        )
+                        await write.send(
+                            SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=fault))
+                        )
                         continue
                     if isinstance(item.message, JSONRPCRequest):
                         asked.add(item.message.id)
-                    elif isinstance(item.message, JSONRPCNotification) and item.message.method == CANCELLED:
+                    elif (
+                        isinstance(item.message, JSONRPCNotification)
+                        and item.message.method == CANCELLED
+                    ):
                         asked.discard((item.message.params or {}).get("requestId"))
                     await to_server.send(item)
                 async with answered:
@@ -376,7 +433,9 @@ def _plain(value: Any, schema: Json) -> Any:
 
 
 def _takes(schema: Json, kind: str) -> bool:
-    return schema.get("type") == kind or any(kind == one.get("type") for one in schema.get("anyOf", ()))
+    return schema.get("type") == kind or any(
+        kind == one.get("type") for one in schema.get("anyOf", ())
+    )
 
 
 def percent(probability: float | None) -> float | None:
@@ -414,7 +473,9 @@ def _player(side: SideOut | None) -> PlayerMoves | None:
     if side is None:
         return None
     typical = side.perplexity and 1 / side.perplexity
-    return PlayerMoves(moves=side.moves, likeliest_percent=_percent(side.top1), typical_percent=percent(typical))
+    return PlayerMoves(
+        moves=side.moves, likeliest_percent=_percent(side.top1), typical_percent=percent(typical)
+    )
 
 
 def _told(answer: GameAnswer) -> str:
@@ -424,5 +485,9 @@ def _told(answer: GameAnswer) -> str:
         + (", ".join(f"{move.move} ({move.percent} %)" for move in game.surprising) or "none")
         for game in answer.games
     ]
-    left_out = [f"{answer.games_left_out} more games are left out; send fewer at once"] if answer.games_left_out else []
+    left_out = (
+        [f"{answer.games_left_out} more games are left out; send fewer at once"]
+        if answer.games_left_out
+        else []
+    )
     return "\n".join([*lines, *left_out, *answer.errors])

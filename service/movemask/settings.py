@@ -30,15 +30,26 @@ class NetworkSettings(BaseSettings):
     patterns: ClassVar[Mapping[str, str]] = {}
 
     models_dir: Path | None = Field(
-        None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
+        None,
+        description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one.",
     )
     default_model: str | None = Field(None, description="Model for requests that name none.")
-    trial_seconds: float = Field(60, ge=0, description="Time limit of the trial in `models add`; 0: none.")
-    provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
-    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network in commands.")
+    trial_seconds: float = Field(
+        60, ge=0, description="Time limit of the trial in `models add`; 0: none."
+    )
+    provider: Literal["cpu", "cuda"] = Field(
+        "cpu", description="Device: cpu, or cuda with onnxruntime-gpu."
+    )
+    threads: int = Field(
+        default_factory=available_cores,
+        ge=1,
+        le=256,
+        description="Threads of a network in commands.",
+    )
 
     engine: str | None = Field(
-        None, description="UCI engine that judges moves, by its name on PATH or its path; empty: none."
+        None,
+        description="UCI engine that judges moves, by its name on PATH or its path; empty: none.",
     )
 
     @property
@@ -48,7 +59,9 @@ class NetworkSettings(BaseSettings):
             return None
         found = shutil.which(self.engine or "stockfish")
         if self.engine is not None and found is None:
-            raise SettingsError(f"{PREFIX}ENGINE: there is no program {self.engine!r}, by name on PATH or by path")
+            raise SettingsError(
+                f"{PREFIX}ENGINE: there is no program {self.engine!r}, by name on PATH or by path"
+            )
         return found
 
     @property
@@ -69,4 +82,6 @@ class NetworkSettings(BaseSettings):
             name, expected = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
             if first["type"] == "string_pattern_mismatch":
                 expected = cls.patterns[name]
-            raise SettingsError(f"{PREFIX}{name.upper()}: {expected}, got {first['input']!r}") from None
+            raise SettingsError(
+                f"{PREFIX}{name.upper()}: {expected}, got {first['input']!r}"
+            ) from None

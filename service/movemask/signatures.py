@@ -28,7 +28,11 @@ _TABLE = (
     (rb"(\xef\xbb\xbf)?\s*<(?i:!doctype|html|\?xml|head)", "a web page", _AGAIN),
     (rb"\s*\{\s*\"\w+\"\s*:", "JSON text", _AGAIN),
     (rb"version https://git-lfs", "a Git LFS pointer in place of the file", "run `git lfs pull`"),
-    (rb"\S{0,200}/annex/objects/", "a git-annex pointer in place of the file", "run `git annex get`"),
+    (
+        rb"\S{0,200}/annex/objects/",
+        "a git-annex pointer in place of the file",
+        "run `git annex get`",
+    ),
     (rb"\xff\xfe|\xfe\xff|([ -~]\0){4}|(\0[ -~]){4}", "UTF-16 text", "save it as UTF-8"),
     (rb"%PDF-", "a PDF", "it is neither games nor a network"),
     (rb"\{\\rtf", "an RTF document", "save it as plain text"),

@@ -86,10 +86,14 @@ def assert_masked(
     fens = map(_fen, POSITIONS if positions is None else positions)
     tried = {fen: Position.read(fen, chess960=chess960) for fen in fens}
     if not tried or not 0 <= at_most < 1:
-        raise InvalidParameter(f"nothing could fail with {len(tried)} positions and at_most {at_most}")
+        raise InvalidParameter(
+            f"nothing could fail with {len(tried)} positions and at_most {at_most}"
+        )
     for fen, position in tried.items():
         if not has_legal_move(position.board):
-            raise InvalidParameter(f"positions: {fen!r} has no legal move, so there is no policy to test")
+            raise InvalidParameter(
+                f"positions: {fen!r} has no legal move, so there is no policy to test"
+            )
     results = (_fault(policy, fen, position, slots, at_most) for fen, position in tried.items())
     faults = sorted((fault for fault in results if fault), key=lambda fault: -fault.badness)
     if faults:
@@ -100,13 +104,17 @@ def _fen(position: Any) -> str:
     """An item of `positions`; raises InvalidParameter unless it is a FEN, and UnsupportedVariant."""
     if isinstance(position, chess.Board):
         check_variant(position, "positions")
-        raise InvalidParameter("positions: a chess.Board; pass its FEN, which the policy will be called with")
+        raise InvalidParameter(
+            "positions: a chess.Board; pass its FEN, which the policy will be called with"
+        )
     if not isinstance(position, str):
         raise InvalidParameter(f"positions: {position!r:.60} is not a FEN")
     return position
 
 
-def _fault(policy: Policy, fen: str, position: Position, slots: Vocabulary | None, at_most: float) -> _Fault | None:
+def _fault(
+    policy: Policy, fen: str, position: Position, slots: Vocabulary | None, at_most: float
+) -> _Fault | None:
     """The faults of a policy in one position; None if it has none."""
     try:
         answer = policy[fen] if isinstance(policy, Mapping) else policy(fen)
@@ -120,16 +128,23 @@ def _fault(policy: Policy, fen: str, position: Position, slots: Vocabulary | Non
     legal = (judgement.total or 0.0) * (1 - leaked)
     sentences = []
     if leaked > at_most:
-        moves = [f"{move.uci} {move.probability:.3g} ({move.cause.value})" for move in judgement.illegal]
+        moves = [
+            f"{move.uci} {move.probability:.3g} ({move.cause.value})" for move in judgement.illegal
+        ]
         sentences.append(f"illegal moves have {leaked:.3g}: {_some(moves)}")
     if abs(legal - 1) > max(at_most, _ROUNDING):
         sentences.append(f"the legal moves sum to {legal:.6g}")
-    if judgement.missing and np.max([*answer.values()] if isinstance(answer, Mapping) else answer) < _CERTAIN:
+    if (
+        judgement.missing
+        and np.max([*answer.values()] if isinstance(answer, Mapping) else answer) < _CERTAIN
+    ):
         sentences.append(f"legal moves with 0: {_some(judgement.missing)}")
     if not sentences:
         return None
     # Rounding, as of float16, also resembles a mistake; without illegal moves there is none to name.
-    patterns = [pattern for pattern in judgement.patterns if leaked > at_most and not pattern.on_legal]
+    patterns = [
+        pattern for pattern in judgement.patterns if leaked > at_most and not pattern.on_legal
+    ]
     return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(sentences), patterns)
 
 
@@ -141,7 +156,9 @@ def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Jud
         return judge_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
     if slots is None:
         names = ", ".join(vocabularies.vocabulary_names())
-        raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
+        raise TypeError(
+            f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}"
+        )
     vector = np.asarray(answer, dtype=np.float64)
     if vector.shape == (1, len(slots)):  # a batch of one
         vector = vector[0]
@@ -152,7 +169,9 @@ def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:
     """At most ten lines: the worst positions, and the known mistakes that the numbers resemble."""
     allowed = f"illegal moves may have at most {at_most:g}"
     lines = [f"the policy fails in {len(faults)} of {tried} positions ({allowed}); the worst:"]
-    distinct: dict[str, _Fault] = {}  # by difficulty: the worse of the two positions, White's and Black's
+    distinct: dict[
+        str, _Fault
+    ] = {}  # by difficulty: the worse of the two positions, White's and Black's
     for fault in faults:
         distinct.setdefault(POSITIONS.get(fault.fen, fault.fen), fault)
     for difficulty, fault in list(distinct.items())[:_POSITIONS_SHOWN]:

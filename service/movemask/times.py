@@ -31,7 +31,9 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
         if text.isdecimal() and len(text) != len("20260131"):
             raise ValueError  # `fromisoformat` would take a digit for what separates date and time
         # In a URL's query, the plus sign of a time zone arrives as a space.
-        moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
+        moment = datetime.fromisoformat(
+            re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text
+        )
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise InvalidParameter(f"{name}: {given!r} is not a time; write {FORMS}") from None
@@ -39,4 +41,9 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
 
 def rfc3339(seconds: float) -> str:
     """A time in seconds since 1970 as RFC 3339, in UTC with milliseconds: `2026-11-22T08:07:30.125Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="milliseconds")
+        .removesuffix("+00:00")
+        + "Z"
+    )

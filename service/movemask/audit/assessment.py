@@ -47,7 +47,8 @@ def assessment_of(model: ModelSummary) -> Assessment:
         return Assessment("unknown", f"{model.name}: {words}.")
     if figures.mean is None:
         return Assessment(
-            "unknown", f"{model.name}: raw leakage was not measured, so nothing is said of how it is read."
+            "unknown",
+            f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.",
         )
     times, where = max([(figures.mean / max(IN_GAMES.values()), ""), *_by_phase(model)])
     few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
@@ -67,7 +68,9 @@ def assessment_of(model: ModelSummary) -> Assessment:
         words = f"{more}{best}. {_of_singles(model)}: audit games with {_FEW} positions or more"
         return Assessment("unknown", f"{model.name}: {words}, or run {diagnose}.")
     if times >= _FAR:
-        return Assessment("wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}")
+        return Assessment(
+            "wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}"
+        )
     words = f"more than expected: {more}. If the positions are of ordinary games, run {diagnose}"
     return Assessment("high", f"{model.name}: {words}.{few}")
 

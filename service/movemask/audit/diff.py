@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 #: Standard errors above which a mean difference is called clear.
 CLEAR = 5.0
 _MOST_CHANGED = 5  # positions and causes that are listed
-_POSITION = ["fen", "chess960", "elo", "opponent_elo"]  # columns: a position in both audits has the same in each
+_POSITION = [
+    "fen",
+    "chess960",
+    "elo",
+    "opponent_elo",
+]  # columns: a position in both audits has the same in each
 _STATISTICS = ("mean", "p50", "p99", "max", "flips")
 
 
@@ -75,7 +80,9 @@ class Comparison:
     def words(self) -> str:
         """The difference of mean raw leakage, in a sentence."""
         name = self.first if self.first == self.second else f"{self.first} → {self.second}"
-        before, after = next(((a, b) for kind, at, a, b in self.figures if (kind, at) == (RAW, "mean")), (None, None))
+        before, after = next(
+            ((a, b) for kind, at, a, b in self.figures if (kind, at) == (RAW, "mean")), (None, None)
+        )
         if self.trained_with_mask:
             return f"{name}: trained with the mask, so raw leakage means nothing"
         if before is None or after is None:
@@ -93,12 +100,18 @@ class Comparison:
         if self.paired.z is None or not self.paired.difference:
             return f"{name}: the same at all {both}"
         sure = "clearly" if abs(self.paired.z) >= CLEAR else "not clearly"
-        difference = f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
+        difference = (
+            f"{self.paired.difference:+.2g} ± {self.paired.error:.1g}, z {self.paired.z:.1f}"
+        )
         return f"{name}: {change}; at {both}, {sure}: {difference}"
 
     def as_json(self) -> dict[str, Any]:
         """For `json.dumps`."""
-        return {"words": self.words, **asdict(self), "z": None if self.paired is None else self.paired.z}
+        return {
+            "words": self.words,
+            **asdict(self),
+            "z": None if self.paired is None else self.paired.z,
+        }
 
 
 def compared(first: Path, second: Path) -> list[Comparison]:
@@ -115,7 +128,10 @@ def compared(first: Path, second: Path) -> list[Comparison]:
             f"no network is in both audits: {first} has {', '.join(a)}, and {second} has {', '.join(b)}; audit one "
             "network each to compare two"
         )
-    return [_comparison(name, a[name], _table(first), other, b[other], _table(second)) for name, other in pairs]
+    return [
+        _comparison(name, a[name], _table(first), other, b[other], _table(second))
+        for name, other in pairs
+    ]
 
 
 def _models(where: Path) -> dict[str, Any]:
@@ -124,7 +140,9 @@ def _models(where: Path) -> dict[str, Any]:
         models = json.loads(file.read_bytes())["models"]
     except FileNotFoundError:
         what = "no finished audit in it" if where.is_dir() else "no such file or folder"
-        raise BulkError(f"{where}: {what}; give the folder that `movemask audit --out` wrote") from None
+        raise BulkError(
+            f"{where}: {what}; give the folder that `movemask audit --out` wrote"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise BulkError(f"{file}: not the summary of an audit") from None
     if not isinstance(models, dict) or not models:
@@ -138,7 +156,12 @@ def _table(where: Path) -> Path | None:
 
 
 def _comparison(
-    name: str, a: Mapping[str, Any], a_table: Path | None, other: str, b: Mapping[str, Any], b_table: Path | None
+    name: str,
+    a: Mapping[str, Any],
+    a_table: Path | None,
+    other: str,
+    b: Mapping[str, Any],
+    b_table: Path | None,
 ) -> Comparison:
     kinds = [kind for kind in KINDS if kind in a["kinds"] and kind in b["kinds"]]
     figures = tuple(
@@ -146,22 +169,39 @@ def _comparison(
         for kind in kinds
         for statistic in _STATISTICS
     )
-    shares = [{cause: group["share"] or 0.0 for cause, group in side["by"].get("cause", {}).items()} for side in (a, b)]
-    named = sorted({*shares[0], *shares[1]}, key=lambda cause: -abs(shares[1].get(cause, 0) - shares[0].get(cause, 0)))
+    shares = [
+        {cause: group["share"] or 0.0 for cause, group in side["by"].get("cause", {}).items()}
+        for side in (a, b)
+    ]
+    named = sorted(
+        {*shares[0], *shares[1]},
+        key=lambda cause: -abs(shares[1].get(cause, 0) - shares[0].get(cause, 0)),
+    )
     played = [side.get("played") or {} for side in (a, b)]
     figures += tuple(
-        ("played", name, *(side[name] for side in played)) for name in ("cross_entropy", "top1") if all(played)
+        ("played", name, *(side[name] for side in played))
+        for name in ("cross_entropy", "top1")
+        if all(played)
     )
     causes = tuple((cause, shares[0].get(cause, 0.0), shares[1].get(cause, 0.0)) for cause in named)
-    paired = _paired(name, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
-    positions, masked = (a["positions"], b["positions"]), bool(a["trained_with_mask"] and b["trained_with_mask"])
-    return Comparison(name, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired)
+    paired = (
+        _paired(name, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
+    )
+    positions, masked = (
+        (a["positions"], b["positions"]),
+        bool(a["trained_with_mask"] and b["trained_with_mask"]),
+    )
+    return Comparison(
+        name, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired
+    )
 
 
 def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
     import pyarrow.compute as pc
 
-    both = _of_model(a_table, name).join(_of_model(b_table, other), _POSITION, join_type="inner", right_suffix="_after")
+    both = _of_model(a_table, name).join(
+        _of_model(b_table, other), _POSITION, join_type="inner", right_suffix="_after"
+    )
     both = both.sort_by("fen")
     change = pc.subtract(both["raw_mean_after"], both["raw_mean"])
     difference, error = _mean(change)
@@ -176,7 +216,12 @@ def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
         len(surprise),
         *_mean(surprise),
         flipped or 0,
-        tuple(zip(*(most[column].to_pylist() for column in ("fen", "raw_mean", "raw_mean_after")), strict=True)),
+        tuple(
+            zip(
+                *(most[column].to_pylist() for column in ("fen", "raw_mean", "raw_mean_after")),
+                strict=True,
+            )
+        ),
     )
 
 
@@ -185,7 +230,9 @@ def _mean(values: pa.ChunkedArray) -> tuple[float, float]:
     import pyarrow.compute as pc
 
     spread = pc.stddev(values, ddof=1).as_py()
-    return pc.mean(values).as_py() or 0.0, (spread or 0.0) / len(values) ** 0.5 if len(values) else 0.0
+    return pc.mean(values).as_py() or 0.0, (spread or 0.0) / len(values) ** 0.5 if len(
+        values
+    ) else 0.0
 
 
 def _of_model(table: Path, name: str) -> pa.Table:
@@ -195,8 +242,12 @@ def _of_model(table: Path, name: str) -> pa.Table:
     import pyarrow.parquet as pq
 
     chosen = (pc.field("model") == name) & pc.field("raw").is_valid()
-    rows = pq.read_table(table, columns=[*_POSITION, "raw", "top", "played_probability"], filters=chosen)
-    rows = rows.append_column("surprise", pa.array(surprises(rows["played_probability"].to_numpy()), from_pandas=True))
+    rows = pq.read_table(
+        table, columns=[*_POSITION, "raw", "top", "played_probability"], filters=chosen
+    )
+    rows = rows.append_column(
+        "surprise", pa.array(surprises(rows["played_probability"].to_numpy()), from_pandas=True)
+    )
     for rating in ("elo", "opponent_elo"):
         known = pc.fill_null(rows[rating], -1.0)  # a join leaves out null
         rows = rows.set_column(rows.schema.get_field_index(rating), rating, known)
@@ -210,7 +261,9 @@ def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for comparison in comparisons:
         yield comparison.words
         sides = zip("AB", comparison.digests, comparison.positions, strict=True)
-        yield "  " + "; ".join(f"{side} {digest[:19]}, {count:,} positions" for side, digest, count in sides)
+        yield "  " + "; ".join(
+            f"{side} {digest[:19]}, {count:,} positions" for side, digest, count in sides
+        )
         yield f"  {'':<28}{'A':>12}{'B':>12}{'B / A':>9}"
         for kind, name, before, after in comparison.figures:
             if before or after:

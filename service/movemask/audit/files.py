@@ -72,7 +72,10 @@ class Folder:
         from pyarrow import fs
 
         system, path = self.place
-        return sorted(info.base_name for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+        return sorted(
+            info.base_name
+            for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        )
 
     def read_text(self) -> str:
         system, path = self.place
@@ -85,7 +88,9 @@ class Folder:
         from pyarrow import fs
 
         system, path = self.place
-        if isinstance(system, fs.S3FileSystem | fs.GcsFileSystem):  # a file appears only when it is closed
+        if isinstance(
+            system, fs.S3FileSystem | fs.GcsFileSystem
+        ):  # a file appears only when it is closed
             yield system, path
             return
         partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique, because a worker that counts as dead may still write
@@ -93,7 +98,10 @@ class Folder:
         system.move(partial, path)
 
     def write_bytes(self, data: bytes) -> None:
-        with self.written() as (system, path), system.open_output_stream(path, compression=None) as stream:
+        with (
+            self.written() as (system, path),
+            system.open_output_stream(path, compression=None) as stream,
+        ):
             stream.write(data)
 
     def remove(self) -> None:

@@ -28,7 +28,9 @@ from movemask.network.onnx import Provider, provider_named
 from movemask.network.registry import network_file, open_model
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, or Ray reports its use
-os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr shows the progress; Ray keeps logs of its own
+os.environ.setdefault(
+    "RAY_BACKEND_LOG_LEVEL", "fatal"
+)  # stderr shows the progress; Ray keeps logs of its own
 
 import ray
 
@@ -62,7 +64,11 @@ def connected(
     """
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
-        options |= {"num_cpus": jobs or cores, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+        options |= {
+            "num_cpus": jobs or cores,
+            "include_dashboard": False,
+            "object_store_memory": _OBJECT_STORE,
+        }
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         address = address if address == "local" else _reached(address)
@@ -75,7 +81,9 @@ def connected(
             raise BulkError(f"--gpus {gpus:g}: the cluster has {available:g}")
         yield RayBackend(contracts, None if address == "local" else jobs, gpus)
     except (ray.exceptions.RayError, ImportError) as error:  # a node may lack the package
-        raise BulkError(f"ray: {_first_line(error)}; run the same command again to resume") from None
+        raise BulkError(
+            f"ray: {_first_line(error)}; run the same command again to resume"
+        ) from None
     finally:
         ray.shutdown()
 
@@ -85,7 +93,10 @@ def _reached(address: str) -> str:
 
     Raises OSError if nothing listens there; Ray itself would try for minutes.
     """
-    if address.startswith("ray://") and ":" not in address.removeprefix("ray://").rpartition("]")[2]:
+    if (
+        address.startswith("ray://")
+        and ":" not in address.removeprefix("ray://").rpartition("]")[2]
+    ):
         address = f"{address}:{_CLIENT_PORT}"
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
@@ -100,14 +111,21 @@ class RayBackend:
         self._contracts, self._most, self._gpus = contracts, most, gpus
 
     def run(self, function: Callable[..., R], *arguments: Any) -> R:
-        result: R = _got(ray.remote(function).options(num_cpus=1, max_retries=_RETRIES).remote(*arguments))
+        result: R = _got(
+            ray.remote(function).options(num_cpus=1, max_retries=_RETRIES).remote(*arguments)
+        )
         return result
 
-    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+    def parts(
+        self, job: Job, chunks: Iterable[tuple[Chunk, bool]]
+    ) -> Generator[PartDone, None, None]:
         task = ray.remote(_part).options(num_cpus=1, num_gpus=self._gpus, max_retries=_TRIES - 1)
         networks = tuple(ray.put(_files(contract)) for contract in self._contracts)
         parts, choice, gpu = job.parts.absolute(), job.choice, self._gpus > 0
-        begun = ((task.remote(networks, gpu, parts, choice, chunk, earlier), chunk) for chunk, earlier in chunks)
+        begun = (
+            (task.remote(networks, gpu, parts, choice, chunk, earlier), chunk)
+            for chunk, earlier in chunks
+        )
         pending: dict[Any, Chunk] = {}
         most, look = 0, 0.0
         while True:  # keeps one waiting task per running task
@@ -122,7 +140,9 @@ class RayBackend:
             try:
                 yield _got(ready)
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
-                yield leave_out(parts, choice, chunk, "game or line in a chunk that ended its process")
+                yield leave_out(
+                    parts, choice, chunk, "game or line in a chunk that ended its process"
+                )
 
 
 def _got(result: Any) -> Any:
@@ -133,8 +153,12 @@ def _got(result: Any) -> Any:
         raise error.cause from None
 
 
-def _part(networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:
-    return make_part(parts, choice, chunk, [_opened(network, gpu) for network in networks], earlier=earlier)
+def _part(
+    networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, chunk: Chunk, earlier: bool
+) -> PartDone:
+    return make_part(
+        parts, choice, chunk, [_opened(network, gpu) for network in networks], earlier=earlier
+    )
 
 
 @cache
@@ -155,7 +179,9 @@ def _files(contract: Path) -> dict[str, bytes]:
 
 def _hint(error: Exception) -> str:
     """Advice if a cluster listens but does not answer; empty for other errors."""
-    if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get("RAY_AUTH_MODE"):
+    if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get(
+        "RAY_AUTH_MODE"
+    ):
         return ""
     return (
         "; if the cluster asks for a token, as Ray 2.60 does by default, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "

@@ -74,8 +74,13 @@ class Chunk:
     @property
     def digest(self) -> str:
         """Hash of the whole chunk. It identifies the part of an earlier run."""
-        texts = ((number, item.text if isinstance(item, GameText) else item) for number, item in self.items)
-        content = "\0".join((self.source, self.form, *(f"{number} {text}" for number, text in texts)))
+        texts = (
+            (number, item.text if isinstance(item, GameText) else item)
+            for number, item in self.items
+        )
+        content = "\0".join(
+            (self.source, self.form, *(f"{number} {text}" for number, text in texts))
+        )
         return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -98,7 +103,9 @@ def text_source(name: str) -> TextSource:
 
 def total_bytes(names: Sequence[str]) -> int | None:
     """Bytes of all files on disk; None if one is standard input, a pipe or not on this machine."""
-    files = [Path(name) for name in names if name != STDIN and not is_uri(name) and Path(name).is_file()]
+    files = [
+        Path(name) for name in names if name != STDIN and not is_uri(name) and Path(name).is_file()
+    ]
     return sum(file.stat().st_size for file in files) if len(files) == len(names) else None
 
 
@@ -120,7 +127,9 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
     """
     with text_source(name) as source:
         form, lines = _form_and_lines(source, form)
-        items: Iterable[tuple[int, str | GameText]] = _games(lines, name) if form == "pgn" else _positions(lines)
+        items: Iterable[tuple[int, str | GameText]] = (
+            _games(lines, name) if form == "pgn" else _positions(lines)
+        )
         most = _MOST[form]
         held: list[tuple[int, str | GameText]] = []
         left = sys.maxsize if limit is None else limit
@@ -143,7 +152,11 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
 
 def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterator[str]]:
     """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
-    suffixes = [suffix for suffix in Path(source.name.partition("?")[0]).suffixes if suffix.lower() not in _COMPRESSED]
+    suffixes = [
+        suffix
+        for suffix in Path(source.name.partition("?")[0]).suffixes
+        if suffix.lower() not in _COMPRESSED
+    ]
     form = form or _NAMED.get(suffixes[-1].lower() if suffixes else "")
     head: list[str] = []
     guessed: Form | None = None
@@ -154,7 +167,11 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
         guessed = "pgn" if begins_with_tag(line) else "fen" if PLACEMENT.search(line) else None
         if guessed or len(head) == _HEAD_LINES or size > _HEAD or (form and not line.isspace()):
             break
-    form = form or guessed or ("pgn" if any(text.role == "game" for text in split(head, None)) else "fen")
+    form = (
+        form
+        or guessed
+        or ("pgn" if any(text.role == "game" for text in split(head, None)) else "fen")
+    )
     text = "".join(head)
     if form == "fen" and 10 * len(text.encode("ascii", "ignore")) < 9 * len(text):
         raise SourceError(f"{source.name}: neither a PGN nor a list of FENs, which are plain ASCII")
@@ -208,7 +225,9 @@ class Choice:
         if ply < self.first_ply:
             return False
         block, place = divmod(ply - self.first_ply, self.every)
-        second = (game + 1 + (block if self.every % 2 == 0 else 0)) % 2  # an odd N alternates by itself
+        second = (
+            game + 1 + (block if self.every % 2 == 0 else 0)
+        ) % 2  # an odd N alternates by itself
         return place == min(second, self.every - 1)
 
 
@@ -242,7 +261,10 @@ class Skipped:
         """Counts one item. The example is shortened and made printable."""
         self.reasons[reason] += 1
         if self.reasons[reason] <= EXAMPLES:
-            shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
+            shown = "".join(
+                char if char.isprintable() else "\N{REPLACEMENT CHARACTER}"
+                for char in example[:_EXAMPLE]
+            )
             self.examples.append((reason, shown + ("…" if len(example) > _EXAMPLE else "")))
 
 
@@ -259,7 +281,9 @@ def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
             skipped.add("file without games", f"{chunk.source}: {no_game(item)}")
 
 
-def _game_samples(text: GameText, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
+def _game_samples(
+    text: GameText, source: str, number: int, choice: Choice, skipped: Skipped
+) -> Iterator[Sample]:
     game = read_game_text(text, number)
     if not isinstance(game, Game):
         skipped.add("game that cannot be played through", f"{source}: {game}")
@@ -269,7 +293,9 @@ def _game_samples(text: GameText, source: str, number: int, choice: Choice, skip
             yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
 
 
-def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
+def _line_samples(
+    text: str, source: str, number: int, choice: Choice, skipped: Skipped
+) -> Iterator[Sample]:
     try:
         position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:

@@ -42,11 +42,18 @@ _ABOUT = {
 
 
 def page(
-    models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
+    models: Sequence[ModelSummary],
+    job: Job,
+    command: str,
+    skipped: Skipped,
+    thresholds: Sequence[Threshold],
 ) -> str:
     """The report of a job as HTML. `command` is the command line that started it."""
     environment = Environment(
-        loader=PackageLoader("movemask.audit"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("movemask.audit"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters |= {"figure": _leakage, "count": "{:,}".format}
     shown = [(kind, Markup(_ABOUT[kind])) for kind in REPORT_KINDS if kind in job.choice.kinds]
@@ -58,7 +65,9 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
-        readings=[(judged.level, _with_code(judged.words)) for judged in map(assessment_of, models)],
+        readings=[
+            (judged.level, _with_code(judged.words)) for judged in map(assessment_of, models)
+        ],
         sides={model.name: sides(model) for model in models},
         one_sided=one_sided(models[0]),
         known=IN_GAMES,
@@ -68,12 +77,21 @@ def page(
         zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,
         distributions=[
-            (kind, words, None if spike else Markup(distribution(models, kind)), spike, Markup(by_group(models, kind)))
+            (
+                kind,
+                words,
+                None if spike else Markup(distribution(models, kind)),
+                spike,
+                Markup(by_group(models, kind)),
+            )
             for kind, words in shown
             for spike in (_spike(models, kind),)
         ],
         causes=Markup(by_cause(models)),
-        boards=[(kind, words, [(model, _boards(model, kind)) for model in models]) for kind, words in shown],
+        boards=[
+            (kind, words, [(model, _boards(model, kind)) for model in models])
+            for kind, words in shown
+        ],
     )
 
 
@@ -105,7 +123,10 @@ def _zeros(model: ModelSummary) -> dict[str, float]:
 
 def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
     """The worst positions with their diagrams."""
-    return [{"row": row, "svg": Markup(_board(row))} for row in model.worst.get(kind, [])[: _BOARDS[kind]]]
+    return [
+        {"row": row, "svg": Markup(_board(row))}
+        for row in model.worst.get(kind, [])[: _BOARDS[kind]]
+    ]
 
 
 def _board(row: dict[str, Any]) -> str:
@@ -117,11 +138,20 @@ def _board(row: dict[str, Any]) -> str:
             if move["probability"] >= 0.01:
                 parsed = chess.Move.from_uci(move["uci"])
                 strength = round(96 + 159 * min(1.0, move["probability"]))
-                arrows.append(chess.svg.Arrow(parsed.from_square, parsed.to_square, color=f"{colour}{strength:02x}"))
+                arrows.append(
+                    chess.svg.Arrow(
+                        parsed.from_square, parsed.to_square, color=f"{colour}{strength:02x}"
+                    )
+                )
     check = board.king(board.turn) if board.is_check() else None
     return str(
         chess.svg.board(
-            board, orientation=board.turn, arrows=arrows, check=check, size=_BOARD_PIXELS, coordinates=False
+            board,
+            orientation=board.turn,
+            arrows=arrows,
+            check=check,
+            size=_BOARD_PIXELS,
+            coordinates=False,
         )
     )
 
@@ -179,7 +209,11 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         histogram.stairs(heights, edges, color=colour, label=_label(model), linewidth=1.4)
         order = np.argsort(powers)
         exceedance.step(
-            powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post"
+            powers[order],
+            np.cumsum(share[order][::-1])[::-1],
+            color=colour,
+            label=_label(model),
+            where="post",
         )
     histogram.set_ylabel("share of positions")
     exceedance.set_ylabel("share with at least this leakage")
@@ -189,7 +223,11 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         axes.set_xlim(_LEAST, 0)
         ticks = range(_LEAST, 1, 2 if _LEAST % 2 else 3)
         axes.set_xticks(
-            list(ticks), [f"≤ 1e{power}" if power == _LEAST else f"1e{power}" if power else "1" for power in ticks]
+            list(ticks),
+            [
+                f"≤ 1e{power}" if power == _LEAST else f"1e{power}" if power else "1"
+                for power in ticks
+            ],
         )
     if len(models) > 1:
         exceedance.legend(loc="lower left", fontsize=9)
@@ -198,11 +236,17 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
 
 def by_group(models: Sequence[ModelSummary], kind: str) -> str:
     """Mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
-    shown = [dimension for dimension in DIMENSIONS if any(len(model.groups(dimension)) > 1 for model in models)]
+    shown = [
+        dimension
+        for dimension in DIMENSIONS
+        if any(len(model.groups(dimension)) > 1 for model in models)
+    ]
     if not shown:
         return ""
     widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in shown]
-    figure, grid = _figure(len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
+    figure, grid = _figure(
+        len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True
+    )
     axes_of = np.atleast_1d(np.asarray(grid))
     for axes, dimension in zip(axes_of, shown, strict=True):
         names = max((model.groups(dimension) for model in models), key=len)  # in natural order
@@ -213,7 +257,9 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
                 if cell.count:
                     for value, fill in ((cell.mean, "full"), (cell.quantiles["p99"], "none")):
                         height = max(value or 0.0, 10.0**_LEAST)
-                        axes.plot(place + shift, height, "o", color=colour, markersize=4.5, fillstyle=fill)
+                        axes.plot(
+                            place + shift, height, "o", color=colour, markersize=4.5, fillstyle=fill
+                        )
         slanted = sum(map(len, names)) > 12
         axes.set_xticks(range(len(names)), names, rotation=60 if slanted else 0)
         for label in axes.get_xticklabels() if slanted else []:
@@ -256,7 +302,11 @@ def by_cause(models: Sequence[ModelSummary]) -> str:
             labelled |= {cause} if share > 0 else set()
             left += share
         axes.barh(
-            place, max(0.0, 1 - left), left=left, color="#eeeeee", label="below the threshold" if not place else None
+            place,
+            max(0.0, 1 - left),
+            left=left,
+            color="#eeeeee",
+            label="below the threshold" if not place else None,
         )
     axes.set_yticks(range(len(models)), [_label(model) for model in models])
     axes.invert_yaxis()
@@ -297,6 +347,8 @@ def _svg(figure: Figure) -> str:
 
     out = io.StringIO()
     with mpl.rc_context(_STYLE):
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            out, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     text = out.getvalue()
     return text[text.index("<svg") :]

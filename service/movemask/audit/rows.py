@@ -53,7 +53,11 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
         ("top_probability", pa.float64()),
     ]
     for kind in kinds:
-        fields += [(kind, pa.float64()), (f"{kind}_flipped", pa.bool_()), (f"{kind}_kl", pa.float64())]
+        fields += [
+            (kind, pa.float64()),
+            (f"{kind}_flipped", pa.bool_()),
+            (f"{kind}_kl", pa.float64()),
+        ]
     fields += [(f"cause_{cause.value}", pa.float64()) for cause in Cause]
     return pa.schema([*fields, ("legal", pa.list_(_MOVE)), ("illegal", pa.list_(_ILLEGAL))])
 
@@ -63,7 +67,9 @@ def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipp
     tables = [schema(choice.kinds).empty_table()]
     for start in range(0, len(samples), _BATCH):
         together = samples[start : start + _BATCH]
-        batch, refused = model.batch([sample.position for sample in together], [sample.elo for sample in together])
+        batch, refused = model.batch(
+            [sample.position for sample in together], [sample.elo for sample in together]
+        )
         for row, error in refused.items():
             where = f"{together[row].source}: {together[row].item}"
             skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
@@ -72,7 +78,12 @@ def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipp
 
 
 def _evaluated(
-    model: Model, samples: Sequence[Sample], batch: Batch, left_out: Set[int], choice: Choice, skipped: Skipped
+    model: Model,
+    samples: Sequence[Sample],
+    batch: Batch,
+    left_out: Set[int],
+    choice: Choice,
+    skipped: Skipped,
 ) -> list[pa.Table]:
     """The table of a batch without the rows `left_out`; no table if no row is left."""
     keep = np.array([row for row in range(len(samples)) if row not in left_out], dtype=np.intp)
@@ -87,7 +98,9 @@ def _evaluated(
         return _evaluated(model, samples, batch, set(evaluated.unusable), choice, skipped)
     measured = measure(choice.kinds, evaluated.unmasked, model.vocabulary, batch.boards.black)
     heavy = evaluated.unmasked.heavy(choice.least)
-    causes = explained(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT)
+    causes = explained(
+        heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT
+    )
     legal = _legal(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
     columns: dict[str, Any] = {
         "source": [sample.source for sample in samples],
@@ -110,15 +123,22 @@ def _evaluated(
         "top_probability": [moves[0]["probability"] for moves in legal],
         "legal": legal,
         "illegal": [
-            [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves]
+            [
+                {"uci": move.uci, "probability": move.probability, "cause": move.cause.value}
+                for move in moves
+            ]
             for moves, _ in map(causes.of, range(len(samples)))
         ],
     }
     for kind, values in measured.items():
         columns |= {kind: values.leaked, f"{kind}_flipped": values.flipped, f"{kind}_kl": values.kl}
-    columns |= {f"cause_{cause.value}": causes.by_cause[:, place] for place, cause in enumerate(CAUSES)}
+    columns |= {
+        f"cause_{cause.value}": causes.by_cause[:, place] for place, cause in enumerate(CAUSES)
+    }
     wanted = schema(choice.kinds)
-    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted]  # NaN is null
+    arrays = [
+        pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted
+    ]  # NaN is null
     return [pa.table(arrays, schema=wanted)]
 
 
@@ -133,7 +153,9 @@ def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]
     ]
 
 
-def _legal(samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool) -> list[list[dict[str, Any]]]:
+def _legal(
+    samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool
+) -> list[list[dict[str, Any]]]:
     """The likeliest legal moves of each position. With `check`, raises ServedLeakage for a policy that leaks."""
     codes, probabilities, indptr, abstention = policies.lists
     likeliest = []

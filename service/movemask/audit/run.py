@@ -72,7 +72,9 @@ class Job:
 
     def options(self, digests: dict[str, str]) -> str:
         """The options as JSON. A run can use an earlier run's parts only if both have the same options."""
-        return json.dumps({"version": 5, "models": digests, "choice": asdict(self.choice)}, indent=1)
+        return json.dumps(
+            {"version": 5, "models": digests, "choice": asdict(self.choice)}, indent=1
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class Finished:
     chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[ChunkKey, tuple[str, str]]] = field(default_factory=list)  # pairs as in `Skipped`
+    examples: list[tuple[ChunkKey, tuple[str, str]]] = field(
+        default_factory=list
+    )  # pairs as in `Skipped`
 
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
@@ -119,7 +123,9 @@ class Finished:
 class Backend(Protocol):
     """Evaluates chunks, on this machine or elsewhere."""
 
-    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+    def parts(
+        self, job: Job, chunks: Iterable[tuple[Chunk, bool]]
+    ) -> Generator[PartDone, None, None]:
         """The part of each chunk, in any order. The number of running chunks is bounded.
 
         A chunk's flag says that an earlier run may have made its part.
@@ -142,7 +148,9 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
         for name in names:
             (out / name).remove()
     elif SUMMARY in names:
-        raise BulkError(f"{out}: contains a finished audit; give --out another folder, or --restart to repeat it")
+        raise BulkError(
+            f"{out}: contains a finished audit; give --out another folder, or --restart to repeat it"
+        )
     elif OPTIONS in names and (out / OPTIONS).read_text() != options:
         raise BulkError(
             f"{out}: was started with other networks or options; give --out another folder, or --restart to start over"
@@ -191,10 +199,13 @@ class LocalBackend:
     def run(self, function: Callable[..., R], *arguments: Any) -> R:
         return function(*arguments)
 
-    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+    def parts(
+        self, job: Job, chunks: Iterable[tuple[Chunk, bool]]
+    ) -> Generator[PartDone, None, None]:
         with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
             begun = (
-                pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier) for chunk, earlier in chunks
+                pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier)
+                for chunk, earlier in chunks
             )
             pending: set[Future[PartDone]] = set()
             try:
@@ -212,7 +223,9 @@ class LocalBackend:
 
 
 def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal too, and stops the workers
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the parent gets the signal too, and stops the workers
     end_with_parent()
 
 
@@ -222,11 +235,17 @@ def _opened(contract: Path) -> Model:
     return open_model(contract, 1)
 
 
-def _part(contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:
-    return make_part(parts, choice, chunk, [_opened(contract) for contract in contracts], earlier=earlier)
+def _part(
+    contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chunk, earlier: bool
+) -> PartDone:
+    return make_part(
+        parts, choice, chunk, [_opened(contract) for contract in contracts], earlier=earlier
+    )
 
 
-def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool) -> PartDone:
+def make_part(
+    parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool
+) -> PartDone:
     """Evaluates a chunk with each network and writes its part, unless an earlier run made it.
 
     The part stays a single file even if a worker that counted as dead writes it again.
@@ -251,11 +270,15 @@ def _part_name(key: ChunkKey) -> str:
     return f"{key.file:06}-{key.number:07}.parquet"
 
 
-def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped: Skipped) -> PartDone:
+def _write(
+    parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped: Skipped
+) -> PartDone:
     left_out = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
     with (parts / _part_name(chunk.key)).written() as (system, path):
-        pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
+        pq.write_table(
+            table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system
+        )
     return PartDone(chunk.key, chunk.count, positions, fresh=True, size=chunk.size, skipped=skipped)
 
 
@@ -268,7 +291,9 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
     left_out = json.loads(metadata[_LEFT_OUT])
     examples = [(reason, example) for reason, example in left_out["examples"]]
     skipped = Skipped(Counter(left_out["reasons"]), examples)
-    return PartDone(chunk.key, chunk.count, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+    return PartDone(
+        chunk.key, chunk.count, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped
+    )
 
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:

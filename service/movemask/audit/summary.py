@@ -49,12 +49,18 @@ class ModelSummary:
     trained_with_mask: bool
     positions: int = 0
     cells: dict[CellKey, Cell] = field(default_factory=dict)
-    worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by kind: rows of the table
-    histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: bins' highest value, count
+    worst: dict[str, list[dict[str, Any]]] = field(
+        default_factory=dict
+    )  # by kind: rows of the table
+    histograms: dict[str, list[tuple[float, int]]] = field(
+        default_factory=dict
+    )  # by kind: bins' highest value, count
     of_games: int = 0  # positions that come from games; the others are single positions, from lists
     surprise: float = 0.0  # of the moves that were played there: the sum of -ln p, in nats
     first: int = 0  # how many of these moves were the most probable
-    games: ModelSummary | None = None  # `raw` of the positions of games alone, if there are single positions too
+    games: ModelSummary | None = (
+        None  # `raw` of the positions of games alone, if there are single positions too
+    )
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """The figures of a group; an empty cell if it has no positions."""
@@ -64,7 +70,11 @@ class ModelSummary:
     def played(self) -> dict[str, float] | None:
         """Of the moves that were played: their number, the mean surprise in nats, and the share of first choices."""
         count = self.of_games
-        return {"moves": count, "cross_entropy": self.surprise / count, "top1": self.first / count} if count else None
+        return (
+            {"moves": count, "cross_entropy": self.surprise / count, "top1": self.first / count}
+            if count
+            else None
+        )
 
     def groups(self, dimension: str) -> list[str]:
         """The groups that have positions, in natural order; causes by falling mass."""
@@ -111,8 +121,12 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
     system, path = table.place
     with system.open_input_file(path) as file:
         parquet = pq.ParquetFile(file)
-        groups_of_rows = range(parquet.num_row_groups)  # read one at a time, or memory grows with the table
-        for batch in chain.from_iterable(parquet.iter_batches(_ROWS, row_groups=[at]) for at in groups_of_rows):
+        groups_of_rows = range(
+            parquet.num_row_groups
+        )  # read one at a time, or memory grows with the table
+        for batch in chain.from_iterable(
+            parquet.iter_batches(_ROWS, row_groups=[at]) for at in groups_of_rows
+        ):
             for name in pc.unique(batch["model"]).to_pylist():
                 rows = pa.table(batch).filter(pc.equal(batch["model"], name))
                 if name not in figures:
@@ -128,7 +142,9 @@ class _Figures:
     def __init__(self, summary: ModelSummary, kinds: Sequence[str]) -> None:
         self._summary, self._kinds = summary, kinds
         self._cells = self._of_games = Cells(())
-        self._worst: dict[str, list[dict[str, Any]]] = {kind: [] for kind in REPORT_KINDS if kind in kinds}
+        self._worst: dict[str, list[dict[str, Any]]] = {
+            kind: [] for kind in REPORT_KINDS if kind in kinds
+        }
 
     def add(self, rows: pa.Table) -> None:
         """Adds rows of the network, in the order of the table."""
@@ -149,7 +165,9 @@ class _Figures:
     def finished(self) -> ModelSummary:
         summary = self._summary
         summary.cells, summary.worst = dict(self._cells), self._worst
-        summary.histograms = {kind: self._cells.histogram(CellKey(kind, ALL, "")) for kind in self._worst}
+        summary.histograms = {
+            kind: self._cells.histogram(CellKey(kind, ALL, "")) for kind in self._worst
+        }
         if RAW in self._kinds and 0 < summary.of_games < summary.positions:
             cells, count = dict(self._of_games), summary.of_games
             summary.games = replace(summary, positions=count, cells=cells, worst={}, histograms={})
@@ -172,7 +190,10 @@ def _cells(rows: pa.Table, kinds: Sequence[str]) -> Cells:
     def numbers(name: str) -> Float:
         return column(name).astype(np.float64)  # null becomes NaN
 
-    measured = {kind: Measured(numbers(kind), column(f"{kind}_flipped"), numbers(f"{kind}_kl")) for kind in kinds}
+    measured = {
+        kind: Measured(numbers(kind), column(f"{kind}_flipped"), numbers(f"{kind}_kl"))
+        for kind in kinds
+    }
     by_cause = np.stack([numbers(f"cause_{cause.value}") for cause in CAUSES], axis=1)
     phases = pc.index_in(rows["phase"], pa.array([phase.value for phase in PHASES])).to_numpy()
     black = pc.equal(rows["turn"], "black").to_numpy()
@@ -188,9 +209,14 @@ def _worst(kind: str, worst: list[dict[str, Any]], rows: pa.Table) -> list[dict[
     more = rows.filter(pc.and_(pc.greater(rows[kind], 0), pc.greater_equal(rows[kind], least)))
     if not more.num_rows:
         return worst
-    order = [(kind, "descending"), *((name, "ascending") for name in ("fen", "source", "item", "ply"))]
+    order = [
+        (kind, "descending"),
+        *((name, "ascending") for name in ("fen", "source", "item", "ply")),
+    ]
     more = more.sort_by(order).drop_columns([f"cause_{cause.value}" for cause in CAUSES])
-    _, firsts = np.unique(more["fen"].dictionary_encode().combine_chunks().indices.to_numpy(), return_index=True)
+    _, firsts = np.unique(
+        more["fen"].dictionary_encode().combine_chunks().indices.to_numpy(), return_index=True
+    )
     found = [*worst, *more.take(np.sort(firsts)[:_WORST]).to_pylist()]
     found.sort(key=lambda row: (-row[kind], row["fen"], row["source"], row["item"], row["ply"]))
     by_fen: dict[str, dict[str, Any]] = {}
@@ -216,7 +242,12 @@ class Threshold:
         match = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
             value = math.nan if match is None else float(match[3])
-            if match is None or match[1] not in KINDS or match[2] not in _STATISTICS or not math.isfinite(value):
+            if (
+                match is None
+                or match[1] not in KINDS
+                or match[2] not in _STATISTICS
+                or not math.isfinite(value)
+            ):
                 raise ValueError
         except ValueError:
             raise BulkError(
@@ -224,7 +255,9 @@ class Threshold:
                 f"kinds: {', '.join(KINDS)}; statistics: {', '.join(_STATISTICS)}"
             ) from None
         if match[1] not in kinds:
-            raise BulkError(f"--fail-above {text}: {match[1]} is not among --kinds {','.join(kinds)}")
+            raise BulkError(
+                f"--fail-above {text}: {match[1]} is not among --kinds {','.join(kinds)}"
+            )
         return cls(match[1], match[2], value)
 
     def __str__(self) -> str:

@@ -28,10 +28,17 @@ KING = _table([*chess.BB_KING_ATTACKS, 0])
 PAWN_UP = _table([*chess.BB_PAWN_ATTACKS[chess.WHITE], 0])
 
 #: The squares between two squares, `[64, 64]`.
-BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUARES]).reshape(64, 64)
+BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUARES]).reshape(
+    64, 64
+)
 
 #: Squares that a rook or a bishop reaches on an empty board, by square.
-ROOK_LINES = _table([chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in chess.SQUARES])
+ROOK_LINES = _table(
+    [
+        chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0]
+        for square in chess.SQUARES
+    ]
+)
 BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUARES])
 
 
@@ -93,7 +100,9 @@ class Boards(Columns):
         rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, 12)
         bits = np.ascontiguousarray(rows.T)
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-        bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])  # the last two rows are counters
+        bits[:10] = np.where(
+            black, mirrored(bits[:10]), bits[:10]
+        )  # the last two rows are counters
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
 

@@ -26,7 +26,9 @@ _IN_TEXT = re.compile(
 )
 
 #: The variant that an address of lichess names. No variant's name could be a rank.
-_VARIANT = re.compile(r"(?:/(?:analysis|editor)/|[?&#]variant=)(?![pnbrqk1-8]+\b)(\w+)", re.IGNORECASE)
+_VARIANT = re.compile(
+    r"(?:/(?:analysis|editor)/|[?&#]variant=)(?![pnbrqk1-8]+\b)(\w+)", re.IGNORECASE
+)
 
 #: The beginning of an EPD operation such as `bm`, which stands where a FEN has its half-move clock. One such as `c0`
 #: needs the semicolon of an EPD: a FEN's damaged clock may look like it.
@@ -66,8 +68,14 @@ def read_fen(text: str) -> str:
         raise InvalidFen(f"fen: {text!r} is cut short: no {missing}")
     required, counters = fields[:4], fields[4:]
     if required[1] in ("w", "b") and required[3].isdecimal():
-        missing = "no en-passant square" if required[2] != "-" else "no castling rights or no en-passant square"
-        raise InvalidFen(f"fen: {text!r} lacks a field: {missing} before the half-move clock {required[3]}")
+        missing = (
+            "no en-passant square"
+            if required[2] != "-"
+            else "no castling rights or no en-passant square"
+        )
+        raise InvalidFen(
+            f"fen: {text!r} lacks a field: {missing} before the half-move clock {required[3]}"
+        )
     if counters and _OPCODE.match(counters[0]) and (";" in text or counters[0][1].isalpha()):
         given = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
         counters = [given.get("hmvc", "0"), given.get("fmvn", "1")]
@@ -88,7 +96,9 @@ def fen_in(text: str) -> tuple[str, bool]:
         return text, False
     variant = _VARIANT.search(text)
     if variant and variant[1].lower() not in ("standard", "fromposition", "chess960"):
-        raise UnsupportedVariant(f"fen: {text[:200]!r} is of {variant[1][:20]}; only chess and Chess960 are known")
+        raise UnsupportedVariant(
+            f"fen: {text[:200]!r} is of {variant[1][:20]}; only chess and Chess960 are known"
+        )
     placement, _, turn, castling, en_passant, clock, number = match.groups()
     if clock and _OPCODE.match(clock):
         clock, number = decoded[match.start("clock") :], None

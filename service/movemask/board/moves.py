@@ -45,7 +45,11 @@ def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
         ]
         ends.append(len(codes))
         in_check.append(board.is_check())
-    return LegalMoves(np.array(codes, dtype=np.intp), np.array(ends, dtype=np.intp), np.array(in_check, dtype=np.bool_))
+    return LegalMoves(
+        np.array(codes, dtype=np.intp),
+        np.array(ends, dtype=np.intp),
+        np.array(in_check, dtype=np.bool_),
+    )
 
 
 def has_legal_move(board: chess.Board) -> bool:
@@ -86,7 +90,10 @@ def _uci() -> list[str]:
 @cache
 def _moves() -> list[chess.Move]:
     """Every move by its code. Moves are shared, because they never change."""
-    return [chess.Move(code >> 6 & 63, code & 63, code >> 12 or None) for code in range((chess.QUEEN + 1) << 12)]
+    return [
+        chess.Move(code >> 6 & 63, code & 63, code >> 12 or None)
+        for code in range((chess.QUEEN + 1) << 12)
+    ]
 
 
 class Notation(Enum):

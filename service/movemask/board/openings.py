@@ -22,7 +22,9 @@ if TYPE_CHECKING:  # the HTTP client reads openings in responses and should not 
 class Opening:
     """An opening from lichess's list."""
 
-    eco: Annotated[str, Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")]
+    eco: Annotated[
+        str, Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")
+    ]
     name: Annotated[str, Field(description="Name in English.")]
 
 
@@ -33,11 +35,18 @@ def opening_of(game: PlayedGame) -> Opening | None:
     """
     if game.board(0).chess960 or game.board(0).epd() != chess.Board().epd():
         return None
-    return next(filter(None, (_openings().get(game.board(ply).epd()) for ply in range(game.plies, 0, -1))), None)
+    return next(
+        filter(None, (_openings().get(game.board(ply).epd()) for ply in range(game.plies, 0, -1))),
+        None,
+    )
 
 
 @cache
 def _openings() -> dict[str, Opening]:
     packed = resources.files("movemask.board").joinpath("openings.tsv.gz").read_bytes()
-    rows = (row.split("\t") for row in gzip.decompress(packed).decode().splitlines() if not row.startswith("#"))
+    rows = (
+        row.split("\t")
+        for row in gzip.decompress(packed).decode().splitlines()
+        if not row.startswith("#")
+    )
     return {epd: Opening(eco, name) for epd, eco, name in rows}

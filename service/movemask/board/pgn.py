@@ -13,7 +13,14 @@ import chess.engine
 import chess.pgn
 
 from movemask.board.moves import NULL_MOVES, read_move
-from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
+from movemask.board.position import (
+    Elo,
+    PlayedGame,
+    Position,
+    check_counters,
+    check_length,
+    status_names,
+)
 from movemask.board.split import GameText, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
@@ -78,7 +85,9 @@ def read_games(source: Lines | str, max_moves: int | None = None) -> Iterator[Ga
     A PGN without games yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves or games have
     been read, or for a game of more than `split.LONGEST` characters; and any MovemaskError of the source.
     """
-    return (parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None)
+    return (
+        parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None
+    )
 
 
 def read_trees(source: Lines | str, max_moves: int | None = None) -> Iterator[Parsed]:
@@ -98,12 +107,19 @@ def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
 
 def outside(text: GameText) -> InvalidPgn | None:
     """The error for text before or between games; None for a game, text after the last game, and text without words."""
-    return InvalidPgn(f"pgn: text outside a game: {text.fault}") if text.role == "outside" and text.fault else None
+    return (
+        InvalidPgn(f"pgn: text outside a game: {text.fault}")
+        if text.role == "outside" and text.fault
+        else None
+    )
 
 
 def no_game(text: GameText | None) -> InvalidPgn:
     """The error for a file without games. `text` is its text outside games; None for an empty file."""
-    return InvalidPgn("pgn: there is no game in it" + (f": {text.fault}" if text is not None and text.fault else ""))
+    return InvalidPgn(
+        "pgn: there is no game in it"
+        + (f": {text.fault}" if text is not None and text.fault else "")
+    )
 
 
 def odd_tags(tags: dict[str, str]) -> dict[str, str]:
@@ -113,7 +129,12 @@ def odd_tags(tags: dict[str, str]) -> dict[str, str]:
 
 def rating_of(value: str | None) -> float | None:
     """A tag's rating; None if it is not a whole number from 100 to 4000, such as `?` and `0`."""
-    if not value or not value.isascii() or not value.isdigit() or len(value) > len(str(_MOST_RATING)):
+    if (
+        not value
+        or not value.isascii()
+        or not value.isdigit()
+        or len(value) > len(str(_MOST_RATING))
+    ):
         return None
     return float(value) if _LEAST_RATING <= int(value) <= _MOST_RATING else None
 
@@ -147,14 +168,18 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
             raise InvalidPgn(f"{name}: {text.fault}")
         if not text.movetext:
             raise InvalidPgn(f"{name}: no moves")
-        tree = chess.pgn.read_game(io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, left))
+        tree = chess.pgn.read_game(
+            io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, left)
+        )
         assert tree is not None  # there is movetext
         return Parsed(text, tree, _game(tree, text.tags, name, with_tree=builder is _Tree))
     except InvalidPgn as error:
         return Parsed(text, None, error)
     except MovemaskError:  # too many moves
         raise
-    except Exception as error:  # from python-chess, such as for a $ with more digits than Python reads
+    except (
+        Exception
+    ) as error:  # from python-chess, such as for a $ with more digits than Python reads
         why = f"{type(error).__name__}: {str(error)[:200]}"
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
@@ -236,7 +261,9 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
     def visit_nag(self, nag: int) -> None:
         """Refuses a glyph beyond the standard: its number may be too long for JSON."""
         if nag > _LAST_GLYPH:
-            self.handle_error(ValueError(f"${str(nag)[:20]} is not a glyph, which go to ${_LAST_GLYPH}"))
+            self.handle_error(
+                ValueError(f"${str(nag)[:20]} is not a glyph, which go to ${_LAST_GLYPH}")
+            )
         super().visit_nag(nag)
 
     def _count(self, what: str) -> None:
@@ -271,7 +298,9 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
     except ValueError as error:
         raise InvalidPgn(f"{name}: {parsed.errors[0] if parsed.errors else error}") from None
     if type(board) is not chess.Board:
-        raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')[:40]!r} is not standard chess or Chess960")
+        raise InvalidPgn(
+            f"{name}: the variant {headers.get('Variant', '?')[:40]!r} is not standard chess or Chess960"
+        )
     if not board.is_valid():
         fen, names = headers.get("FEN", board.fen()), ", ".join(status_names(board.status()))
         raise InvalidPgn(f"{name}: {fen!r} is not a valid position: {names}")
@@ -282,7 +311,9 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (rating_of(headers.get(f"{side}Elo")) for side in ("White", "Black"))
     white, black = (black if white is None else white), (white if black is None else black)
-    elos = (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
+    elos = (
+        (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
+    )
     game = PlayedGame(board)
     for index, move in enumerate(moves):
         if not move or not game.last.is_legal(move):
@@ -290,9 +321,16 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
             raise InvalidPgn(f"{name}: ply {index + 1}: {what} is not legal in {game.last.fen()!r}")
         game.play(move)
     game.ended()
-    plies = (Ply(Position.along(game, ply), move, elos[game.board(ply).turn]) for ply, move in enumerate(moves))
-    scores = (_score(node, game.board(ply)) for ply, node in enumerate([parsed, *parsed.mainline()]))
-    return Game(headers, board.chess960, tuple(plies), game, tuple(scores), parsed if with_tree else None)
+    plies = (
+        Ply(Position.along(game, ply), move, elos[game.board(ply).turn])
+        for ply, move in enumerate(moves)
+    )
+    scores = (
+        _score(node, game.board(ply)) for ply, node in enumerate([parsed, *parsed.mainline()])
+    )
+    return Game(
+        headers, board.chess960, tuple(plies), game, tuple(scores), parsed if with_tree else None
+    )
 
 
 def _score(node: chess.pgn.GameNode, board: chess.Board) -> float | None:

@@ -104,7 +104,9 @@ class PlayedGame:
         game._keep, game._boards = None, [self.board(place) for place in kept]
         game.plies, game._earlier = ply, self._earlier[: ply + 1]
         game._distinct = dict(self._distinct)
-        game._since_zeroing = {_key(board): place for place, board in zip(kept, game._boards, strict=True)}
+        game._since_zeroing = {
+            _key(board): place for place, board in zip(kept, game._boards, strict=True)
+        }
         game.last = game._boards[-1].copy(stack=False)
         game.play(move)
         return game.ended()
@@ -297,13 +299,18 @@ class Position:
             return "ongoing"
         return "checkmate" if self.board.is_check() else "stalemate"
 
-    def history(self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS) -> list[HistoryEntry]:
+    def history(
+        self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS
+    ) -> list[HistoryEntry]:
         """The known positions up to this one, newest first, at most `limit` (8 or fewer)."""
         game = self.game
         if game is None:
             return [HistoryEntry(self.board, self._ply, None)]
         oldest = max(self._ply - limit + 1, 0)
-        return [HistoryEntry(game.board(ply), ply, game.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
+        return [
+            HistoryEntry(game.board(ply), ply, game.earlier(ply, same))
+            for ply in range(self._ply, oldest - 1, -1)
+        ]
 
 
 class Draw(Enum):
@@ -368,9 +375,15 @@ def _valid(fen: str, *, chess960: bool) -> chess.Board:
     if status != chess.STATUS_VALID:
         names = status_names(status)
         hint = ""
-        if not chess960 and "BAD_CASTLING_RIGHTS" in names and chess.Board(fen, chess960=True).is_valid():
+        if (
+            not chess960
+            and "BAD_CASTLING_RIGHTS" in names
+            and chess.Board(fen, chess960=True).is_valid()
+        ):
             hint = f"; valid as Chess960: {ASK_AS_CHESS960}"
-        raise InvalidPosition(f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names)
+        raise InvalidPosition(
+            f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names
+        )
     return board
 
 
@@ -393,16 +406,23 @@ def check_length(fen: str) -> None:
     """Raises ValueError for more than MAX_LENGTH characters."""
     if len(fen) > MAX_LENGTH:
         hint = MOVES_HINT if looks_like_moves(fen[:40]) else ""
-        raise ValueError(f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…{hint}")
+        raise ValueError(
+            f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…{hint}"
+        )
 
 
 def check_counters(board: chess.Board) -> None:
     """Raises ValueError for a half-move clock or move number beyond MAX_COUNTER."""
-    for name, number in (("half-move clock", board.halfmove_clock), ("move number", board.fullmove_number)):
+    for name, number in (
+        ("half-move clock", board.halfmove_clock),
+        ("move number", board.fullmove_number),
+    ):
         if number > MAX_COUNTER:
             raise ValueError(f"the {name} is {number}; at most {MAX_COUNTER} is allowed")
 
 
 def status_names(status: chess.Status) -> tuple[str, ...]:
     """python-chess's names for the flags in `status`, such as `TOO_MANY_KINGS`."""
-    return tuple(flag.name for flag in chess.Status if flag and flag & status and flag.name is not None)
+    return tuple(
+        flag.name for flag in chess.Status if flag and flag & status and flag.name is not None
+    )

@@ -162,9 +162,13 @@ class GameText:
         if zeros and not self.begun and "FEN" not in self.tags:
             self.begun = self.over = self.role == "game"
             return
-        begins = kind in ("move", "first") or (kind == "number" and text.rstrip(" \n.\u2026") in ("0", "1"))
+        begins = kind in ("move", "first") or (
+            kind == "number" and text.rstrip(" \n.\u2026") in ("0", "1")
+        )
         if kind == "text" or (kind == "number" and self.role == "outside" and not begins):
-            self._fail(f"line {line}: {text[:_MOST_QUOTED].rstrip()!r} is neither a tag nor a move in SAN")
+            self._fail(
+                f"line {line}: {text[:_MOST_QUOTED].rstrip()!r} is neither a tag nor a move in SAN"
+            )
         elif self.role == "outside" and begins:
             self.role = "game"
         if self.role == "outside" or (self.over and kind != "number"):
@@ -198,7 +202,11 @@ def split(lines: Iterable[str], longest: int | None = LONGEST) -> Iterator[GameT
     """
     part, line = GameText(), 1
     for token in _tokens(lines, longest):
-        gap, text, kind = token["gap"], token[0][token.end("gap") - token.start() :], token.lastgroup or ""
+        gap, text, kind = (
+            token["gap"],
+            token[0][token.end("gap") - token.start() :],
+            token.lastgroup or "",
+        )
         if kind == "word":
             kind = kind_of(text)
         elif kind == "unquoted":
@@ -243,12 +251,17 @@ def _tokens(lines: Iterable[str], longest: int | None) -> Iterator[re.Match[str]
     """The tokens of a text, which is read in blocks. A token that may go on is tried again with twice the text."""
     lines, text, at, complete = iter(lines), "", 0, False
     while True:
-        while (token := _TOKEN.match(text, at)) and (complete or token.end() + _LONGEST_TAG < len(text)):
+        while (token := _TOKEN.match(text, at)) and (
+            complete or token.end() + _LONGEST_TAG < len(text)
+        ):
             yield token
             at = token.end()
             if token["end"] is not None:
                 return
-        text, at = text[max(at - 1, 0) :], min(at, 1)  # with the character before, which may end a line
+        text, at = (
+            text[max(at - 1, 0) :],
+            min(at, 1),
+        )  # with the character before, which may end a line
         if longest is not None and len(text) > longest:
             raise LimitExceeded(f"pgn: a game of more than {longest >> 20} MiB")
         left = max(len(text), min(_BLOCK, longest or _BLOCK))

@@ -19,7 +19,9 @@ from movemask.signatures import START, described
 STDIN = "-"
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or a skippable frame, as pzstd begins with
+_ZSTD = re.compile(
+    rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"
+)  # a frame, or a skippable frame, as pzstd begins with
 
 #: Bytes that stand in no text. A zero may stand in one, and after its end.
 _BINARY = re.compile(rb"\A\0|[\x01-\x06]")
@@ -30,7 +32,10 @@ _LONGEST = 1 << 24
 #: Windows-1252, for the bytes that differ from Latin-1. Its five undefined bytes stay control characters, as in
 #: browsers, so that no byte is lost.
 _WINDOWS = str.maketrans(
-    {chr(byte): bytes([byte]).decode("cp1252") for byte in {*range(0x80, 0xA0)} - {0x81, 0x8D, 0x8F, 0x90, 0x9D}}
+    {
+        chr(byte): bytes([byte]).decode("cp1252")
+        for byte in {*range(0x80, 0xA0)} - {0x81, 0x8D, 0x8F, 0x90, 0x9D}
+    }
 )
 
 
@@ -69,7 +74,9 @@ class TextSource:
             require("audit", self.name)
             import pyarrow as pa
 
-            data = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(self._file, "r"), "zstd"))
+            data = io.BufferedReader(
+                pa.CompressedInputStream(pa.PythonFile(self._file, "r"), "zstd")
+            )
         head = data.peek(START)[:START]
         if known := described(head):
             packed = " (gzip and zstandard are read as they are)" if "unpack" in known else ""
@@ -83,7 +90,12 @@ class TextSource:
     def __enter__(self) -> TextSource:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._lines.close()
         self._file.close()
 
@@ -107,7 +119,9 @@ class TextSource:
         except (OSError, EOFError, zlib.error) as error:
             raise self._cut_short(error) from None
         if len(line) > _LONGEST:
-            raise SourceError(f"{self.name}: a line of more than {_LONGEST >> 20} MiB is neither a game nor a FEN")
+            raise SourceError(
+                f"{self.name}: a line of more than {_LONGEST >> 20} MiB is neither a game nor a FEN"
+            )
         return _decoded(line)
 
     def _cut_short(self, error: Exception) -> SourceError:

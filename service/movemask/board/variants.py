@@ -14,4 +14,6 @@ def check_variant(board: chess.Board, name: str) -> None:
     """
     if board.uci_variant != chess.Board.uci_variant:
         variant = type(board).__name__.removesuffix("Board") or board.uci_variant
-        raise UnsupportedVariant(f"{name}: {variant} has other rules; networks here know standard chess and Chess960")
+        raise UnsupportedVariant(
+            f"{name}: {variant} has other rules; networks here know standard chess and Chess960"
+        )

@@ -33,14 +33,30 @@ Totals = dict[str, NDArray[np.float64]]
 @click.command(cls=RatingsCommand)
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write, instead of standard output."
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write, instead of standard output.",
 )
 @click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings to use instead of the headers'.")
+@click.option(
+    "--elo",
+    type=RATING,
+    nargs=2,
+    metavar="WHITE [BLACK]",
+    help="Ratings to use instead of the headers'.",
+)
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
-@click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--engine", metavar="PROGRAM", help="UCI engine that judges the moves, by name or path; empty: none.")
+@click.option(
+    "--calibrated",
+    is_flag=True,
+    help="Use the contract's fitted temperature instead of --temperature.",
+)
+@click.option(
+    "--engine",
+    metavar="PROGRAM",
+    help="UCI engine that judges the moves, by name or path; empty: none.",
+)
 def annotate(
     games: str,
     out: Path | None,
@@ -62,16 +78,22 @@ def annotate(
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
-    judge = Engine((settings if engine is None else NetworkSettings.read(engine=engine)).engine_program)
+    judge = Engine(
+        (settings if engine is None else NetworkSettings.read(engine=engine)).engine_program
+    )
     degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(source: TextSource, stream: BinaryIO) -> None:
         async with aclosing(judge):
-            async for game in annotated(Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge):
+            async for game in annotated(
+                Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge
+            ):
                 why = str(game.report).removeprefix("pgn: ")
                 if game.no_game:
-                    raise InvalidPgn(f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions")
+                    raise InvalidPgn(
+                        f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions"
+                    )
                 stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
                 if game.report is None:
                     continue
@@ -85,7 +107,9 @@ def annotate(
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(write_all(source, sys.stdout.buffer))  # a PGN is UTF-8, whatever the console's encoding
+            asyncio.run(
+                write_all(source, sys.stdout.buffer)
+            )  # a PGN is UTF-8, whatever the console's encoding
             sys.stdout.flush()
         else:
             with atomic_write(out) as stream:
@@ -100,7 +124,9 @@ def _table(players: Totals) -> str:
     most = sorted(players, key=lambda name: (-players[name][0], name))
     rows = {name: players[name] for name in most[:_OWN_ROWS]}
     if len(most) > _OWN_ROWS:
-        rows[f"{len(most) - _OWN_ROWS} others"] = sum((players[name] for name in most[_OWN_ROWS:]), np.zeros(3))
+        rows[f"{len(most) - _OWN_ROWS} others"] = sum(
+            (players[name] for name in most[_OWN_ROWS:]), np.zeros(3)
+        )
     if len(most) > 1:
         rows["all"] = sum(players.values(), np.zeros(3))
     width = max(6, *map(len, rows))

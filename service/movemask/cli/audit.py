@@ -47,7 +47,9 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
 
     comparisons = compared(first, second)
     if as_json:
-        click.echo(json.dumps({"networks": [comparison.as_json() for comparison in comparisons]}, indent=1))
+        click.echo(
+            json.dumps({"networks": [comparison.as_json() for comparison in comparisons]}, indent=1)
+        )
     else:
         for line in lines(comparisons):
             click.echo(line)
@@ -55,25 +57,56 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
 
 @click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
-@models_dir_option
-@click.option("--out", default="audit", show_default=True, help="Folder for the results, or its URI.")
-@click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="[default: by the files' name and content]")
-@click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
-@click.option("--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings for positions that have none.")
 @click.option(
-    "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="First ply of a game to take."
+    "--model", "names", multiple=True, help="Name of the model; repeat it to compare several."
 )
-@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take one ply in N of a game.")
+@models_dir_option
+@click.option(
+    "--out", default="audit", show_default=True, help="Folder for the results, or its URI."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["pgn", "fen"]),
+    help="[default: by the files' name and content]",
+)
+@click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
+@click.option(
+    "--elo",
+    type=RATING,
+    nargs=2,
+    metavar="SELF [OPPONENT]",
+    help="Ratings for positions that have none.",
+)
+@click.option(
+    "--first-ply",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="First ply of a game to take.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Take one ply in N of a game.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Most games or lines to take.")
-@click.option("--kinds", default="all", show_default=True, help="Kinds of leakage, separated by commas.")
+@click.option(
+    "--kinds", default="all", show_default=True, help="Kinds of leakage, separated by commas."
+)
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True), default=1e-4, show_default=True,
     help="Least probability of an illegal move to name it and find its cause.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
 @click.option(
-    "--ray", metavar="ADDRESS", help="Run on Ray: auto, local (starts a cluster here), ray://HOST or HOST:PORT."
+    "--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]"
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run on Ray: auto, local (starts a cluster here), ray://HOST or HOST:PORT.",
 )
 @click.option(
     "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,
@@ -159,7 +192,9 @@ def audit(
     if not models:
         many = f" and {len(files) - 5} more" if len(files) > 5 else ""
         raise BulkError(f"{', '.join(files[:5])}{many}: no position to audit")
-    command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
+    command = "movemask audit " + shlex.join(
+        sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files)
+    )
     summary = {
         "movemask": __version__,
         "command": command,
@@ -187,7 +222,10 @@ def audit(
     for limit_of in thresholds:
         for model in models:
             if not limit_of.applies(model):
-                click.echo(f"{model.name}: {limit_of} is skipped: the model was trained with the mask", err=True)
+                click.echo(
+                    f"{model.name}: {limit_of} is skipped: the model was trained with the mask",
+                    err=True,
+                )
             elif limit_of.exceeded(model):
                 failed.append(model.name)
                 click.echo(_exceeded(limit_of, model), err=True)
@@ -205,10 +243,14 @@ def _kinds(text: str) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
-def _networks(names: tuple[str, ...], settings: NetworkSettings) -> tuple[tuple[Path, ...], dict[str, str]]:
+def _networks(
+    names: tuple[str, ...], settings: NetworkSettings
+) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
     files = settings.model_folders.files(None)
-    registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU
+    registry = load_registry(
+        settings.model_folders, settings.default_model, settings.threads
+    )  # an audit takes the CPU
     digests: dict[str, str] = {}
     for name in names or (None,):
         entry = registry.entry(name)
@@ -242,7 +284,9 @@ def _writing(out: str) -> Iterator[None]:
 
 
 @contextmanager
-def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Callable[[PartDone], None]]:
+def _progress_on(
+    how: str, total: int | None, *, limited: bool
+) -> Iterator[Callable[[PartDone], None]]:
     """Shows progress on stderr: finished bytes of the files, or finished games and lines if `limited`; positions/s.
 
     A bar is shown only on a terminal.
@@ -251,7 +295,12 @@ def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Call
 
     unit, name = (" games", "total_items") if limited else ("B", "total_bytes")
     with tqdm(
-        total=total, unit=unit, unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
+        total=total,
+        unit=unit,
+        unit_scale=True,
+        disable=None if how == "bar" else True,
+        smoothing=0.1,
+        file=sys.stderr,
     ) as bar:
         started, sums = time.monotonic(), Counter[str]()
 
@@ -260,7 +309,12 @@ def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Call
             sums.update(positions=part.positions, items=part.items, bytes=part.size, fresh=fresh)
             rate = sums["fresh"] / max(time.monotonic() - started, 1e-9)
             if how == "json":
-                line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, **sums, "fresh": part.fresh}
+                line: dict[str, Any] = {
+                    "file": part.key.file,
+                    "chunk": part.key.number,
+                    **sums,
+                    "fresh": part.fresh,
+                }
                 click.echo(json.dumps(line | {name: total, "positions_per_second": rate}), err=True)
             step = part.items if limited else part.size
             bar.update(step if total is None else min(step, total - bar.n))
@@ -285,10 +339,14 @@ def _figures(model: ModelSummary) -> str:
     from movemask.audit.assessment import sides
 
     white, black = sides(model).values()
-    parts = [f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"]
+    parts = [
+        f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"
+    ]
     for name in ("raw", "multiplied"):
         if (cell := model.of(name)).count:
-            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
+            parts.append(
+                f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}"
+            )
     if played := model.played:
         parts.append(
             f"of {played['moves']:,} moves played cross-entropy {played['cross_entropy']:.3f}, "

@@ -16,7 +16,9 @@ _SCOPES = tuple(scope.value for scope in KeyScope)
 
 def _file_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
-        "--file", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: MOVEMASK_API_KEYS_FILE]"
+        "--file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The file. [default: MOVEMASK_API_KEYS_FILE]",
     )(command)
 
 
@@ -46,11 +48,14 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
     file = _chosen(file)
     known = read_keys(file) if file.exists() else ()
     if name in {key.name for key in known}:
-        raise KeysError(f"{file}: there is a key named {name}; delete it first, or choose another name")
+        raise KeysError(
+            f"{file}: there is a key named {name}; delete it first, or choose another name"
+        )
     key, text = new_key(name, map(KeyScope, scopes))
     write_keys(file, [*known, key])
     click.echo(
-        f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:", err=True
+        f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:",
+        err=True,
     )
     click.echo(text)
     click.echo("a running service accepts it after `movemask reload`", err=True)
@@ -61,7 +66,9 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
 def list_keys(file: Path | None) -> None:
     """List the names and scopes of the keys."""
     for key in read_keys(_chosen(file)):
-        click.echo(f"{key.name:<24} {' '.join(scope for scope in _SCOPES if KeyScope(scope) in key.scopes)}")
+        click.echo(
+            f"{key.name:<24} {' '.join(scope for scope in _SCOPES if KeyScope(scope) in key.scopes)}"
+        )
 
 
 @keys.command("delete")
@@ -73,9 +80,14 @@ def delete_key(name: str, file: Path | None) -> None:
     known = read_keys(file)
     left: list[Key] = [key for key in known if key.name != name]
     if len(left) == len(known):
-        raise KeysError(f"{file}: there is no key named {name}; available: {', '.join(key.name for key in known)}")
+        raise KeysError(
+            f"{file}: there is no key named {name}; available: {', '.join(key.name for key in known)}"
+        )
     write_keys(file, left)
-    click.echo(f"{name} was deleted from {file}; to have a running service refuse it: `movemask reload`", err=True)
+    click.echo(
+        f"{name} was deleted from {file}; to have a running service refuse it: `movemask reload`",
+        err=True,
+    )
 
 
 def _chosen(file: Path | None) -> Path:

@@ -68,14 +68,20 @@ class _Group(click.Group):
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file of another encoding, as Windows has
+        if isinstance(
+            sys.stdout, io.TextIOWrapper
+        ):  # a console or file of another encoding, as Windows has
             sys.stdout.reconfigure(errors="replace")
         try:
             return super().invoke(context)
         except MovemaskError as error:
-            raise click.ClickException(str(error).replace(ASK_AS_CHESS960, "use --chess960")) from None
+            raise click.ClickException(
+                str(error).replace(ASK_AS_CHESS960, "use --chess960")
+            ) from None
         except OSError as error:
-            if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly on a broken pipe
+            if error.errno is None or isinstance(
+                error, BrokenPipeError
+            ):  # click exits quietly on a broken pipe
                 raise
             _forget_output()
             names = [str(name) for name in (error.filename, error.filename2) if name is not None]
@@ -87,14 +93,21 @@ def _first_line() -> str:
 
     Fritz and some other GUIs start a program without arguments.
     """
-    hint = Timer(2, click.echo, ["Waiting for UCI commands; `movemask --help` lists other commands."], {"err": True})
+    hint = Timer(
+        2,
+        click.echo,
+        ["Waiting for UCI commands; `movemask --help` lists other commands."],
+        {"err": True},
+    )
     hint.daemon = True
     line = b""
     try:
         if sys.stdin is None or sys.stdin.isatty():
             return ""
         hint.start()
-        while len(line) < 64 and not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
+        while (
+            len(line) < 64 and not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1))
+        ):
             line += byte
     except (OSError, ValueError):  # standard input is closed, or is not a file of the system
         return ""
@@ -111,7 +124,9 @@ def _forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(__version__, prog_name="movemask")
 def main() -> None:
     """Masked policy inference for chess networks, and an audit of what leaks without the mask."""

@@ -17,12 +17,22 @@ from movemask.settings import NetworkSettings
 if TYPE_CHECKING:
     from movemask.client.http import AsyncClient
 
-_SECONDS, _SECONDS_HERE = 60.0, 600.0  # limits of an answer: of a service, and of the networks in this process
+_SECONDS, _SECONDS_HERE = (
+    60.0,
+    600.0,
+)  # limits of an answer: of a service, and of the networks in this process
 
 
 @click.command()
-@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of networks in this process.")
-@click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
+@click.option(
+    "--url",
+    help="Ask a service, such as http://127.0.0.1:8000, instead of networks in this process.",
+)
+@click.option(
+    "--key-file",
+    type=click.File(),
+    help="With --url: file whose first line is the service's API key.",
+)
 @models_dir_option
 def mcp(url: str | None, key_file: TextIO | None, settings: NetworkSettings) -> None:
     """Offer language models the tools policy, sweep, game and audit.
@@ -59,9 +69,16 @@ async def _in_process(settings: NetworkSettings) -> AsyncIterator[AsyncClient]:
     from movemask.server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"database_url": f"sqlite:///{folder}/ledger.db", "api_keys": None, "api_keys_file": None, "mcp": False}
+        own = {
+            "database_url": f"sqlite:///{folder}/ledger.db",
+            "api_keys": None,
+            "api_keys_file": None,
+            "mcp": False,
+        }
         app = create_app(Settings.read(models_dir=settings.models_dir).model_copy(update=own))
         async with app.router.lifespan_context(app):
-            http = httpx2.AsyncClient(base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app))
+            http = httpx2.AsyncClient(
+                base_url="http://127.0.0.1", transport=httpx2.ASGITransport(app=app)
+            )
             async with http:
                 yield AsyncClient(http=http, timeout=_SECONDS_HERE)

@@ -49,17 +49,27 @@ def list_models(settings: NetworkSettings) -> None:
     """List the models: the default with a *, and with its fault one that does not keep its contract."""
     registry = registry_of(settings)
     for entry in registry:
-        mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""
+        mark, failure = (
+            "*" if entry.name == registry.default else " ",
+            f"  {entry.failure}" if entry.failure else "",
+        )
         click.echo(f"{mark} {entry.name}{failure}")
         if entry.model is not None:
             terms, card = entry.model.contract.terms, entry.model.contract.card
             click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
-            click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
+            click.echo(
+                f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}"
+            )
 
 
 @models.command("vocabulary")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with how castling and promotions are written.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON, with how castling and promotions are written.",
+)
 @models_dir_option
 def show_vocabulary(name: str, as_json: bool, settings: NetworkSettings) -> None:
     """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
@@ -86,7 +96,9 @@ def show_vocabulary(name: str, as_json: bool, settings: NetworkSettings) -> None
 def _card_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of `import` and `add`: the card, and --force."""
     for option in (
-        click.option("--force", is_flag=True, help="Add a network that is read no better than chance."),
+        click.option(
+            "--force", is_flag=True, help="Add a network that is read no better than chance."
+        ),
         click.option("--source", help="Where the model is from, for its card."),
         click.option("--licence", help="Licence, for the model's card."),
     ):
@@ -117,18 +129,26 @@ def import_model(
     from movemask.network_tools import installation  # imported here because onnx is slow to import
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
-    imported = installation.import_lc0(file, *place, _card(licence, source), _judge(place[1], force=force))
+    imported = installation.import_lc0(
+        file, *place, _card(licence, source), _judge(place[1], force=force)
+    )
     _show_installed(imported.entry, settings)
 
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--contract", "family", type=click.Choice(list(FAMILIES)), help="Family of the network; guessed if left out."
+    "--contract",
+    "family",
+    type=click.Choice(list(FAMILIES)),
+    help="Family of the network; guessed if left out.",
 )
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option(
-    "--trained-with-mask", is_flag=True, default=None, help="The network's logits for illegal moves mean nothing."
+    "--trained-with-mask",
+    is_flag=True,
+    default=None,
+    help="The network's logits for illegal moves mean nothing.",
 )
 @click.option("--replace", is_flag=True, help="Replace a model of that name.")
 @_card_options
@@ -153,7 +173,9 @@ def add_model(
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
     card, judge = _card(licence, source), _judge(place[1], force=force)
-    added = installation.add_onnx(file, *place, family, trained_with_mask, card, settings.trial_seconds, judge)
+    added = installation.add_onnx(
+        file, *place, family, trained_with_mask, card, settings.trial_seconds, judge
+    )
     _show_installed(added.entry, settings)
 
 
@@ -178,7 +200,9 @@ def _judge(name: str, *, force: bool) -> Judge:
     return judge
 
 
-def _place(name: str, replace: bool, settings: NetworkSettings, option: str = "--name") -> tuple[Path, str]:
+def _place(
+    name: str, replace: bool, settings: NetworkSettings, option: str = "--name"
+) -> tuple[Path, str]:
     """The user's folder, and the name of a new model in it.
 
     Raises ContractError if the name is not valid, or is taken and `replace` is not set. `option` is the flag with which
@@ -196,7 +220,9 @@ def _place(name: str, replace: bool, settings: NetworkSettings, option: str = "-
         )
     there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if there and not replace:
-        raise ContractError(f"{folder / name}{there[0]} already exists: use --replace, or choose another {option}")
+        raise ContractError(
+            f"{folder / name}{there[0]} already exists: use --replace, or choose another {option}"
+        )
     return folder, name
 
 
@@ -216,7 +242,9 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
     click.echo("a running service serves it after `movemask reload`")
     default = next(iter(settings.model_folders.ranked(settings.default_model)))
-    click.echo(f"requests that name no model are answered by {default}; `movemask models default NAME` changes it")
+    click.echo(
+        f"requests that name no model are answered by {default}; `movemask models default NAME` changes it"
+    )
 
 
 @models.command("default")
@@ -235,10 +263,16 @@ def default_model(name: str, settings: NetworkSettings) -> None:
 
 @models.command("check")
 @click.argument("name", required=False)
-@click.option("--diagnose", is_flag=True, help="Compare the contract with plausible alternatives, on real games.")
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="Compare the contract with plausible alternatives, on real games.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @models_dir_option
-def check_models(name: str | None, diagnose: bool, as_json: bool, settings: NetworkSettings) -> None:
+def check_models(
+    name: str | None, diagnose: bool, as_json: bool, settings: NetworkSettings
+) -> None:
     """Check NAME, or every model, against its contract.
 
     Exits with 1 if a check fails. With --diagnose, also exits with 1 if the network is read wrongly: it is no better
@@ -248,14 +282,24 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Netw
     registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
     if diagnose:
-        named = entries[0].name if len(entries) == 1 else f"{len(entries)} networks (give a NAME to diagnose one)"
-        cost = "one to two minutes of CPU time for a network of a few megabytes, more for a larger one"
+        named = (
+            entries[0].name
+            if len(entries) == 1
+            else f"{len(entries)} networks (give a NAME to diagnose one)"
+        )
+        cost = (
+            "one to two minutes of CPU time for a network of a few megabytes, more for a larger one"
+        )
         click.echo(f"diagnosing {named}: {cost}", err=True)
     results: list[dict[str, Any]] = []
     diagnosed: dict[str, tuple[str, Diagnosis]] = {}
     for number, entry in enumerate(entries, 1):
         result: dict[str, Any] = {"name": entry.name, "keeps_contract": entry.model is not None}
-        result |= {"failure": entry.failure, "digest": entry.digest, "steps": [asdict(step) for step in entry.steps]}
+        result |= {
+            "failure": entry.failure,
+            "digest": entry.digest,
+            "steps": [asdict(step) for step in entry.steps],
+        }
         results.append(result)
         if not as_json:
             click.echo(_check_table(entry))
@@ -269,7 +313,9 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Netw
             if len(entries) > 1:
                 click.echo(f"diagnosing {entry.name} ({number} of {len(entries)})", err=True)
             model = entry.model or open_model(
-                settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
+                settings.model_folders.files(None)[entry.name],
+                settings.threads,
+                provider_named(settings.provider),
             )
             progress = Progress()
             result_of_diagnosis = diagnosis.diagnose(model, progress)
@@ -280,13 +326,18 @@ def check_models(name: str | None, diagnose: bool, as_json: bool, settings: Netw
         result["diagnosis"] = diagnosed[same][1].as_json()
     if as_json:
         click.echo(json.dumps({"models": results}, indent=1))
-    if any(result.misread for _, result in diagnosed.values()) or any(entry.model is None for entry in entries):
+    if any(result.misread for _, result in diagnosed.values()) or any(
+        entry.model is None for entry in entries
+    ):
         sys.exit(1)
 
 
 def _check_table(entry: Entry) -> str:
     lines = [f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}"]
-    lines += [f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}" for step in entry.steps]
+    lines += [
+        f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}"
+        for step in entry.steps
+    ]
     return "\n".join(lines if entry.steps else [*lines, f"  FAIL {entry.failure}"])
 
 
@@ -299,7 +350,9 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
     folder = own_models_dir(settings)
     contract = _contract(name, settings)
     if contract.parent != folder:
-        raise ContractError(f"{name} is a shipped model and cannot be removed; only models in {folder} can")
+        raise ContractError(
+            f"{name} is a shipped model and cannot be removed; only models in {folder} can"
+        )
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
     network, others = _network(contract), ModelFolders((folder,)).found().values()
@@ -308,7 +361,9 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
         file.unlink()  # the contract first: a service that starts meanwhile never sees half a model
         click.echo(f"deleted: {file}")
     left = list(settings.model_folders.ranked(None)) if settings.model_folders.found() else ["none"]
-    click.echo(f"requests that name no model are answered by {left[0]}, once the service is reloaded")
+    click.echo(
+        f"requests that name no model are answered by {left[0]}, once the service is reloaded"
+    )
 
 
 def _network(contract: Path) -> Path:
@@ -347,12 +402,21 @@ def _contract(name: str, settings: NetworkSettings) -> Path:
 @click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
 @click.option(
-    "--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="First ply of a game to take."
+    "--first-ply",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="First ply of a game to take.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
 @click.option("--dry-run", is_flag=True, help="Show the fit, but write nothing.")
 def calibrate(
-    games: str, model: str | None, settings: NetworkSettings, first_ply: int, limit: int | None, dry_run: bool
+    games: str,
+    model: str | None,
+    settings: NetworkSettings,
+    first_ply: int,
+    limit: int | None,
+    dry_run: bool,
 ) -> None:
     """Fit a model's temperature to the moves of GAMES and write it to its contract.
 
@@ -369,17 +433,25 @@ def calibrate(
     progress = Progress()
     with TextSource(games) as source:
         fitted = calibration.fitted(
-            chosen, source, first_ply=first_ply, limit=limit, progress=lambda count: progress(f"{count} positions")
+            chosen,
+            source,
+            first_ply=first_ply,
+            limit=limit,
+            progress=lambda count: progress(f"{count} positions"),
         )
     progress.clear()
     for reason in fitted.left_out[:10]:
         click.echo(f"left out: {reason}", err=True)
     fit = fitted.calibration
-    click.echo(f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)")
+    click.echo(
+        f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)"
+    )
     click.echo(
         f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} after the fit"
     )
-    click.echo(f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out")
+    click.echo(
+        f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out"
+    )
     if fitted.refusal:
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if own is not None:
@@ -404,7 +476,9 @@ def quick_table(look: QuickLook) -> str:
     lines += [f"  NO BETTER THAN CHANCE: {why}" for why in look.chance]
     lines += [f"  SUSPICIOUS: {why}" for why in look.leaks if not look.chance]
     if not look.chance:
-        lines.append("  `movemask models check NAME --diagnose` compares it with other ways to read it")
+        lines.append(
+            "  `movemask models check NAME --diagnose` compares it with other ways to read it"
+        )
     return "\n".join(lines)
 
 
@@ -423,7 +497,10 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
         lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
     if diagnosis.by_tag:
         lines += ["", *_tag_rows(diagnosis.by_tag)]
-    lines += ["", f"  {'read otherwise':<40} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
+    lines += [
+        "",
+        f"  {'read otherwise':<40} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits",
+    ]
     lines += [_finding_row(finding) for finding in diagnosis.findings]
     what = (
         "leakage: mean change of ln raw leakage; "
@@ -446,7 +523,9 @@ def _finding_row(finding: Finding) -> str:
         return f"{value:+8.4f}" if value is not None else " " * 8
 
     figures = f"{number(finding.leakage)} {number(finding.moves)} {number(finding.result)}"
-    verdict = "better, yet no better than chance" if finding.verdict == "chance" else finding.verdict
+    verdict = (
+        "better, yet no better than chance" if finding.verdict == "chance" else finding.verdict
+    )
     if finding.impossible is not None:
         verdict = f"impossible: {finding.impossible[:70]}"
     return f"  {finding.name:<40} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"

@@ -31,7 +31,9 @@ models_dir_option = click.option(
 )
 
 #: The flag `--database-url`.
-database_option = click.option("--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]")
+database_option = click.option(
+    "--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]"
+)
 
 
 def registry_of(settings: NetworkSettings) -> Registry:
@@ -40,7 +42,10 @@ def registry_of(settings: NetworkSettings) -> Registry:
     from movemask.network.registry import load_registry
 
     return load_registry(
-        settings.model_folders, settings.default_model, settings.threads, provider_named(settings.provider)
+        settings.model_folders,
+        settings.default_model,
+        settings.threads,
+        provider_named(settings.provider),
     )
 
 
@@ -87,7 +92,9 @@ def show_skipped(skipped: Skipped) -> None:
     """Prints the skipped items on stderr: each reason with its count and up to five examples."""
     for reason, times in skipped.reasons.items():
         examples = skipped.examples_of(reason)[:5]
-        click.echo(f"left out: {reason}: {times:,}{', such as' if len(examples) < times else ''}", err=True)
+        click.echo(
+            f"left out: {reason}: {times:,}{', such as' if len(examples) < times else ''}", err=True
+        )
         for example in examples:
             click.echo(f"  {example}", err=True)
 
@@ -95,9 +102,13 @@ def show_skipped(skipped: Skipped) -> None:
 class Finite(click.FloatRange):
     """A number between bounds; `nan` and infinity are refused."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         number: float = super().convert(value, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{value!r} is not a number", param, ctx)
+        return (
+            number if math.isfinite(number) else self.fail(f"{value!r} is not a number", param, ctx)
+        )
 
 
 RATING = Finite(0, MAX_RATING)
@@ -110,7 +121,11 @@ class RatingsCommand(click.Command):
     """A command whose `--elo` takes two ratings, or one rating for both players."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        words = [word for arg in args for word in (arg.split("=", 1) if arg.startswith("--elo=") else [arg])]
+        words = [
+            word
+            for arg in args
+            for word in (arg.split("=", 1) if arg.startswith("--elo=") else [arg])
+        ]
         if "--elo" in words[:-1]:
             at = words.index("--elo") + 1
             if not _NUMBER.fullmatch("".join(words[at + 1 : at + 2])):

@@ -18,14 +18,21 @@ def positions() -> None:
 
 
 @positions.command("delete")
-@click.option("--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, @SECONDS since 1970.")
+@click.option(
+    "--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, @SECONDS since 1970."
+)
 @click.option("--model", metavar="NAME", help="Answered by this model.")
 @click.option("--all", "everything", is_flag=True, help="All positions of all models.")
 @click.option("--figures", is_flag=True, help="With only --model: delete its figures too.")
 @click.option("--dry-run", is_flag=True, help="Count the positions, but delete nothing.")
 @database_option
 def delete_positions(
-    before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
+    before: str | None,
+    model: str | None,
+    everything: bool,
+    figures: bool,
+    dry_run: bool,
+    database_url: str | None,
 ) -> None:
     """Delete stored positions by time, by model or both, including those in the lists of worst positions.
 
@@ -38,7 +45,9 @@ def delete_positions(
     if everything == (before is not None or model is not None):
         raise InvalidParameter("name what to delete: --before, --model or both; or --all")
     if figures and (model is None or before is not None):
-        raise InvalidParameter("--figures: goes with --model alone, since figures of all time cannot be split")
+        raise InvalidParameter(
+            "--figures: goes with --model alone, since figures of all time cannot be split"
+        )
     moment = time_of("--before", before, time.time())
     database = Database(Settings.read(database_url=database_url).database_url)
     try:

@@ -27,23 +27,53 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
 @click.command(cls=RatingsCommand)
-@click.argument("fen", nargs=-1, metavar="[FEN]")  # a FEN without quotation marks is several arguments
-@click.option("--moves", default="", help="Moves in UCI or SAN, from FEN or from the start: 'e2e4 e7e5', '1. e4 e5'.")
+@click.argument(
+    "fen", nargs=-1, metavar="[FEN]"
+)  # a FEN without quotation marks is several arguments
 @click.option(
-    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
+    "--moves",
+    default="",
+    help="Moves in UCI or SAN, from FEN or from the start: 'e2e4 e7e5', '1. e4 e5'.",
+)
+@click.option(
+    "--elo",
+    type=RATING,
+    nargs=2,
+    metavar="SELF [OPPONENT]",
+    help="Ratings of the side to move and its opponent.",
 )
 @click.option("--temperature", type=Finite(min=0), default=1.0, show_default=True)
-@click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option(
-    "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this probability."
+    "--calibrated",
+    is_flag=True,
+    help="Use the contract's fitted temperature instead of --temperature.",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Keep the fewest moves that sum to this probability.",
 )
 @click.option("--chess960", is_flag=True, help="Read the FEN and write castling as Chess960.")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Moves shown in the table.",
+)
 @click.option("--sweep", "swept", is_flag=True, help="Show one column per rating.")
-@click.option("--ratings", help="With --sweep: ratings separated by commas. [default: every hundred from 800 to 2500]")
+@click.option(
+    "--ratings",
+    help="With --sweep: ratings separated by commas. [default: every hundred from 800 to 2500]",
+)
 @click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer of POST /v1/policy (or of /v1/policy/sweep).")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the answer of POST /v1/policy (or of /v1/policy/sweep).",
+)
 def predict(
     fen: tuple[str, ...],
     moves: str,
@@ -90,7 +120,9 @@ def _table(out: PolicyOut, top: int) -> str:
         rated = f", Elo {out.elo.own:g} against {out.elo.opponent:g}{clamped}"
     lines = [out.fen, f"{out.turn} to move, {out.status}; {out.model.name}{rated}"]
     if out.draw:
-        lines.append(f"a draw{' can be claimed' if out.draw.claimable else ''}: {out.draw.reason.replace('_', ' ')}")
+        lines.append(
+            f"a draw{' can be claimed' if out.draw.claimable else ''}: {out.draw.reason.replace('_', ' ')}"
+        )
     if out.ignored:
         lines.append(f"ignored: {', '.join(out.ignored)} (this network cannot use it)")
     if not out.moves or out.leakage is None:
@@ -113,7 +145,9 @@ def _table(out: PolicyOut, top: int) -> str:
     lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served 0")
     for illegal in out.illegal.moves[:3] if out.illegal else []:
         if illegal.probability >= _LEAST_ILLEGAL:
-            lines.append(f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax")
+            lines.append(
+                f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax"
+            )
     return "\n".join(lines)
 
 
@@ -122,7 +156,9 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     series = [Series(Direct(model), elos)]
-    points = asyncio.run(sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"])))
+    points = asyncio.run(
+        sweep(series, position, query.rule, lambda answer: point_out(answer, ["statistics"]))
+    )
     written = sweep_out(points, position, san=True)
     if as_json:
         return json.dumps(written, indent=2)
@@ -130,12 +166,21 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     lines = [out.fen, f"{out.turn} to move, {out.status}; {model.name}"]
     if not out.moves:
         return "\n".join(lines)
-    lines += ["", f"{'%':<8}" + "".join(f"{point.elo.own:>6g}" for point in out.points if point.elo)]
+    lines += [
+        "",
+        f"{'%':<8}" + "".join(f"{point.elo.own:>6g}" for point in out.points if point.elo),
+    ]
     shown = [(move.san, move.probabilities) for move in out.moves]
     if rest := shown[top:]:
-        totals = [sum(column) for column in zip(*(probabilities for _, probabilities in rest), strict=True)]
+        totals = [
+            sum(column)
+            for column in zip(*(probabilities for _, probabilities in rest), strict=True)
+        ]
         shown = [*shown[:top], (f"{len(rest)} more", totals)]
-    lines += [f"{name:<8}" + "".join(f"{100 * p:>6.1f}" for p in probabilities) for name, probabilities in shown]
+    lines += [
+        f"{name:<8}" + "".join(f"{100 * p:>6.1f}" for p in probabilities)
+        for name, probabilities in shown
+    ]
     return "\n".join(lines)
 
 
@@ -144,4 +189,6 @@ def _numbers(ratings: str | None) -> list[float] | None:
     try:
         return None if ratings is None else [float(rating) for rating in ratings.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{ratings!r} is not a list of ratings, such as 1100,1500,1900") from None
+        raise click.BadParameter(
+            f"{ratings!r} is not a list of ratings, such as 1100,1500,1900"
+        ) from None

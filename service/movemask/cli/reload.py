@@ -22,9 +22,18 @@ def reload(address: str | None) -> None:
     """
     found = [one for one in running_services() if address is None or one.address == address]
     if len(found) != 1:
-        shown = "; ".join(f"{one.address} (process {one.pid})" for one in found or running_services())
-        fault = "name one of the services" if found else "no service runs here" + (f" on {address}" if address else "")
+        shown = "; ".join(
+            f"{one.address} (process {one.pid})" for one in found or running_services()
+        )
+        fault = (
+            "name one of the services"
+            if found
+            else "no service runs here" + (f" on {address}" if address else "")
+        )
         away = ", of this user and with this TMPDIR; for one that systemd runs: systemctl reload"
         raise SettingsError(f"{fault}{f': {shown}' if shown else away}")
     os.kill(found[0].pid, signal.SIGHUP)
-    click.echo(f"the service on {found[0].address} reloads; its log says when it has, or why it has not", err=True)
+    click.echo(
+        f"the service on {found[0].address} reloads; its log says when it has, or why it has not",
+        err=True,
+    )

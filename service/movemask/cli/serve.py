@@ -20,7 +20,9 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
             f"--{name.replace('_', '-')}",
             name,
             help=f"{field.description} [env var: {PREFIX}{name.upper()}; default: {Settings.default_shown(name)}]",
-            metavar=field.annotation.__name__.upper() if isinstance(field.annotation, type) else "TEXT",
+            metavar=field.annotation.__name__.upper()
+            if isinstance(field.annotation, type)
+            else "TEXT",
         )(command)
     return command
 

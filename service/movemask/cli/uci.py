@@ -29,12 +29,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--model", help="Name of the model; otherwise the default. The option Model changes it.")
-@models_dir_option
-@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of a network in this process.")
-@click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @click.option(
-    "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
+    "--model", help="Name of the model; otherwise the default. The option Model changes it."
+)
+@models_dir_option
+@click.option(
+    "--url",
+    help="Ask a service, such as http://127.0.0.1:8000, instead of a network in this process.",
+)
+@click.option(
+    "--key-file",
+    type=click.File(),
+    help="With --url: file whose first line is the service's API key.",
+)
+@click.option(
+    "--elo",
+    type=click.IntRange(0, MAX_RATING),
+    default=0,
+    help="Rating to play at; 0: the network's default.",
 )
 @click.option(
     "--temperature", type=Finite(0, 100), default=1.0, show_default=True,
@@ -59,10 +71,14 @@ def uci(
     `movemask` without a command does the same if the first line of its standard input is `uci`.
     """
     models, open_source = (
-        _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
+        _remote(url, key_file.readline().strip() if key_file else None)
+        if url is not None
+        else _local(settings)
     )
     if model is not None and model not in models:
-        raise click.BadParameter(f"no model {model!r}; available: {', '.join(models)}", param_hint="--model")
+        raise click.BadParameter(
+            f"no model {model!r}; available: {', '.join(models)}", param_hint="--model"
+        )
     options = Options(
         model or next(iter(models)),
         self_elo=elo,
@@ -83,7 +99,9 @@ def _local(settings: NetworkSettings) -> _Models:
     """The models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:
-        from movemask.local.network import load  # imports onnxruntime, which `uciok` should not wait for
+        from movemask.local.network import (
+            load,  # imports onnxruntime, which `uciok` should not wait for
+        )
 
         return load(name, models_dir=settings.models_dir, threads=threads)
 
@@ -117,14 +135,18 @@ def _remote(url: str, key: str | None) -> _Models:
     client = Client(url, key=key)
     click.get_current_context().call_on_close(client.close)
     served = sorted(
-        (model for model in client.models().models if model.served), key=lambda model: (not model.default, model.name)
+        (model for model in client.models().models if model.served),
+        key=lambda model: (not model.default, model.name),
     )
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
     if odd := [model.name for model in served if not model.name.isprintable() or not model.name]:
         raise InvalidResponse(f"{url}: {odd[0]!r:.60} is not a valid name of a model")
     try:
-        models = {model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}}) for model in served}
+        models = {
+            model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}})
+            for model in served
+        }
     except OverflowError as error:  # an infinite rating
         raise InvalidResponse(f"{url}: an impossible contract: {error}") from None
     return models, lambda name, _: RemoteSource(client, name)  # the service chooses its threads
@@ -137,7 +159,9 @@ class RemoteSource:
         self._client = client
         self._model = model
 
-    def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
+    def policies(
+        self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None
+    ) -> list[Policy]:
         """Like `Source.policies`."""
         answers = self._client.policies(boards, model=self._model, elo=elo)
         return [_policy_of(board, answer) for board, answer in zip(boards, answers, strict=True)]
@@ -154,7 +178,9 @@ def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
     try:
         moves = {board.parse_uci(move.uci): move.probability for move in answer.moves}
     except ValueError as error:
-        raise InvalidResponse(f"the service answered with a move that is not legal: {error}") from None
+        raise InvalidResponse(
+            f"the service answered with a move that is not legal: {error}"
+        ) from None
     return Policy(
         board,
         answer.model.name,

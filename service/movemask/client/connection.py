@@ -54,7 +54,9 @@ class Address:
         if text.startswith("unix:"):
             path = text.removeprefix("unix:").removeprefix("//")
             if not path or "\0" in path:
-                raise InvalidParameter(f"url: {text!r:.60} names no socket; write unix:/run/movemask.sock")
+                raise InvalidParameter(
+                    f"url: {text!r:.60} names no socket; write unix:/run/movemask.sock"
+                )
             return cls(httpx2.URL("http://localhost"), path, f"unix:{path}")
         try:
             url = httpx2.URL(text)
@@ -98,10 +100,14 @@ class Connection:
     given : a client of httpx2 that the caller made. It is used for all requests, and never closed.
     """
 
-    def __init__(self, address: Address, headers: Mapping[str, str], given: httpx2.AsyncClient | None = None) -> None:
+    def __init__(
+        self, address: Address, headers: Mapping[str, str], given: httpx2.AsyncClient | None = None
+    ) -> None:
         if given is not None and not isinstance(given, httpx2.AsyncClient):
             raise InvalidParameter(f"http: a {type(given).__name__} is not an httpx2.AsyncClient")
-        self._address = address if given is None else Address(given.base_url, None, _shown(given.base_url))
+        self._address = (
+            address if given is None else Address(given.base_url, None, _shown(given.base_url))
+        )
         self._headers, self._given = headers, given
         self._open: httpx2.AsyncClient | None = None
         self._home: object = None
@@ -109,7 +115,9 @@ class Connection:
         self._closed = False
 
     @asynccontextmanager
-    async def response(self, method: str, path: str, seconds: float, **options: Any) -> AsyncIterator[Response]:
+    async def response(
+        self, method: str, path: str, seconds: float, **options: Any
+    ) -> AsyncIterator[Response]:
         """The response to a request, open until the block ends. The caller bounds its time with `asyncio.timeout`.
 
         `seconds` is that time. Raises ServiceUnreachable, InvalidParameter.
@@ -120,7 +128,9 @@ class Connection:
         http = self._client()
         timeout = httpx2.Timeout(None, connect=_CONNECTING * seconds)
         with self._unreachable(where):
-            response = await http.send(http.build_request(method, path, timeout=timeout, **options), stream=True)
+            response = await http.send(
+                http.build_request(method, path, timeout=timeout, **options), stream=True
+            )
         pieces = self._pieces(response, where)
         try:
             yield Response(response.status_code, response.headers, where, pieces)
@@ -140,7 +150,9 @@ class Connection:
         """The client of httpx2 for this process and event loop; raises InvalidParameter."""
         if self._given is not None:
             if os.getpid() != self._process:
-                raise InvalidParameter("http: was made before this process was forked; make another client here")
+                raise InvalidParameter(
+                    "http: was made before this process was forked; make another client here"
+                )
             return self._given
         here = _here()
         if self._open is None or self._home != here:  # another's connections are not ours to close
@@ -151,10 +163,14 @@ class Connection:
                     headers=self._headers,
                     limits=_LIMITS,
                     cookies=_no_cookies(),
-                    transport=None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, limits=_LIMITS),
+                    transport=None
+                    if socket is None
+                    else httpx2.AsyncHTTPTransport(uds=socket, limits=_LIMITS),
                 )
             except (ValueError, ImportError, httpx2.InvalidURL) as error:
-                raise InvalidParameter(f"url: {self._address.proxy()} cannot be used: {error}") from None
+                raise InvalidParameter(
+                    f"url: {self._address.proxy()} cannot be used: {error}"
+                ) from None
             self._home = here
         return self._open
 
@@ -164,7 +180,9 @@ class Connection:
             async for piece in response.aiter_bytes():
                 yield piece
                 if os.getpid() != process:
-                    raise ServiceUnreachable(f"{where}: the process was forked while this was read; send it again")
+                    raise ServiceUnreachable(
+                        f"{where}: the process was forked while this was read; send it again"
+                    )
 
     @contextmanager
     def _unreachable(self, where: str) -> Iterator[None]:

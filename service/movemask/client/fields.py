@@ -30,21 +30,29 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 _REPR.maxlevel = 3
 
 
-def fields_of(position: Given, options: Mapping[str, Any], name: str = "position") -> dict[str, Any]:
+def fields_of(
+    position: Given, options: Mapping[str, Any], name: str = "position"
+) -> dict[str, Any]:
     """The fields of a request about a position.
 
     None is sent as null, and `...` is not sent. In both cases no position is named, and the service refuses the
     request, so that a program that lost its FEN gets no answer for the start position. Raises InvalidParameter and
     UnsupportedVariant; `name` is the position's name in their messages.
     """
-    fields = {option: value for option, value in options.items() if value is not None or option == "fen"}
+    fields = {
+        option: value for option, value in options.items() if value is not None or option == "fen"
+    }
     for option in _ORDERED:
         if option in fields:
             fields[option] = _listed(option, fields[option])
     if isinstance(position, chess.Board):
         check_variant(position, name)
         moves = [*(move.uci() for move in position.move_stack), *fields.get("moves", ())]
-        fields = {"fen": position.root().fen(en_passant="fen")} | fields | ({"moves": moves} if moves else {})
+        fields = (
+            {"fen": position.root().fen(en_passant="fen")}
+            | fields
+            | ({"moves": moves} if moves else {})
+        )
         fields |= {"chess960": True} if position.chess960 else {}
     elif position is None or isinstance(position, str):
         fields = {"fen": position} | fields
@@ -63,7 +71,8 @@ def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]
         raise InvalidParameter(f"positions: {quoted(positions)} is not a list of boards and FENs")
     left = enumerate(positions)
     while batch := [
-        fields_of(position, {}, f"positions[{number}]") for number, position in islice(left, _MAX_POSITIONS)
+        fields_of(position, {}, f"positions[{number}]")
+        for number, position in islice(left, _MAX_POSITIONS)
     ]:
         yield batch
 
@@ -97,7 +106,9 @@ def query_of(parameters: Mapping[str, Parameter]) -> dict[str, str]:
         elif isinstance(value, Real) and not isinstance(value, bool):
             query[name] = str(int(value) if isinstance(value, Integral) else float(value))
         elif value is not None:
-            raise InvalidParameter(f"{name}: {quoted(value)} is neither a text nor a number nor a time")
+            raise InvalidParameter(
+                f"{name}: {quoted(value)} is neither a text nor a number nor a time"
+            )
     return query
 
 

@@ -6,7 +6,15 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import wraps
 from math import inf
@@ -19,11 +27,20 @@ from pydantic import TypeAdapter
 from movemask.client import options
 from movemask.client.fields import batches, body_of, fields_of, query_of, quoted
 from movemask.errors import ApiError, InvalidParameter, InvalidResponse, ServiceUnreachable, require
-from movemask.schemas.answers import ErrorOut, GamesOut, JudgementOut, MoveChosenOut, PolicyOut, SweepOut
+from movemask.schemas.answers import (
+    ErrorOut,
+    GamesOut,
+    JudgementOut,
+    MoveChosenOut,
+    PolicyOut,
+    SweepOut,
+)
 from movemask.schemas.figures import LeakageFiguresOut, PositionsOut, StoredPositionOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
-require("client", "movemask.Client")  # its message names the extra; an ImportError would only name httpx2
+require(
+    "client", "movemask.Client"
+)  # its message names the extra; an ImportError would only name httpx2
 
 import httpx2  # noqa: E402
 
@@ -51,7 +68,11 @@ _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 #: The shapes of whole answers.
 _POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
 _GAMES, _JUDGEMENT = TypeAdapter(GamesOut), TypeAdapter(JudgementOut)
-_FIGURES, _WORST, _POSITIONS = TypeAdapter(LeakageFiguresOut), TypeAdapter(WorstOut), TypeAdapter(PositionsOut)
+_FIGURES, _WORST, _POSITIONS = (
+    TypeAdapter(LeakageFiguresOut),
+    TypeAdapter(WorstOut),
+    TypeAdapter(PositionsOut),
+)
 _MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 
 #: Bytes of an answer about games for each character of the PGN, beyond MOST. With `include=["tree"]`, a move of 3
@@ -94,11 +115,15 @@ class AsyncClient:
         """Closes the connections."""
         await self._connection.close()
 
-    async def policy(self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]) -> PolicyOut:
+    async def policy(
+        self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]
+    ) -> PolicyOut:
         """The move distribution of a position."""
         return await self._answer("/v1/policy", _POLICY, fields_of(position, given))
 
-    async def move(self, position: options.Given = ..., **given: Unpack[options.MoveOptions]) -> MoveChosenOut:
+    async def move(
+        self, position: options.Given = ..., **given: Unpack[options.MoveOptions]
+    ) -> MoveChosenOut:
         """One move: the most probable, or with `method="sample"` a move drawn by probability. The same `seed` draws the
         same move."""
         return await self._answer("/v1/move", _MOVE, fields_of(position, given))
@@ -115,14 +140,23 @@ class AsyncClient:
                 sent = waiting.pop(0)
                 try:
                     number = 0
-                    async with aclosing(self._results({"positions": sent} | shared, len(sent))) as results:
+                    async with aclosing(
+                        self._results({"positions": sent} | shared, len(sent))
+                    ) as results:
                         async for result in results:
                             delay = seconds_to_retry(result)
                             if delay is not None and retries_left and delay < end - _now():
-                                waiting.insert(0, sent[number:])  # the service was too busy for this one
+                                waiting.insert(
+                                    0, sent[number:]
+                                )  # the service was too busy for this one
                                 break
                             yield result
-                            number, retries_left, delay, end = number + 1, self._retries, None, self._end()
+                            number, retries_left, delay, end = (
+                                number + 1,
+                                self._retries,
+                                None,
+                                self._end(),
+                            )
                     if delay is not None:
                         retries_left -= 1
                         await asyncio.sleep(delay)
@@ -131,37 +165,52 @@ class AsyncClient:
                         raise
                     waiting[:0] = [sent[: len(sent) // 2], sent[len(sent) // 2 :]]
 
-    async def _results(self, fields: Mapping[str, Any], count: int) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
+    async def _results(
+        self, fields: Mapping[str, Any], count: int
+    ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
         """The results of a batch with `count` positions, as they come."""
-        sent = self._response("/v1/policy/batch", body=body_of(fields), positions=count, accept=_NDJSON)
+        sent = self._response(
+            "/v1/policy/batch", body=body_of(fields), positions=count, accept=_NDJSON
+        )
         async with sent as response:
             lines = Lines(response, _NDJSON)
             for number in range(count):
                 async with self._in_time(response.where):
                     line = await lines.next()
                 if line is None:
-                    raise InvalidResponse(f"{response.where}: {number} results for {count} positions")
+                    raise InvalidResponse(
+                        f"{response.where}: {number} results for {count} positions"
+                    )
                 yield read_json(line, _RESULT, response.where)
             async with self._in_time(response.where):
                 more = await lines.next()
             if more is not None:
                 raise InvalidResponse(f"{response.where}: more results than the {count} positions")
 
-    async def sweep(self, position: options.Given = ..., **given: Unpack[options.SweepOptions]) -> SweepOut:
+    async def sweep(
+        self, position: options.Given = ..., **given: Unpack[options.SweepOptions]
+    ) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
         return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, given))
 
     async def games(self, pgn: str, **given: Unpack[options.GamesOptions]) -> GamesOut:
         """Reports on whole games: how probable each move was, and more."""
-        return await self._answer("/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., given), most=_most_of(pgn))
+        return await self._answer(
+            "/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., given), most=_most_of(pgn)
+        )
 
     async def annotate(self, pgn: str, **given: Unpack[options.GamesOptions]) -> str:
         """The games as a PGN with comments."""
         body = body_of({"pgn": pgn} | fields_of(..., given))
-        async with self._in_time("/v1/games"), self._response("/v1/games", body=body, accept=_PGN) as response:
+        async with (
+            self._in_time("/v1/games"),
+            self._response("/v1/games", body=body, accept=_PGN) as response,
+        ):
             return await text_of(response, _PGN, _most_of(pgn))
 
-    async def audit(self, position: options.Given = ..., **given: Unpack[options.AuditOptions]) -> JudgementOut:
+    async def audit(
+        self, position: options.Given = ..., **given: Unpack[options.AuditOptions]
+    ) -> JudgementOut:
         """The judgement of a program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
         return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, given))
 
@@ -182,14 +231,18 @@ class AsyncClient:
         left = inf if limit is None else _whole("limit", limit, 1)
         while left:
             size = int(min(left, _PAGE))
-            page = await self._answer("/v1/leakage/positions", _POSITIONS, query=query | {"limit": size})
+            page = await self._answer(
+                "/v1/leakage/positions", _POSITIONS, query=query | {"limit": size}
+            )
             for position in page.positions[:size]:
                 yield position
             left -= min(left, len(page.positions))
             if page.next is None:
                 return
             if not page.positions or page.next == query.get("cursor"):
-                raise InvalidResponse("/v1/leakage/positions: an empty page, or the same again, names a next one")
+                raise InvalidResponse(
+                    "/v1/leakage/positions: an empty page, or the same again, names a next one"
+                )
             query["cursor"] = page.next
 
     async def models(self) -> ModelsOut:
@@ -211,7 +264,10 @@ class AsyncClient:
     ) -> T:
         """The answer to a POST of these fields, or to a GET if `fields` is None."""
         body = None if fields is None else body_of(fields)
-        async with self._in_time(path), self._response(path, body=body, query=query_of(query)) as response:
+        async with (
+            self._in_time(path),
+            self._response(path, body=body, query=query_of(query)) as response,
+        ):
             return read_json(await content_of(response, _JSON, most), shape, response.where)
 
     def _end(self) -> float:
@@ -229,7 +285,13 @@ class AsyncClient:
 
     @asynccontextmanager
     async def _response(
-        self, path: str, *, body: bytes | None, query: Mapping[str, str] = {}, accept: str = _JSON, positions: int = 1
+        self,
+        path: str,
+        *,
+        body: bytes | None,
+        query: Mapping[str, str] = {},
+        accept: str = _JSON,
+        positions: int = 1,
     ) -> AsyncIterator[Response]:
         """A successful response, open until the block ends; raises ApiError for any other.
 
@@ -237,12 +299,16 @@ class AsyncClient:
         help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
         A request for several `positions` that had no room for one, so that its body was not read, uses up no retry.
         """
-        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({} if body is None else {"Content-Type": _JSON})
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | (
+            {} if body is None else {"Content-Type": _JSON}
+        )
         method = "GET" if body is None else "POST"
         end = self._end()
         retries_left = self._retries
         while True:
-            sent = self._connection.response(method, path, self._timeout, params=query, headers=headers, content=body)
+            sent = self._connection.response(
+                method, path, self._timeout, params=query, headers=headers, content=body
+            )
             async with AsyncExitStack() as opened:
                 async with self._in_time(path):
                     response = await opened.enter_async_context(sent)
@@ -273,7 +339,9 @@ def _seconds(timeout: Any) -> float:
 def _whole(name: str, number: Any, least: int) -> int:
     """A whole number; raises InvalidParameter."""
     if not isinstance(number, Integral) or int(number) < least:
-        raise InvalidParameter(f"{name}: {quoted(number)} is not a whole number of at least {least}")
+        raise InvalidParameter(
+            f"{name}: {quoted(number)} is not a whole number of at least {least}"
+        )
     return int(number)
 
 
@@ -287,7 +355,9 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="movemask-client", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="movemask-client", daemon=True
+        )
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -303,7 +373,9 @@ class _Loop:
         """Ends the thread after a last coroutine."""
         future = asyncio.run_coroutine_threadsafe(last, self._loop)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
-        if threading.current_thread() is not self._thread:  # which may collect the client as garbage
+        if (
+            threading.current_thread() is not self._thread
+        ):  # which may collect the client as garbage
             self._thread.join()
             self._loop.close()
 
@@ -389,7 +461,9 @@ class Client:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, on this process's loop."""
-        if self._process != os.getpid():  # the first call, or the first after a fork, which takes no thread along
+        if (
+            self._process != os.getpid()
+        ):  # the first call, or the first after a fork, which takes no thread along
             with self._lock:
                 if self._process != os.getpid():
                     self._loop = _Loop()

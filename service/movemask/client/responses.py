@@ -51,7 +51,9 @@ class Lines:
         searched = 0
         while (end := self._read.find(b"\n", searched)) < 0:
             if len(self._read) > MOST_OF_LINE:
-                raise InvalidResponse(f"{self._response.where}: a line of more than {MOST_OF_LINE:,} bytes")
+                raise InvalidResponse(
+                    f"{self._response.where}: a line of more than {MOST_OF_LINE:,} bytes"
+                )
             searched = len(self._read)
             piece = None if self._ended else await anext(self._pieces, None)
             if piece is None:
@@ -76,7 +78,9 @@ def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
             fault = f"{'.'.join(map(str, first['loc']))[:_MOST_OF_TEXT]}: {first['msg']}"
         raise InvalidResponse(f"{where}: the answer is not movemask's: {fault}") from None
     except ValueError as error:
-        raise InvalidResponse(f"{where}: the answer is not JSON: {error}: {_quoted(content)}") from None
+        raise InvalidResponse(
+            f"{where}: the answer is not JSON: {error}: {_quoted(content)}"
+        ) from None
 
 
 async def text_of(response: Response, accept: str, most: int = MOST) -> str:
@@ -85,12 +89,16 @@ async def text_of(response: Response, accept: str, most: int = MOST) -> str:
     A text has no end of its own, as JSON has. So a response without a length is refused, because its end may be lost.
     """
     if not {"content-length", "transfer-encoding"} & set(response.headers):
-        raise InvalidResponse(f"{response.where}: an answer without its length, whose end may be missing")
+        raise InvalidResponse(
+            f"{response.where}: an answer without its length, whose end may be missing"
+        )
     content = await content_of(response, accept, most)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidResponse(f"{response.where}: the answer is not UTF-8: {error.reason} at {error.start}") from None
+        raise InvalidResponse(
+            f"{response.where}: the answer is not UTF-8: {error.reason} at {error.start}"
+        ) from None
 
 
 async def error_of(response: Response) -> ApiError:
@@ -104,11 +112,12 @@ async def error_of(response: Response) -> ApiError:
     except ValueError:
         where = response.headers.get("location", "")
         if status in _REDIRECTS and where:
-            detail = (
-                f"{response.where}: redirects to {printable(where, _MOST_OF_ADDRESS)}; give the service's own address"
-            )
+            target = printable(where, _MOST_OF_ADDRESS)
+            detail = f"{response.where}: redirects to {target}; give the service's own address"
         else:
-            detail = f"{response.where}: the service answered {status} without a problem document{hint}"
+            detail = (
+                f"{response.where}: the service answered {status} without a problem document{hint}"
+            )
         return ApiError(status, "about:blank", f"HTTP {status}", detail)
     return error_of_problem(problem.model_copy(update={"detail": problem.detail + hint}), status)
 
@@ -149,7 +158,9 @@ def _check_head(response: Response, accept: str) -> None:
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != accept:
         named = printable(media_type) or "an answer of no type"
-        raise InvalidResponse(f"{response.where}: {named} in place of {accept}; does movemask serve this address?")
+        raise InvalidResponse(
+            f"{response.where}: {named} in place of {accept}; does movemask serve this address?"
+        )
     _check_coding(response)
 
 
@@ -157,7 +168,9 @@ def _check_coding(response: Response) -> None:
     """Raises InvalidResponse for a Content-Encoding but gzip. Unpacking `gzip, gzip` can take unbounded time."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "gzip"):
-        raise InvalidResponse(f"{response.where}: has the Content-Encoding {printable(coding)}, which nobody asked for")
+        raise InvalidResponse(
+            f"{response.where}: has the Content-Encoding {printable(coding)}, which nobody asked for"
+        )
 
 
 async def _body(response: Response, most: int) -> bytes:

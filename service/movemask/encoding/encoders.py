@@ -67,9 +67,13 @@ class PlaneEncoder:
 def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -> PlaneEncoder:
     """The encoder of a name. Raises ContractError, which lists the known names."""
     if name == "lc0-112":
-        return PlaneEncoder(name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill))
+        return PlaneEncoder(
+            name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill)
+        )
     if name not in _ENCODERS:
-        raise ContractError(f"no plane encoder {name!r}; available: {', '.join(plane_encoder_names())}")
+        raise ContractError(
+            f"no plane encoder {name!r}; available: {', '.join(plane_encoder_names())}"
+        )
     return _ENCODERS[name]
 
 
@@ -127,7 +131,9 @@ def encode_pgx(position: Position) -> NDArray[np.float32]:
     boards = Boards.of([entry.board for entry in known])
     planes = np.zeros((PGX_PLANES, 8, 8), dtype=np.float32)
     planes[_ONCE : BLOCKS * _BLOCK : _BLOCK] = 1.0
-    for block, (entry, bits) in enumerate(zip(known, seen_now(pieces(boards), len(known)), strict=True)):
+    for block, (entry, bits) in enumerate(
+        zip(known, seen_now(pieces(boards), len(known)), strict=True)
+    ):
         first, again = block * _BLOCK, entry.earlier is not None or entry.ply in earlier
         planes[first : first + PIECES] = unpacked(bits[:PIECES])
         planes[first + _ONCE], planes[first + _AGAIN] = not again, again
@@ -148,12 +154,23 @@ def encode_fen(position: Position) -> NDArray[np.int32]:
     board = position.board
     pieces, side, castling, en_passant, _, _ = board.fen().split()
     squares = "".join("." * int(c) if c.isdigit() else c for c in pieces if c != "/")
-    counters = (f"{min(number, _MAX_COUNTER):.<3}" for number in (board.halfmove_clock, board.fullmove_number))
-    text = side + squares + castling.replace("-", "").ljust(4, ".") + en_passant.replace("-", "..") + "".join(counters)
+    counters = (
+        f"{min(number, _MAX_COUNTER):.<3}"
+        for number in (board.halfmove_clock, board.fullmove_number)
+    )
+    text = (
+        side
+        + squares
+        + castling.replace("-", "").ljust(4, ".")
+        + en_passant.replace("-", "..")
+        + "".join(counters)
+    )
     return np.array([_CHARACTERS.index(c) for c in text], dtype=np.int32)
 
 
-def _one_by_one(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
+def _one_by_one(
+    encode: Callable[[Position], NDArray[Any]],
+) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
     """An encoder of batches that encodes each position separately, for inputs that are rarely used."""
     return lambda positions, _: np.stack([encode(position) for position in positions])
 
@@ -165,7 +182,9 @@ _ENCODERS: dict[str, PlaneEncoder] = {
         PlaneEncoder("maia2-18", (MAIA2_PLANES, 8, 8), False, encode_maia2),
         PlaneEncoder("maia3-tokens-12", (64, PIECES), False, encode_maia3),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _one_by_one(encode_maia3_history)),
-        PlaneEncoder("movemask-tokens-99", (64, movemask_planes.TOKENS), True, movemask_planes.encode_tokens),
+        PlaneEncoder(
+            "movemask-tokens-99", (64, movemask_planes.TOKENS), True, movemask_planes.encode_tokens
+        ),
         PlaneEncoder("pgx-119", (8, 8, PGX_PLANES), True, _one_by_one(encode_pgx)),
     )
 }

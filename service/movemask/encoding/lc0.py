@@ -78,7 +78,9 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
     if fill is HistoryFill.NO:
         return np.zeros_like(block)
     if fill is HistoryFill.FEN_ONLY:  # lc0 compares pieces, side to move and castling rights
-        is_start = (block == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
+        is_start = (
+            (block == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
+        )
         block[is_start] = 0
     pushed_to, pushed_from = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
     block[:, _THEIR_PAWNS] ^= pushed_to | pushed_from
@@ -89,7 +91,9 @@ def _history(position: Position, fill: HistoryFill) -> Bits:
     """The eight blocks `[8, 13]` of a position with known history, seen by the side to move now."""
     known = position.history(BLOCKS, SamePosition.BY_LC0)
     boards = Boards.of([entry.board for entry in known])
-    blocks = np.concatenate([pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
+    blocks = np.concatenate(
+        [pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)]
+    )
     blocks[: len(known), _REPEATED] = [0 if entry.earlier is None else _ALL for entry in known]
     return seen_now(blocks, len(known))
 

@@ -61,8 +61,15 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
             oldest_first += newest_first[-1:] * (POSITIONS - len(newest_first)) + newest_first[::-1]
         seen = Boards.of(distinct)
         pieces = np.concatenate([seen.pieces & seen.ours, seen.pieces & seen.theirs]).T
-        bits[with_history, : POSITIONS * PIECES] = pieces[oldest_first].reshape(len(with_history), -1)
-    ranks = np.ascontiguousarray(bits, dtype="<u8").view(np.uint8).reshape(-1, TOKENS, 8).transpose(0, 2, 1)
+        bits[with_history, : POSITIONS * PIECES] = pieces[oldest_first].reshape(
+            len(with_history), -1
+        )
+    ranks = (
+        np.ascontiguousarray(bits, dtype="<u8")
+        .view(np.uint8)
+        .reshape(-1, TOKENS, 8)
+        .transpose(0, 2, 1)
+    )
     on_files = np.ascontiguousarray(ranks)[:, :, None] & _FILES  # [B, rank, file, token]
     tokens: NDArray[np.float32] = (on_files != 0).reshape(-1, 64, TOKENS).astype(np.float32)
     return tokens

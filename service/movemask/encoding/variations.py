@@ -73,7 +73,9 @@ def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
                 planes[row] = change(planes[row], position.board, encoder.name)
         return planes
 
-    return PlaneEncoder(encoder.name, encoder.shape, encoder.uses_history, encode_all, encoder.dtype)
+    return PlaneEncoder(
+        encoder.name, encoder.shape, encoder.uses_history, encode_all, encoder.dtype
+    )
 
 
 def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabulary:
@@ -113,7 +115,9 @@ def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
     return planes
 
 
-def _blacks(planes_of: Mapping[str, slice], axis: int) -> Callable[[Planes, chess.Board, str], Planes]:
+def _blacks(
+    planes_of: Mapping[str, slice], axis: int
+) -> Callable[[Planes, chess.Board, str], Planes]:
     """A change that reverses these planes with Black to move: along the ranks (axis 1) or the files (axis 2)."""
 
     def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
@@ -135,7 +139,9 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
         return None
     bare = vocabulary.bare_promotion
     other = chess.QUEEN + chess.KNIGHT - bare
-    entries = tuple((e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries)
+    entries = tuple(
+        (e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries
+    )
     return _with(vocabulary, entries=entries, bare_promotion=other)
 
 
@@ -154,25 +160,48 @@ def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | N
 
 
 def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
-    return lambda vocabulary: None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
+    return lambda vocabulary: (
+        None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
+    )
 
 
 def _with(vocabulary: Vocabulary, **changes: Any) -> Vocabulary:
     arguments = ("entries", "castling", "bare_promotion", "flip")
-    return Vocabulary(vocabulary.name, **{name: getattr(vocabulary, name) for name in arguments} | changes)
+    return Vocabulary(
+        vocabulary.name, **{name: getattr(vocabulary, name) for name in arguments} | changes
+    )
 
 
 _VARIATIONS = {
     entry.name: entry
     for entry in (
-        Variation("castling_slot", "castling in the other form (e1g1 or e1h1)", slots=_other_castling),
-        Variation("bare_promotion", "the other piece as the bare promotion (queen or knight)", slots=_other_bare),
-        Variation("promotion_order", "its promotion pieces in the opposite order", slots=_reversed_promotions),
-        Variation("slots_unmirrored", "Black's moves not mirrored", slots=_flipped(Flip.NONE)),
-        Variation("slots_rotated", "Black's moves turned around instead of mirrored", slots=_flipped(Flip.ROTATED)),
-        Variation("planes_unmirrored", "Black's board not mirrored", tuple(_BOARDS), _blacks(_BOARDS, 1)),
         Variation(
-            "planes_rotated", "Black's board turned around instead of mirrored", tuple(_BOARDS), _blacks(_BOARDS, 2)
+            "castling_slot", "castling in the other form (e1g1 or e1h1)", slots=_other_castling
+        ),
+        Variation(
+            "bare_promotion",
+            "the other piece as the bare promotion (queen or knight)",
+            slots=_other_bare,
+        ),
+        Variation(
+            "promotion_order",
+            "its promotion pieces in the opposite order",
+            slots=_reversed_promotions,
+        ),
+        Variation("slots_unmirrored", "Black's moves not mirrored", slots=_flipped(Flip.NONE)),
+        Variation(
+            "slots_rotated",
+            "Black's moves turned around instead of mirrored",
+            slots=_flipped(Flip.ROTATED),
+        ),
+        Variation(
+            "planes_unmirrored", "Black's board not mirrored", tuple(_BOARDS), _blacks(_BOARDS, 1)
+        ),
+        Variation(
+            "planes_rotated",
+            "Black's board turned around instead of mirrored",
+            tuple(_BOARDS),
+            _blacks(_BOARDS, 2),
         ),
         Variation(
             "castling_planes",
@@ -180,12 +209,22 @@ _VARIATIONS = {
             tuple(_CASTLING),
             _swapped_castling,
         ),
-        Variation("clock_scale", "the half-move clock / 100 instead of raw", tuple(_CLOCK), _scaled_clock),
+        Variation(
+            "clock_scale", "the half-move clock / 100 instead of raw", tuple(_CLOCK), _scaled_clock
+        ),
         Variation("no_ones_plane", "no plane of ones", tuple(_ONES), _blank(_ONES)),
         Variation("no_side_plane", "no plane for the side to move", tuple(_SIDE), _blank(_SIDE)),
-        Variation("no_history", "the newest position alone, older planes empty", tuple(_HISTORY), _blank(_HISTORY)),
         Variation(
-            "en_passant_unflipped", "Black's en-passant square not flipped", tuple(_EN_PASSANT), _blacks(_EN_PASSANT, 1)
+            "no_history",
+            "the newest position alone, older planes empty",
+            tuple(_HISTORY),
+            _blank(_HISTORY),
+        ),
+        Variation(
+            "en_passant_unflipped",
+            "Black's en-passant square not flipped",
+            tuple(_EN_PASSANT),
+            _blacks(_EN_PASSANT, 1),
         ),
     )
 }

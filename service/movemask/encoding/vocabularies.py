@@ -27,7 +27,9 @@ def vocabulary_names() -> tuple[str, ...]:
 def _lc0_1858() -> Vocabulary:
     """lc0 `src/neural/encoder.cc`: 1792 from-to pairs, then promotions to q, r, b; a bare promotion is a knight."""
     entries = [*_queen_and_knight_moves(), *_promotions((chess.QUEEN, chess.ROOK, chess.BISHOP))]
-    return Vocabulary("lc0-1858", entries, castling=Castling.KING_TAKES_ROOK, bare_promotion=chess.KNIGHT)
+    return Vocabulary(
+        "lc0-1858", entries, castling=Castling.KING_TAKES_ROOK, bare_promotion=chess.KNIGHT
+    )
 
 
 def _movemask_1880() -> Vocabulary:
@@ -58,7 +60,9 @@ def _maia3_4352() -> Vocabulary:
 
     Every from-square with every to-square, then the promotions by from-file, to-file and q r b n.
     """
-    entries: list[SlotMove] = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES]
+    entries: list[SlotMove] = [
+        (source, target, None) for source in chess.SQUARES for target in chess.SQUARES
+    ]
     entries += [
         (chess.square(file, 6), chess.square(target_file, 7), piece)
         for file in range(8)
@@ -87,7 +91,9 @@ def _alphazero_4672() -> Vocabulary:
                 for sideways in (0, 1, -1):
                     entries.append(_shifted(file, rank, sideways, 1, piece) if rank == 6 else None)
             entries += [_shifted(file, rank, across, up, None) for across, up in steps]
-    return Vocabulary("alphazero-4672", entries, castling=Castling.KING_TWO_SQUARES, bare_promotion=chess.QUEEN)
+    return Vocabulary(
+        "alphazero-4672", entries, castling=Castling.KING_TWO_SQUARES, bare_promotion=chess.QUEEN
+    )
 
 
 def _uci_1968() -> Vocabulary:
@@ -125,7 +131,11 @@ def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType 
 
 def _queen_reach(source: chess.Square) -> chess.Bitboard:
     """Squares that a queen alone on the board attacks from `source`."""
-    return chess.BB_RANK_ATTACKS[source][0] | chess.BB_FILE_ATTACKS[source][0] | chess.BB_DIAG_ATTACKS[source][0]
+    return (
+        chess.BB_RANK_ATTACKS[source][0]
+        | chess.BB_FILE_ATTACKS[source][0]
+        | chess.BB_DIAG_ATTACKS[source][0]
+    )
 
 
 def _queen_and_knight_moves() -> Iterator[SlotMove]:

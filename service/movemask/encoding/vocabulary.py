@@ -69,7 +69,9 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
     if not len(places):
         return codes
     castling_rows = rows[places]
-    castles = (boards.pieces[5][castling_rows] & BIT[chess.E1] != 0) & ~boards.chess960[castling_rows]
+    castles = (boards.pieces[5][castling_rows] & BIT[chess.E1] != 0) & ~boards.chess960[
+        castling_rows
+    ]
     places = places[castles]
     written = codes.copy()
     written[places] = codes[places] & ~63 | _ROOK_OF[codes[places]]
@@ -109,9 +111,15 @@ def codes_of_written(
     A bare promotion gets its piece. A move from a square to itself becomes the null move, 0.
     """
     if bare_promotion is not None:
-        bare = (promotion == 0) & promotes(source, target) & (boards.pieces[0][rows] & BIT[source] != 0)
+        bare = (
+            (promotion == 0)
+            & promotes(source, target)
+            & (boards.pieces[0][rows] & BIT[source] != 0)
+        )
         promotion = np.where(bare, bare_promotion, promotion)
-    return np.where(source == target, 0, from_mover(promotion << 12 | source << 6 | target, boards.black[rows]))
+    return np.where(
+        source == target, 0, from_mover(promotion << 12 | source << 6 | target, boards.black[rows])
+    )
 
 
 #: From-square, to-square and promotion piece; None for a slot without a move.
@@ -157,7 +165,9 @@ class Vocabulary:
         self.bare_promotion = bare_promotion
         self.flip = flip
         self.entries = tuple(entries)
-        columns = [(0, 0, 0) if entry is None else (*entry[:2], entry[2] or 0) for entry in self.entries]
+        columns = [
+            (0, 0, 0) if entry is None else (*entry[:2], entry[2] or 0) for entry in self.entries
+        ]
         self.columns = np.array(columns, dtype=np.intp).reshape(-1, 3).T
         source, target, promotion = self.columns
         moves = np.array([entry is not None for entry in self.entries], dtype=np.bool_)
@@ -194,7 +204,9 @@ class Vocabulary:
             index ^= self.flip.value << 6 | self.flip.value
         slot = int(self.lookup[(move.promotion or 0) << 12 | index])
         if slot < 0:
-            raise MoveOutsideVocabulary(f"{move.uci()} in {board.fen()!r} has no slot in the vocabulary {self.name}")
+            raise MoveOutsideVocabulary(
+                f"{move.uci()} in {board.fen()!r} has no slot in the vocabulary {self.name}"
+            )
         return slot
 
     def move(self, slot: int, board: chess.Board) -> chess.Move:
@@ -208,7 +220,11 @@ class Vocabulary:
         source, target, promotion = entry
         if board.turn == chess.BLACK:
             source, target = source ^ self.flip.value, target ^ self.flip.value
-        if promotion is None and board.pawns & chess.BB_SQUARES[source] and promotes(source, target):
+        if (
+            promotion is None
+            and board.pawns & chess.BB_SQUARES[source]
+            and promotes(source, target)
+        ):
             promotion = self.bare_promotion
         takes_rook = self.castling is Castling.KING_TAKES_ROOK and not board.chess960
         if takes_rook and takes_own_rook(board, source, target):
@@ -267,7 +283,9 @@ class Vocabulary:
                 self.slot(move, position.board)
         except MoveOutsideVocabulary as error:
             return error
-        return MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
+        return MoveOutsideVocabulary(
+            f"two legal moves of {position.fen!r} share a slot of {self.name}"
+        )
 
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots, seen by the side to move if mirrored; empty for a slot without a move."""

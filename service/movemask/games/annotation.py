@@ -143,17 +143,29 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     for place, evaluation in report.costs.evaluations.items():
         if nodes[place].eval() is None:
             nodes[place].set_eval(evaluation.score)
-    sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
+    sides = (
+        (name, side)
+        for name, side in (("White", report.white), ("Black", report.black))
+        if side is not None
+    )
     words = [model, _MARKS]
     moments = [f"{moment.mark or 'fault'}: {moment.text[:-1]}" for moment in moments_of(report)]
     if moments:
         words += [f"moments: {moments[0]}", *moments[1:]]
-    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
-    tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
+    named = (
+        {"ECO": opening.eco, "Opening": opening.name}
+        if (opening := opening_of(report.game.played))
+        else {}
+    )
+    tree.headers.update(
+        {name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")}
+    )
     summary = "; ".join([*words, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     for node, move, cost in zip(nodes[1:], report.moves, report.costs, strict=True):
-        node.comment = _joined(node.comment, _comment(move, cost, report.by_rating.get(move.ply, {})))
+        node.comment = _joined(
+            node.comment, _comment(move, cost, report.by_rating.get(move.ply, {}))
+        )
         if cost.mark is not None and not node.nags & _QUALITY:
             node.nags.add(_GLYPHS[cost.mark])
 
@@ -182,7 +194,9 @@ def _judged(cost: Cost, by_rating: Mapping[float, float]) -> str:
 
 
 def _ordinal(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = (
+        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{ending}"
 
 

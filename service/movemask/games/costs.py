@@ -35,7 +35,9 @@ class Fact(Enum):
     @property
     def words(self) -> str:
         """The fact after the name of the move, as in `2. g4 allows mate in one`."""
-        return {"allows_mate": "allows mate in one", "misses_mate": "misses mate in one"}.get(self.value, self.value)
+        return {"allows_mate": "allows mate in one", "misses_mate": "misses mate in one"}.get(
+            self.value, self.value
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,9 @@ class Cost:
         """The move's mark. None without a cost, whatever the rules know of the move: the game may have been lost."""
         if self.lost is None or self.lost < INACCURACY:
             return None
-        return "inaccuracy" if self.lost < MISTAKE else "mistake" if self.lost < BLUNDER else "blunder"
+        return (
+            "inaccuracy" if self.lost < MISTAKE else "mistake" if self.lost < BLUNDER else "blunder"
+        )
 
     @property
     def points(self) -> int:
@@ -67,7 +71,9 @@ class Cost:
     @property
     def is_key(self) -> bool:
         """Whether it is a mistake or a blunder or, if nothing tells its cost, the rules know that it is a fault."""
-        return self.mark in ("mistake", "blunder") or (self.lost is None and self.fact not in (None, Fact.DRAWS))
+        return self.mark in ("mistake", "blunder") or (
+            self.lost is None and self.fact not in (None, Fact.DRAWS)
+        )
 
 
 class _Ruled(NamedTuple):
@@ -127,11 +133,19 @@ class Costs:
     def __getitem__(self, place: int) -> Cost:
         known, ply = self.ruled[place], self.game.plies[place]
         scores = [self.score(place), self.score(place + 1)]
-        mover = [1 - score if score is not None and ply.position.black else score for score in scores]
+        mover = [
+            1 - score if score is not None and ply.position.black else score for score in scores
+        ]
         before = mover[0] if known.before is None else known.before
         after = mover[1] if known.after is None else known.after
         evaluation = self.evaluations.get(place)
-        line = (known.mate,) if known.mate is not None else () if evaluation is None else evaluation.line
+        line = (
+            (known.mate,)
+            if known.mate is not None
+            else ()
+            if evaluation is None
+            else evaluation.line
+        )
         if before is None or after is None:
             return Cost(fact=known.fact, line=line if known.fact is Fact.MISSES_MATE else ())
         source: Source = "rules" if known.after is not None else "evaluations"
@@ -155,18 +169,25 @@ def _ruling(game: Game, place: int, mates: Sequence[chess.Move | None]) -> _Rule
     if end is not None and end.score == 1:
         return _Ruled(1.0, 1.0)
     if end is not None:
-        spoilt = following.is_stalemate() and _ahead(board) and any(_goes_on(board, move) for move in board.legal_moves)
+        spoilt = (
+            following.is_stalemate()
+            and _ahead(board)
+            and any(_goes_on(board, move) for move in board.legal_moves)
+        )
         return _Ruled(before, end.score, Fact.STALEMATES if spoilt else Fact.DRAWS, mate)
     if mates[place + 1] is not None:
         avoidable = any(_mate_in_one(_after(board, move)) is None for move in board.legal_moves)
-        return _Ruled(before if avoidable else 0.0, 0.0, Fact.ALLOWS_MATE if avoidable else None, mate)
+        return _Ruled(
+            before if avoidable else 0.0, 0.0, Fact.ALLOWS_MATE if avoidable else None, mate
+        )
     return _Ruled(before, None, None if mate is None else Fact.MISSES_MATE, mate)
 
 
 def _ahead(board: chess.Board) -> bool:
     """Whether the side to move has more material."""
     own, other = (
-        sum(_WORTH[piece] * len(board.pieces(piece, side)) for piece in _WORTH) for side in (board.turn, not board.turn)
+        sum(_WORTH[piece] * len(board.pieces(piece, side)) for piece in _WORTH)
+        for side in (board.turn, not board.turn)
     )
     return own > other
 

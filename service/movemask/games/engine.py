@@ -67,7 +67,9 @@ class Engine:
     pause : seconds without evaluations after a failure
     """
 
-    def __init__(self, command: str | None, *, idle: float = 60, stuck: float = 60, pause: float = 60) -> None:
+    def __init__(
+        self, command: str | None, *, idle: float = 60, stuck: float = 60, pause: float = 60
+    ) -> None:
         self._command = command
         self._idle_seconds, self._stuck_seconds, self._pause_seconds = idle, stuck, pause
         self._transport: asyncio.SubprocessTransport | None = None
@@ -101,7 +103,9 @@ class Engine:
         self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._kill)
         return found
 
-    async def of(self, boards: Sequence[chess.Board]) -> AsyncGenerator[tuple[int, Evaluation], None]:
+    async def of(
+        self, boards: Sequence[chess.Board]
+    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         """As `Evaluations.of`."""
         for place, board in enumerate(boards):
             evaluation = await self.evaluate(board, boards)
@@ -126,17 +130,23 @@ class Engine:
         else:
             options["creationflags"] = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
         # A process group of its own, because Ctrl-C is sent to the whole group of the service, which drains first.
-        self._transport, protocol = await chess.engine.UciProtocol.popen(command, setpgrp=True, **options)
+        self._transport, protocol = await chess.engine.UciProtocol.popen(
+            command, setpgrp=True, **options
+        )
         self._protocol = protocol
         self._ending.add(protocol.returncode)
         protocol.returncode.add_done_callback(self._ending.discard)
         return protocol
 
     @staticmethod
-    async def _asked(protocol: chess.engine.UciProtocol, board: chess.Board, game: object) -> Evaluation | None:
+    async def _asked(
+        protocol: chess.engine.UciProtocol, board: chess.Board, game: object
+    ) -> Evaluation | None:
         if not protocol.initialized:
             await protocol.initialize()
-            await protocol.configure({name: value for name, value in _OPTIONS.items() if name in protocol.options})
+            await protocol.configure(
+                {name: value for name, value in _OPTIONS.items() if name in protocol.options}
+            )
         if board.chess960 and "UCI_Chess960" not in protocol.options:
             return None
         limit = chess.engine.Limit(nodes=NODES, time=_LONGEST)
@@ -165,7 +175,11 @@ class Engine:
             return
         if not self._failed:
             why = f"{type(error).__name__}: {error}"
-            log.error("the engine %s has failed: %s; games are reported without its evaluations", self._command, why)
+            log.error(
+                "the engine %s has failed: %s; games are reported without its evaluations",
+                self._command,
+                why,
+            )
         self._failed = True
 
     def _kill(self) -> None:

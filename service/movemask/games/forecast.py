@@ -41,11 +41,15 @@ class Outlook:
         moves: tuple[tuple[chess.Move, float], ...] = ()
         if answer.evaluated is not None:
             likeliest = moves_of(answer.policy[0][:LOOKED_AT])
-            moves = tuple(zip(likeliest, answer.evaluated.policies.unshaped(answer.row), strict=False))
+            moves = tuple(
+                zip(likeliest, answer.evaluated.policies.unshaped(answer.row), strict=False)
+            )
         return cls(answer.position, answer.value, answer.query.elo, moves)
 
 
-async def forecasts(evaluator: Evaluator, outlooks: Sequence[Outlook]) -> list[Value | MovemaskError | None]:
+async def forecasts(
+    evaluator: Evaluator, outlooks: Sequence[Outlook]
+) -> list[Value | MovemaskError | None]:
     """For each position, the probability-weighted mean of the values after its moves, for the side to move.
 
     Moves that are not looked at count with the position's own value. None for a network without a value; the first
@@ -57,7 +61,9 @@ async def forecasts(evaluator: Evaluator, outlooks: Sequence[Outlook]) -> list[V
     for place, outlook in enumerate(outlooks):
         if outlook.value is None:
             continue
-        weighted[place].append((outlook.value, 1 - sum(probability for _, probability in outlook.moves)))
+        weighted[place].append(
+            (outlook.value, 1 - sum(probability for _, probability in outlook.moves))
+        )
         elo = None if outlook.elo is None else Elo(outlook.elo.opponent, outlook.elo.self)
         for move, probability in outlook.moves:
             position = outlook.position.after(move)
@@ -68,7 +74,9 @@ async def forecasts(evaluator: Evaluator, outlooks: Sequence[Outlook]) -> list[V
                 queries.append(Query(position=position, elo=elo))
                 places.append((place, probability))
     values: list[Value | MovemaskError | None] = []
-    for start in range(0, len(queries), _POSITIONS_PER_SUBMISSION):  # so that a game's positions do not fill the queue
+    for start in range(
+        0, len(queries), _POSITIONS_PER_SUBMISSION
+    ):  # so that a game's positions do not fill the queue
         part = queries[start : start + _POSITIONS_PER_SUBMISSION]
         values += await evaluator.submit([(query, _value) for query in part])
     for value, (place, probability) in zip(values, places, strict=True):
@@ -97,5 +105,7 @@ def _mean(values: Sequence[tuple[Value, float]]) -> Value | None:
     score = sum(value.score * weight for value, weight in values)
     if any(value.win is None for value, _ in values):
         return Value(None, None, None, score)
-    win, draw, loss = (sum((value[result] or 0.0) * weight for value, weight in values) for result in range(3))
+    win, draw, loss = (
+        sum((value[result] or 0.0) * weight for value, weight in values) for result in range(3)
+    )
     return Value(win, draw, loss, score)

@@ -125,12 +125,16 @@ async def reports_of(
             reports.append(game)
             continue
         outcomes, cost = list(islice(moves, len(game.plies))), next(costs)
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, MovemaskError)), None)
+        failure = next(
+            (outcome for outcome in outcomes if isinstance(outcome, MovemaskError)), None
+        )
         if failure is not None:
             reports.append(failure)
             continue
         line = tuple(outcome for outcome in outcomes if isinstance(outcome, MoveReport))
-        reports.append(GameReport(game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), cost))
+        reports.append(
+            GameReport(game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), cost)
+        )
     return await _all_swept(evaluator, reports)
 
 
@@ -153,8 +157,14 @@ def evaluated(
     The games come in order, each from its end, so that the engine sees more. Raises errors of the engine's queue at
     once, not when the first position is asked for.
     """
-    latest = {number: report for number, report in enumerate(reports) if isinstance(report, GameReport)}
-    places = [(number, place) for number, report in latest.items() for place in reversed(report.costs.missing)]
+    latest = {
+        number: report for number, report in enumerate(reports) if isinstance(report, GameReport)
+    }
+    places = [
+        (number, place)
+        for number, report in latest.items()
+        for place in reversed(report.costs.missing)
+    ]
     boards = [latest[number].game.played.board(place) for number, place in places]
     source = evaluations.of(boards)
 
@@ -172,7 +182,11 @@ def evaluated(
 async def _all_swept(
     evaluator: Evaluator, reports: Sequence[GameReport | MovemaskError]
 ) -> list[GameReport | MovemaskError]:
-    whole = iter(await asyncio.gather(*(swept(evaluator, one) for one in reports if isinstance(one, GameReport))))
+    whole = iter(
+        await asyncio.gather(
+            *(swept(evaluator, one) for one in reports if isinstance(one, GameReport))
+        )
+    )
     return [next(whole) if isinstance(report, GameReport) else report for report in reports]
 
 
@@ -184,7 +198,10 @@ async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
     rule = Normalisation(temperature=moves[0].temperature)
     items = [
-        (Query(position=move.position, elo=Elo(rating, rating), rule=rule), partial(_probability, played=move.move))
+        (
+            Query(position=move.position, elo=Elo(rating, rating), rule=rule),
+            partial(_probability, played=move.move),
+        )
         for move in moves
         for rating in ratings
     ]
@@ -192,7 +209,9 @@ async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
     by_rating = {}
     for move in moves:
         points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
-        by_rating[move.ply] = {rating: p for rating, p in points if not isinstance(p, MovemaskError)}
+        by_rating[move.ply] = {
+            rating: p for rating, p in points if not isinstance(p, MovemaskError)
+        }
     return replace(report, by_rating=by_rating)
 
 
@@ -203,7 +222,12 @@ async def foreseen(
 
     If a move's forecast fails, its error takes the game's place. Raises errors of the model and the queue.
     """
-    outlooks = [move.outlook for report in reports if isinstance(report, GameReport) for move in report.moves]
+    outlooks = [
+        move.outlook
+        for report in reports
+        if isinstance(report, GameReport)
+        for move in report.moves
+    ]
     values = iter(await forecasts(evaluator, outlooks))
 
     def with_forecasts(report: GameReport) -> GameReport | MovemaskError:
@@ -218,7 +242,9 @@ async def foreseen(
         )
         return replace(report, moves=tuple(moves))
 
-    return [with_forecasts(report) if isinstance(report, GameReport) else report for report in reports]
+    return [
+        with_forecasts(report) if isinstance(report, GameReport) else report for report in reports
+    ]
 
 
 def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
@@ -275,7 +301,11 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
 
 def key_moves(report: GameReport) -> list[MoveReport]:
     """The mistakes and blunders that cost most, and the faults that only the rules know of; at most five."""
-    keys = [(cost.lost or 0.0, move) for move, cost in zip(report.moves, report.costs, strict=True) if cost.is_key]
+    keys = [
+        (cost.lost or 0.0, move)
+        for move, cost in zip(report.moves, report.costs, strict=True)
+        if cost.is_key
+    ]
     return [move for _, move in sorted(keys, key=lambda key: -key[0])[:_MOST]]
 
 
@@ -298,7 +328,9 @@ def moments_of(report: GameReport) -> list[Moment]:
     moments = []
     for move in key_moves(report):
         cost, by_rating = report.costs[move.ply - 1], report.by_rating.get(move.ply, {})
-        moments.append(Moment(move.ply, cost.mark, cost.lost, _text(move, cost, by_rating), by_rating))
+        moments.append(
+            Moment(move.ply, cost.mark, cost.lost, _text(move, cost, by_rating), by_rating)
+        )
     return moments
 
 

@@ -40,10 +40,16 @@ def usual_ratings(contract: Contract) -> list[float]:
     """Every hundred from 800 to 2500 within the network's range, and the ends of that span."""
     first, last = max(RATINGS[0], contract.elo.minimum), min(RATINGS[-1], contract.elo.maximum)
     inner = [rating for rating in RATINGS if first < rating < last]
-    return sorted({float(first), *map(float, inner), float(last)}) if first <= last else [float(contract.elo.default)]
+    return (
+        sorted({float(first), *map(float, inner), float(last)})
+        if first <= last
+        else [float(contract.elo.default)]
+    )
 
 
-def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary: Vary, fixed: Elo | None) -> list[Elo]:
+def elos_of(
+    name: str, contract: Contract, ratings: Sequence[float] | None, vary: Vary, fixed: Elo | None
+) -> list[Elo]:
     """Both players' ratings at each point of a sweep.
 
     Parameters
@@ -60,7 +66,10 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
     default = contract.elo.default
     others = fixed or Elo(default, default)
     return [
-        Elo(others.self if vary is Vary.OPPONENT else rating, others.opponent if vary is Vary.SELF else rating)
+        Elo(
+            others.self if vary is Vary.OPPONENT else rating,
+            others.opponent if vary is Vary.SELF else rating,
+        )
         for rating in (usual_ratings(contract) if ratings is None else ratings)
     ]
 

@@ -54,7 +54,9 @@ LARGEST_SHARE = 0.2  # of the seconds left
 RESERVE = 1.0  # seconds that are never used, because machines and networks stall
 
 
-def think_time(position: Position, move: chess.Move, probabilities: Iterable[float], clock: Clock) -> float:
+def think_time(
+    position: Position, move: chess.Move, probabilities: Iterable[float], clock: Clock
+) -> float:
     """Seconds that a human would think before `move`: at most a fifth of the time left, without the last second.
 
     probabilities : of the legal moves, at temperature 1

@@ -12,7 +12,11 @@ SUM_TOLERANCE = 1e-12
 
 
 def check_answer(
-    position: Position, legal: Sequence[int], codes: Sequence[int], probabilities: Sequence[float], abstention: float
+    position: Position,
+    legal: Sequence[int],
+    codes: Sequence[int],
+    probabilities: Sequence[float],
+    abstention: float,
 ) -> None:
     """Raises ServedLeakage unless the answer's moves are legal and distinct, and its probabilities sum to 1.
 

@@ -14,8 +14,25 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.boards import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Boards, Squares
-from movemask.encoding.vocabulary import Castling, Vocabulary, castling_forms, codes_of_written, promotes
+from movemask.board.boards import (
+    BETWEEN,
+    BISHOP_LINES,
+    BIT,
+    KING,
+    KNIGHT,
+    PAWN_UP,
+    ROOK_LINES,
+    Bits,
+    Boards,
+    Squares,
+)
+from movemask.encoding.vocabulary import (
+    Castling,
+    Vocabulary,
+    castling_forms,
+    codes_of_written,
+    promotes,
+)
 
 
 class Cause(Enum):
@@ -63,9 +80,17 @@ class Written:
         self._boards = boards
         self.rows, self.source, self.target, self.promotion = rows, source, target, promotion
         self.source_bit, self.target_bit = BIT[source], BIT[target]
-        self.pawns, self.knights, self.bishops, self.rooks, self.queens, self.kings, self.ours, self.theirs, *_ = (
-            bits := boards.bits[:, rows]
-        )
+        (
+            self.pawns,
+            self.knights,
+            self.bishops,
+            self.rooks,
+            self.queens,
+            self.kings,
+            self.ours,
+            self.theirs,
+            *_,
+        ) = (bits := boards.bits[:, rows])
         self.en_passant = bits[9]
         self.black = boards.black[rows]
         self.occupied: Bits = self.ours | self.theirs
@@ -73,7 +98,9 @@ class Written:
         self.castles, self.may_castle = castling_forms(source, target, rows, boards, takes_rook)
 
     @classmethod
-    def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
+    def of_slots(
+        cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary
+    ) -> Written:
         """The moves of slots `[K]` in the positions `rows` `[K]`. A slot without a move gives a square to itself."""
         source, target, promotion = vocabulary.columns[:, slots]
         turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
@@ -85,7 +112,9 @@ class Written:
 
         Castling keeps the squares of its slot: in a vocabulary that writes e1h1, e1g1 is another slot.
         """
-        return codes_of_written(self.source, self.target, self.promotion, self.rows, self._boards, bare_promotion)
+        return codes_of_written(
+            self.source, self.target, self.promotion, self.rows, self._boards, bare_promotion
+        )
 
 
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
@@ -134,8 +163,12 @@ def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[n
 def _piece_obstacle(written: Written) -> Squares:
     """The cause that stops a piece other than a pawn; _NONE if only the king's safety could stop it."""
     source, source_bit, target_bit = written.source, written.source_bit, written.target_bit
-    reach = np.where((written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0))
-    reach |= np.where((written.bishops | written.queens) & source_bit != 0, BISHOP_LINES[source], np.uint64(0))
+    reach = np.where(
+        (written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0)
+    )
+    reach |= np.where(
+        (written.bishops | written.queens) & source_bit != 0, BISHOP_LINES[source], np.uint64(0)
+    )
     reach |= np.where(written.knights & source_bit != 0, KNIGHT[source], np.uint64(0))
     reach |= np.where(written.kings & source_bit != 0, KING[source], np.uint64(0))
     return _first(

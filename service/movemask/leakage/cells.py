@@ -63,7 +63,10 @@ class CellKey(NamedTuple):
 
 #: All groups: first the group of all positions, then those of each dimension, in the order of `groups_of`. And
 #: the index of each dimension's first group.
-_GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
+_GROUPS = [
+    (ALL, ""),
+    *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension)),
+]
 _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
 _CAUSES = [CellKey(RAW, CAUSE, cause.value) for cause in CAUSES]
 
@@ -137,7 +140,17 @@ class Cells:
     """
 
     #: The columns of a cell in the database, in the order of `of_rows` and `rows`.
-    COLUMNS = (*CellKey._fields, "count", "unmeasured", "flips", "infinite", "sum", "kl", "max", "histogram")
+    COLUMNS = (
+        *CellKey._fields,
+        "count",
+        "unmeasured",
+        "flips",
+        "infinite",
+        "sum",
+        "kl",
+        "max",
+        "histogram",
+    )
 
     def __init__(self, keys: Iterable[CellKey]) -> None:
         self.places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -159,7 +172,9 @@ class Cells:
         cell = Cell(count, unmeasured, flips, infinite, total, kl)
         if count:
             cell.max = float(self.max[place])
-            cell.quantiles = {name: self._quantile(place, rank_of(q, count)) for name, q in QUANTILES.items()}
+            cell.quantiles = {
+                name: self._quantile(place, rank_of(q, count)) for name, q in QUANTILES.items()
+            }
         return cell
 
     def _quantile(self, place: int, rank: int) -> float:
@@ -189,7 +204,9 @@ class Cells:
             packed = np.frombuffer(b"".join([row[10] for row in rows]), dtype="<u8")
             places = np.repeat(places, [len(row[10]) // 8 for row in rows])
             bins, counts = packed >> _COUNT_BITS, packed & ((1 << _COUNT_BITS) - 1)
-            cells.bins, same = np.unique(places * len(BOUNDS) + bins.astype(np.intp), return_inverse=True)
+            cells.bins, same = np.unique(
+                places * len(BOUNDS) + bins.astype(np.intp), return_inverse=True
+            )
             cells.tallies = np.bincount(same, counts, len(cells.bins)).astype(np.int64)
         return cells
 
@@ -208,7 +225,9 @@ class Cells:
         """Rows for the database, with COLUMNS."""
         packed = (self.bins % len(BOUNDS)).astype("<u8") << _COUNT_BITS | self.tallies.astype("<u8")
         ends = np.searchsorted(self.bins, np.arange(len(self.max) + 1) * len(BOUNDS)).tolist()
-        numbers = zip(self.counts.tolist(), self.sums.tolist(), self.max.tolist(), pairwise(ends), strict=True)
+        numbers = zip(
+            self.counts.tolist(), self.sums.tolist(), self.max.tolist(), pairwise(ends), strict=True
+        )
         return [
             (*key, *counts, *sums, highest, packed[start:end].tobytes())
             for key, (counts, sums, highest, (start, end)) in zip(self.places, numbers, strict=True)
@@ -232,8 +251,12 @@ def cells_of(measured: Mapping[str, Measured], by_cause: Float, in_groups: Index
     sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
     if not (sound.all() and np.isfinite(by_cause).all()):
         raise ValueError("a figure is no probability, or a divergence no number")
-    in_groups = np.concatenate([np.zeros((1, in_groups.shape[1]), np.intp), in_groups + _FIRST_OF[:, None]])
-    cell = np.arange(len(measured))[:, None, None] * len(_GROUPS) + in_groups  # [K, 1 + len(DIMENSIONS), B]
+    in_groups = np.concatenate(
+        [np.zeros((1, in_groups.shape[1]), np.intp), in_groups + _FIRST_OF[:, None]]
+    )
+    cell = (
+        np.arange(len(measured))[:, None, None] * len(_GROUPS) + in_groups
+    )  # [K, 1 + len(DIMENSIONS), B]
     rows, causes = np.nonzero(by_cause)
     masses = by_cause[rows, causes]
 

@@ -48,12 +48,22 @@ class Explained(Columns):
     def of(self, row: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
         """The named moves of one position, and its mass by cause."""
         named = range(self.indptr[row], self.indptr[row + 1])
-        by_cause = {CAUSES[place]: float(self.by_cause[row, place]) for place in np.flatnonzero(self.by_cause[row])}
-        return tuple(IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named), by_cause
+        by_cause = {
+            CAUSES[place]: float(self.by_cause[row, place])
+            for place in np.flatnonzero(self.by_cause[row])
+        }
+        return tuple(
+            IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named
+        ), by_cause
 
 
 def explained(
-    heavy: HeavySlots, boards: Boards, vocabulary: Vocabulary, codes: Index, indptr: Index, named: int = NAMED
+    heavy: HeavySlots,
+    boards: Boards,
+    vocabulary: Vocabulary,
+    codes: Index,
+    indptr: Index,
+    named: int = NAMED,
 ) -> Explained:
     """The illegal mass of each position of a batch, from its heavy slots.
 
@@ -65,7 +75,9 @@ def explained(
     count = len(boards)
     if not len(heavy.slots):
         empty = np.zeros(0, dtype=np.intp)
-        return Explained(np.zeros((count, len(CAUSES))), np.zeros(count + 1, np.intp), [], np.zeros(0), empty)
+        return Explained(
+            np.zeros((count, len(CAUSES))), np.zeros(count + 1, np.intp), [], np.zeros(0), empty
+        )
     rows, starts = row_of_each(heavy.indptr), heavy.indptr
     written = Written.of_slots(boards, rows, heavy.slots, vocabulary)
     causes = causes_of(written, [codes[start:end] for start, end in pairwise(indptr.tolist())])

@@ -42,7 +42,9 @@ def _band(start: int, starts: tuple[int, ...]) -> str:
     return str(start) if last == start else f"{start}-{last}"
 
 
-def groups_of(phases: Index, black: Flags, in_check: Flags, legal_moves: Index, elos: Float) -> Index:
+def groups_of(
+    phases: Index, black: Flags, in_check: Flags, legal_moves: Index, elos: Float
+) -> Index:
     """Each position's index in `groups` of each of DIMENSIONS, intp `[len(DIMENSIONS), B]`.
 
     phases : intp `[B]`, indices into the members of Phase

@@ -21,7 +21,12 @@ from movemask.leakage.patterns import castling_move, flat, swapped, written_move
 
 
 def judge_policy(
-    position: Position, policy: Mapping[str, float], *, castling: Castling | None = None, least: float, named: int
+    position: Position,
+    policy: Mapping[str, float],
+    *,
+    castling: Castling | None = None,
+    least: float,
+    named: int,
 ) -> Judgement:
     """The judgement of a map of UCI moves to probabilities.
 
@@ -62,19 +67,26 @@ def judge_policy(
             wrong.append((uci, move, p / total))
     wrong.sort(key=lambda entry: (-entry[2], entry[0]))
     reasons = _causes([move for _, move, _ in wrong], position, castling, legal)
-    illegal = [IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)]
+    illegal = [
+        IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)
+    ]
     by_cause: dict[Cause, float] = defaultdict(float)
     for mass in illegal:
         by_cause[mass.cause] += mass.probability
     top = max(policy, key=lambda uci: policy[uci])
-    of_legal, of_illegal = np.array(list(right.values())) / total, np.array([p for _, _, p in wrong])
+    of_legal, of_illegal = (
+        np.array(list(right.values())) / total,
+        np.array([p for _, _, p in wrong]),
+    )
     share = {uci: p / total for uci, p in policy.items()}
     return Judgement(
         figures={GIVEN: given_figure(of_legal, of_illegal)},
         total=total,
         top=top,
         top_is_legal=_key(board, _read_move(top), castling) in playable,
-        missing=tuple(written_move(board, move, castling) for key, move in playable.items() if right[key] == 0),
+        missing=tuple(
+            written_move(board, move, castling) for key, move in playable.items() if right[key] == 0
+        ),
         causes=by_cause,
         illegal=tuple(mass for mass in illegal if mass.probability >= least)[:named],
         patterns=(*flat(of_illegal, of_legal), *swapped(board, share, castling)),
@@ -82,7 +94,10 @@ def judge_policy(
 
 
 def _causes(
-    moves: Sequence[chess.Move], position: Position, castling: Castling | None, legal: NDArray[np.intp]
+    moves: Sequence[chess.Move],
+    position: Position,
+    castling: Castling | None,
+    legal: NDArray[np.intp],
 ) -> list[Cause]:
     """The causes of illegal moves, given by their squares. Without `castling`, either form counts as castling."""
     boards, turned = boards_of([position]), 56 if position.black else 0
@@ -93,7 +108,9 @@ def _causes(
         takes_rook = boards.pieces[3] & boards.ours & BIT[target] != 0
     else:
         takes_rook = np.full(len(moves), castling is Castling.KING_TAKES_ROOK)
-    written = Written(boards, np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
+    written = Written(
+        boards, np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook
+    )
     return [CAUSES[cause] for cause in causes_of(written, [legal]).tolist()]
 
 
@@ -110,6 +127,8 @@ def _read_move(uci: str) -> chess.Move:
 def _key(board: chess.Board, move: chess.Move, castling: Castling | None) -> object:
     """A key that is equal for two spellings of one move. With `castling`, only that form counts as castling."""
     can_castle = board.is_castling(move) and board.is_legal(move)
-    if can_castle and (castling is None or board.chess960 or move == castling_move(board, move, castling)):
+    if can_castle and (
+        castling is None or board.chess960 or move == castling_move(board, move, castling)
+    ):
         return "kingside" if board.is_kingside_castling(move) else "queenside"
     return move

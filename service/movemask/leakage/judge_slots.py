@@ -55,7 +55,10 @@ def judge_slots(
         figures, share = _of_logits(values, moves, slots, position, vocabulary)
     else:
         total, nothing = checked_sum(name, dict(enumerate(values.tolist()))), 0.0
-        figures, share = {GIVEN: given_figure(values[slots], np.delete(values, slots))}, values / total
+        figures, share = (
+            {GIVEN: given_figure(values[slots], np.delete(values, slots))},
+            values / total,
+        )
     illegal = np.ones(len(share), dtype=np.bool_)
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))
@@ -65,7 +68,9 @@ def judge_slots(
     indptr = np.array([0, len(legal)])
     names = names_of_slots(position, vocabulary)
     by_name = dict(zip(names, share.tolist(), strict=True))
-    heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
+    heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(
+        0
+    )
     best = int(np.argmax(np.where(np.isnan(values), -np.inf, values)))
     return Judgement(
         figures=figures,
@@ -83,7 +88,11 @@ def judge_slots(
 
 
 def _of_logits(
-    z: Float, moves: Sequence[chess.Move], slots: NDArray[np.intp], position: Position, vocabulary: Vocabulary
+    z: Float,
+    moves: Sequence[chess.Move],
+    slots: NDArray[np.intp],
+    position: Position,
+    vocabulary: Vocabulary,
 ) -> tuple[dict[str, Figure], Float]:
     """The figures of logits `[A]`, and softmax probabilities `[A]`, which are 0 if an illegal logit is NaN or +inf."""
     for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):

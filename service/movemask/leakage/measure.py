@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from movemask.columns import INDPTR, RAGGED, Columns
 from movemask.encoding.vocabulary import Vocabulary
-from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
+from movemask.leakage.kinds import (
+    DERIVED,
+    MULTIPLIED,
+    RAW,
+    ROUNDED,
+    SERVED,
+    UNMIRRORED,
+    UNNORMALISED,
+    Fill,
+    fills,
+)
 from movemask.policy.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.policy.softmax import log_softmax, logsumexp
 
@@ -114,7 +124,9 @@ class UnmaskedLogits:
     ) -> None:
         self.logits, self.slots, self.indptr = logits, slots, indptr
         self.rows = row_of_each(indptr)
-        self.legal = np.asarray(logits[self.rows, slots], dtype=np.float64) if legal is None else legal
+        self.legal = (
+            np.asarray(logits[self.rows, slots], dtype=np.float64) if legal is None else legal
+        )
         self.log_legal = logsumexp(self.legal, indptr)
         self.top_legal = row_max(self.legal, indptr)
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
@@ -160,7 +172,9 @@ class UnmaskedLogits:
         highest = logits.max(axis=1, initial=-np.inf).astype(np.float64)
         shift = np.where(highest == -np.inf, 0.0, highest)
         total = np.empty(count)
-        buffer = np.empty((min(count, _ROWS_PER_SUM), size))  # float64, because the difference is not exact in float32
+        buffer = np.empty(
+            (min(count, _ROWS_PER_SUM), size)
+        )  # float64, because the difference is not exact in float32
         for start in range(0, count, _ROWS_PER_SUM):
             shifted = buffer[: min(_ROWS_PER_SUM, count - start)]
             span = slice(start, start + _ROWS_PER_SUM)
@@ -214,7 +228,9 @@ class UnmaskedLogits:
         Illegal logits do not matter: they are multiplied by zero.
         """
         with np.errstate(divide="ignore"):
-            return self._with_illegal_mass(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
+            return self._with_illegal_mass(
+                np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf)
+            )
 
     def filled(self, fill: Fill) -> Measured:
         """Probability left to illegal slots if their logits become a finite number, computed in the fill's dtype.
@@ -225,15 +241,22 @@ class UnmaskedLogits:
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             legal = self.legal.astype(fill.dtype)
             constant = np.where(self.illegal_slots > 0, fill.constant, -np.inf).astype(fill.dtype)
-            top = np.maximum(row_max(legal.astype(np.float64), self.indptr).astype(fill.dtype), constant)
+            top = np.maximum(
+                row_max(legal.astype(np.float64), self.indptr).astype(fill.dtype), constant
+            )
             weights = np.exp(legal - top[self.rows]).astype(np.float32)
             fill_weight = np.exp(constant - top).astype(np.float32)
-            total = np.add.reduceat(weights, self.indptr[:-1]) + self.illegal_slots.astype(np.float32) * fill_weight
+            total = (
+                np.add.reduceat(weights, self.indptr[:-1])
+                + self.illegal_slots.astype(np.float32) * fill_weight
+            )
             mistaken = (weights / total[self.rows]).astype(fill.dtype).astype(np.float64)
             per_slot = (fill_weight / total).astype(fill.dtype).astype(np.float64)
         leaked = self.illegal_slots * per_slot
         measured = np.isfinite(leaked)
-        flipped = measured & (per_slot > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr))
+        flipped = measured & (
+            per_slot > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr)
+        )
         return Measured(leaked, flipped, np.where(measured, self._divergence(mistaken), np.nan))
 
     def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
@@ -271,7 +294,9 @@ class UnmaskedLogits:
         """Distance of the sum from 1 if each probability is rounded to 4 places. Summed as integers, so it is exact."""
         steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
-        return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
+        return Measured(
+            leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS)
+        )
 
     def _with_illegal_mass(self, log_illegal: Float, top_illegal: Float) -> Measured:
         """The figures of a softmax over the unchanged legal logits and illegal slots with this log-mass.

@@ -59,7 +59,10 @@ def flat(illegal: Float, legal: Float) -> list[Pattern]:
 
 
 def swapped(
-    board: chess.Board, share: Mapping[str, float], castling: Castling | None, vocabulary: Vocabulary | None = None
+    board: chess.Board,
+    share: Mapping[str, float],
+    castling: Castling | None,
+    vocabulary: Vocabulary | None = None,
 ) -> list[Pattern]:
     """The patterns of probability on a wrong form of a move.
 
@@ -76,7 +79,9 @@ def swapped(
     if castling is not None and not board.chess960:
         for move in filter(board.is_castling, legal):
             right = castling_move(board, move, castling)
-            castlings += [(right.uci(), form.uci()) for form in _castling_forms(board, move) if form != right]
+            castlings += [
+                (right.uci(), form.uci()) for form in _castling_forms(board, move) if form != right
+            ]
     bare = vocabulary and vocabulary.bare_promotion
     letter = chess.piece_symbol(bare) if bare else ""
     queens = [move.uci() for move in legal if move.promotion == chess.QUEEN]
@@ -114,12 +119,18 @@ def _castling_forms(board: chess.Board, move: chess.Move) -> tuple[chess.Move, c
     )
 
 
-def _swapped(name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str) -> Iterator[Pattern]:
+def _swapped(
+    name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str
+) -> Iterator[Pattern]:
     """The pattern of moves with more probability on the wrong form. `pairs` holds the right and the wrong form."""
     on = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
-    mistaken = [(right, wrong) for right, wrong in pairs if on[wrong] >= _NOTABLE and on[wrong] > on[right]]
+    mistaken = [
+        (right, wrong) for right, wrong in pairs if on[wrong] >= _NOTABLE and on[wrong] > on[right]
+    ]
     if mistaken:
-        seen = ", ".join(f"{wrong} has {on[wrong]:.3g} and {right} {on[right]:.3g}" for right, wrong in mistaken)
+        seen = ", ".join(
+            f"{wrong} has {on[wrong]:.3g} and {right} {on[right]:.3g}" for right, wrong in mistaken
+        )
         yield Pattern(name, sum(on[wrong] for _, wrong in mistaken), f"{seen}: {rule}")
 
 
@@ -128,7 +139,9 @@ def _unmirrored(legal: Set[str], share: Mapping[str, float]) -> Iterator[Pattern
     on = sum(share.get(uci, 0.0) for uci in {uci.translate(_FLIPPED) for uci in legal} - legal)
     if on >= _MOST:
         rule = "if the network sees the board from the side to move, flip Black's moves back, and not White's"
-        yield Pattern(UNMIRRORED, on, f"{on:.3g} is on moves that are legal with their ranks flipped: {rule}")
+        yield Pattern(
+            UNMIRRORED, on, f"{on:.3g} is on moves that are legal with their ranks flipped: {rule}"
+        )
 
 
 def _promotion_rule(vocabulary: Vocabulary | None) -> str:

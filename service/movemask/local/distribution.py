@@ -65,7 +65,11 @@ class Policy(Mapping[chess.Move, float]):
         text = move.uci() if isinstance(move, chess.Move) else move
         try:
             return read_move(self.board, text)[0]
-        except (AttributeError, TypeError, ValueError) as error:  # AttributeError, TypeError: neither a move nor a text
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+        ) as error:  # AttributeError, TypeError: neither a move nor a text
             why = error if isinstance(error, ValueError) else "is not a move"
             raise IllegalMove(f"policy[{text!r:.60}]: {why} in {self.board.fen()!r}") from None
 
@@ -76,7 +80,9 @@ class Policy(Mapping[chess.Move, float]):
         return iter(self.probabilities)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{self.board.san(move)} {probability:.1%}" for move, probability in self.top(3))
+        shown = ", ".join(
+            f"{self.board.san(move)} {probability:.1%}" for move, probability in self.top(3)
+        )
         more = f" and {len(self) - 3} more" if len(self) > 3 else ""
         return f"<movemask.Policy {shown or 'of a finished game'}{more}; {self.model}>"
 
@@ -103,7 +109,10 @@ class Policy(Mapping[chess.Move, float]):
         return list(self.probabilities)[drawn(list(self.probabilities.values()), number)]
 
     def shaped(
-        self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None
+        self,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        among: Collection[chess.Move] | None = None,
     ) -> Policy:
         """Another distribution, of the moves in `among` at another temperature, cut to the fewest moves whose
         probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. If all moves in `among` have
@@ -118,4 +127,6 @@ class Policy(Mapping[chess.Move, float]):
         rule = rule_of({"temperature": temperature, "top_p": top_p if top_p < 1 else None})
         shaped = policies(np.arange(len(kept)), logits, np.array([0, len(kept)]), [rule])
         moves, (chosen, shares, _, _) = list(kept), shaped.lists
-        return replace(self, probabilities={moves[place]: p for place, p in zip(chosen, shares, strict=True)})
+        return replace(
+            self, probabilities={moves[place]: p for place, p in zip(chosen, shares, strict=True)}
+        )

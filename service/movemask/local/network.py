@@ -20,7 +20,13 @@ from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
 from movemask.cores import available_cores
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
-from movemask.errors import InvalidParameter, InvalidPosition, ModelUnavailable, MovemaskError, UnknownModel
+from movemask.errors import (
+    InvalidParameter,
+    InvalidPosition,
+    ModelUnavailable,
+    MovemaskError,
+    UnknownModel,
+)
 from movemask.evaluate import Answer, Query, answered
 from movemask.local.distribution import Policy
 from movemask.local.rule import rule_of
@@ -60,7 +66,10 @@ def load(
     for name in names:
         entry = load_entry(files[name], threads or available_cores(), provider_named(provider))
         if entry.model is not None:
-            return Network(entry.model, partial(load, name, models_dir=models_dir, threads=threads, provider=provider))
+            return Network(
+                entry.model,
+                partial(load, name, models_dir=models_dir, threads=threads, provider=provider),
+            )
         failures.append(f"model {name!r} failed its check: {entry.failure}")
     raise ModelUnavailable("; ".join(failures))
 
@@ -146,7 +155,9 @@ class Network:
         values = self._model.run(batch).logits[0]
         return Logits(values, batch.slots, moves_of(batch.codes))
 
-    def policy(self, board: chess.Board | str, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
+    def policy(
+        self, board: chess.Board | str, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]
+    ) -> Policy:
         """The move distribution of a board, whose move stack is the history, or of a FEN.
 
         Parameters
@@ -209,7 +220,9 @@ def _position(board: chess.Board | str) -> Position:
     check_variant(board, "board")
     if not board.is_valid():
         names = status_names(board.status())
-        raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)
+        raise InvalidPosition(
+            f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names
+        )
     return Position(board.copy())
 
 
@@ -237,4 +250,6 @@ def _policy_of(answer: Answer) -> Policy:
     if answer.evaluated is None:
         return policy
     elo = None if answer.elo is None else (answer.elo.self, answer.elo.opponent)
-    return replace(policy, value=answer.value, raw=answer.raw, multiplied=answer.multiplied, elo=elo)
+    return replace(
+        policy, value=answer.value, raw=answer.raw, multiplied=answer.multiplied, elo=elo
+    )

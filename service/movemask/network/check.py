@@ -79,7 +79,9 @@ def _tensors(model: Model) -> str:
     _check_tensors("output", outputs, model.session.outputs)
     unfed = {info.name for info in model.session.inputs} - {info.name for info in inputs}
     if unfed:
-        raise ContractError(f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}")
+        raise ContractError(
+            f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}"
+        )
     return f"{len(inputs)} inputs and {len(outputs)} outputs by name, shape and type"
 
 
@@ -114,7 +116,9 @@ def _batches(model: Model) -> str:
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
-            raise ContractError(f"the same batch gets different logits the second time, in {probe.fen!r}")
+            raise ContractError(
+                f"the same batch gets different logits the second time, in {probe.fen!r}"
+            )
         alone = model.run(model.whole_batch([probe])).logits[0, legal]
         if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
             raise ContractError(
@@ -156,7 +160,10 @@ def check_value(model: Model) -> str:
             f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, on a scale of 0 to 1: "
             "check outputs.value.order and outputs.value.point_of_view"
         )
-    black_won, black_lost = _score(model, chess.BLACK, ahead=True), _score(model, chess.BLACK, ahead=False)
+    black_won, black_lost = (
+        _score(model, chess.BLACK, ahead=True),
+        _score(model, chess.BLACK, ahead=False),
+    )
     if black_lost > black_won + INVERTED:
         other = "white" if value.point_of_view == "side_to_move" else "side_to_move"
         raise ContractError(
@@ -171,7 +178,9 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
-    return float(expected_score(model.run(model.whole_batch([Position(board) for board in boards]))).mean())
+    return float(
+        expected_score(model.run(model.whole_batch([Position(board) for board in boards]))).mean()
+    )
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
@@ -193,7 +202,9 @@ def _check_tensors(role: str, expected: Sequence[TensorInfo], actual: Sequence[T
     by_name = {info.name: info for info in actual}
     for info in expected:
         if info.name not in by_name:
-            raise ContractError(f"the contract names the {role} {info.name!r}; the network has {', '.join(by_name)}")
+            raise ContractError(
+                f"the contract names the {role} {info.name!r}; the network has {', '.join(by_name)}"
+            )
         got = by_name[info.name]
         dtypes = {"bool": _MASKS}.get(info.dtype, {info.dtype}) if role == "input" else _FLOATS
         if got.dtype not in dtypes:
@@ -206,7 +217,9 @@ def _check_tensors(role: str, expected: Sequence[TensorInfo], actual: Sequence[T
             shape = (None,)  # a score may be [B] instead of [B, 1]
         sizes = zip(shape, got.shape, strict=False)
         if len(got.shape) != len(shape) or any(None not in (a, b) and a != b for a, b in sizes):
-            raise ContractError(f"{role} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")
+            raise ContractError(
+                f"{role} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}"
+            )
         if got.shape[0] is not None:
             raise ContractError(
                 f"{role} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a variable batch"

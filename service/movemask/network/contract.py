@@ -56,7 +56,9 @@ class NetworkFile(_Section):
     """`[network]`: the file."""
 
     backend: Literal["onnx"] = Field("onnx", description="What runs the network.")
-    file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
+    file: str | None = Field(
+        None, description="The ONNX file, beside the TOML; NAME.onnx if left out."
+    )
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
         None, description="Checked when the model loads, if set."
     )
@@ -64,7 +66,9 @@ class NetworkFile(_Section):
     @field_validator("file")
     @classmethod
     def _beside(cls, file: str | None) -> str | None:
-        if file is not None and (Path(file).name != file or file in {".", ".."} or not file.isprintable()):
+        if file is not None and (
+            Path(file).name != file or file in {".", ".."} or not file.isprintable()
+        ):
             raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
         return file
 
@@ -75,7 +79,9 @@ class InputNames(_Section):
     planes: str = Field(description="[B, …] as the encoder makes them")
     elo_self: str | None = Field(None, description="[B], rating of the side to move")
     elo_opponent: str | None = Field(None, description="[B], rating of its opponent")
-    legal_mask: str | None = Field(None, description="[B, A], 1 for the slots of legal moves and 0 for all others")
+    legal_mask: str | None = Field(
+        None, description="[B, A], 1 for the slots of legal moves and 0 for all others"
+    )
 
 
 class ValueHead(_Section):
@@ -83,7 +89,8 @@ class ValueHead(_Section):
 
     name: str
     order: Literal["win_draw_loss", "loss_draw_win", "score"] = Field(
-        "win_draw_loss", description="Three numbers, or one: the expected score from -1 (lost) to 1 (won)."
+        "win_draw_loss",
+        description="Three numbers, or one: the expected score from -1 (lost) to 1 (won).",
     )
     softmaxed: StrictBool | None = Field(
         None, description="With three numbers: true for probabilities, false for logits."
@@ -116,7 +123,9 @@ class EloRange(_Section):
         description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
     )
 
-    whole: StrictBool = Field(False, description="Whether the inputs are int64: the ratings themselves, rounded.")
+    whole: StrictBool = Field(
+        False, description="Whether the inputs are int64: the ratings themselves, rounded."
+    )
 
     @field_validator("edges")
     @classmethod
@@ -130,7 +139,9 @@ class EloRange(_Section):
         if not self.minimum <= self.maximum:
             raise ValueError(f"minimum: {self.minimum:g} is above maximum, {self.maximum:g}")
         if not self.minimum <= self.default <= self.maximum:
-            raise ValueError(f"default: {self.default:g} is not within {self.minimum:g} to {self.maximum:g}")
+            raise ValueError(
+                f"default: {self.default:g} is not within {self.minimum:g} to {self.maximum:g}"
+            )
         return self
 
 
@@ -170,10 +181,12 @@ class Terms(_Section):
         None, description="The point of view of the vocabulary, which implies it."
     )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
-    variations: tuple[Annotated[str, AfterValidator(_known("variation", variation_names()))], ...] = Field(
-        (), description="How the network differs from the named planes and vocabulary."
+    variations: tuple[
+        Annotated[str, AfterValidator(_known("variation", variation_names()))], ...
+    ] = Field((), description="How the network differs from the named planes and vocabulary.")
+    trained_with_mask: StrictBool = Field(
+        description="If true, the logits of illegal slots are arbitrary."
     )
-    trained_with_mask: StrictBool = Field(description="If true, the logits of illegal slots are arbitrary.")
 
     @model_validator(mode="after")
     def _variations_apply(self) -> Terms:
@@ -181,7 +194,9 @@ class Terms(_Section):
             raise ValueError("variations: one is named twice")
         for name in self.variations:
             if not variation(name).applies(self.planes, vocabulary(self.vocabulary)):
-                raise ValueError(f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}")
+                raise ValueError(
+                    f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}"
+                )
         return self
 
 
@@ -194,7 +209,9 @@ class Contract(_Section):
     outputs: OutputNames
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
-    card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+    card: dict[str, Any] = Field(
+        default_factory=dict, description="Free: source, licence, data, date, figures."
+    )
 
     @field_validator("card")
     @classmethod
@@ -209,13 +226,17 @@ class Contract(_Section):
         varied = varied_vocabulary(vocabulary(self.terms.vocabulary), self.terms.variations)
         view = "side_to_move" if varied.mirrored else "white"
         if self.terms.perspective not in (None, view):
-            raise ValueError(f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}")
+            raise ValueError(
+                f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}"
+            )
         return self
 
     @model_validator(mode="after")
     def _masked_if_it_takes_the_mask(self) -> Contract:
         if self.inputs.legal_mask is not None and not self.terms.trained_with_mask:
-            raise ValueError("contract.trained_with_mask: must be true for a network with inputs.legal_mask")
+            raise ValueError(
+                "contract.trained_with_mask: must be true for a network with inputs.legal_mask"
+            )
         return self
 
     @property
@@ -234,7 +255,9 @@ def read_contract(file: Path) -> Contract:
     try:
         text = read_regular(file, _MOST_BYTES)
         if len(text) > _MOST_BYTES:
-            raise ContractError(f"{file.name}: larger than {_MOST_BYTES} bytes, too large for a contract")
+            raise ContractError(
+                f"{file.name}: larger than {_MOST_BYTES} bytes, too large for a contract"
+            )
         toml = text.decode()
         if _DEEP_KEY.search(toml):
             raise RecursionError
@@ -258,11 +281,18 @@ def _first_fault(error: ValidationError) -> str:
     """An unknown key, with the missing key that it may stand for; otherwise the first error. Says how many more there
     are."""
     errors = error.errors(include_url=False)
-    first, more = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0]), len(errors) - 1
+    first, more = (
+        next((each for each in errors if each["type"] == "extra_forbidden"), errors[0]),
+        len(errors) - 1,
+    )
     message = _message(first["type"], first["msg"])
     if first["type"] == "extra_forbidden":
         section = first["loc"][:-1]
-        missing = [str(each["loc"][-1]) for each in errors if each["type"] == "missing" and each["loc"][:-1] == section]
+        missing = [
+            str(each["loc"][-1])
+            for each in errors
+            if each["type"] == "missing" and each["loc"][:-1] == section
+        ]
         if near := get_close_matches(str(first["loc"][-1]), missing, 1):
             message, more = f"{message}; did you mean {near[0]!r}, which is missing?", more - 1
     key = ".".join(str(part) for part in first["loc"]) or "contract"
@@ -273,7 +303,11 @@ def _refuse_depth(file: Path, table: Any) -> None:
     """Raises ContractError for tables and arrays nested deeper than `_DEEPEST`."""
     level = [table]
     for _ in range(_DEEPEST):
-        values = [value for outer in level for value in (outer.values() if isinstance(outer, dict) else outer)]
+        values = [
+            value
+            for outer in level
+            for value in (outer.values() if isinstance(outer, dict) else outer)
+        ]
         level = [value for value in values if isinstance(value, dict | list)]
         if not level:
             return

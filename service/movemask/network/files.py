@@ -85,13 +85,17 @@ class ModelFolders:
         if not files:
             raise SettingsError(f"models_dir: no model in {self}: it needs NAME.toml and NAME.onnx")
         if default is not None and default not in files:
-            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; available: {', '.join(files)}")
+            raise SettingsError(
+                f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; available: {', '.join(files)}"
+            )
         return files
 
     def ranked(self, default: str | None) -> dict[str, Path]:
         """Like `files`, with the default model first."""
         order = [default, *self.first]
-        return dict(sorted(self.files(default).items(), key=lambda item: (*order, item[0]).index(item[0])))
+        return dict(
+            sorted(self.files(default).items(), key=lambda item: (*order, item[0]).index(item[0]))
+        )
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -104,16 +108,27 @@ class ModelFolders:
 
     def _contracts(self, folder: Path) -> list[Path]:
         try:
-            files = [file for file in map(folder.joinpath, os.listdir(folder)) if file.suffix == ".toml"]
+            files = [
+                file for file in map(folder.joinpath, os.listdir(folder)) if file.suffix == ".toml"
+            ]
         except (FileNotFoundError, NotADirectoryError):
             if len(self.folders) > 1:
                 return []
             hint = "; name one by --models-dir, models_dir or MOVEMASK_MODELS_DIR"
             raise SettingsError(f"models_dir: {str(folder)!r} is not a folder{hint}") from None
         except OSError as error:
-            raise SettingsError(f"models_dir: {str(folder)!r} cannot be read: {error.strerror}") from None
-        if strange := [file for file in files if not (file.stem.isprintable() and any(map(str.isalnum, file.stem)))]:
-            log.error("no models, for the characters in their names: %s", ascii(sorted(file.name for file in strange)))
+            raise SettingsError(
+                f"models_dir: {str(folder)!r} cannot be read: {error.strerror}"
+            ) from None
+        if strange := [
+            file
+            for file in files
+            if not (file.stem.isprintable() and any(map(str.isalnum, file.stem)))
+        ]:
+            log.error(
+                "no models, for the characters in their names: %s",
+                ascii(sorted(file.name for file in strange)),
+            )
         return [file for file in files if file not in strange]
 
 
@@ -133,7 +148,9 @@ def read_regular(file: Path, most: int) -> bytes:
 
     Raises OSError, also for a pipe or a device: reading it could block or never end.
     """
-    if not stat.S_ISREG(os.stat(file).st_mode):  # before opening: a device may react to being opened
+    if not stat.S_ISREG(
+        os.stat(file).st_mode
+    ):  # before opening: a device may react to being opened
         raise OSError(errno.EINVAL, "is not a regular file", str(file))
     with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # the file was replaced in between

@@ -134,7 +134,9 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return varied_vocabulary(vocabulary(self.contract.terms.vocabulary), self.contract.terms.variations)
+        return varied_vocabulary(
+            vocabulary(self.contract.terms.vocabulary), self.contract.terms.variations
+        )
 
     @cached_property
     def takes_elo(self) -> bool:
@@ -171,7 +173,9 @@ class Model:
         without a legal move are fine. If the same object comes several times, as in a sweep over ratings, its legal
         moves are found once.
         """
-        place_of = {position: place for place, position in enumerate(dict.fromkeys(positions))}  # by identity
+        place_of = {
+            position: place for place, position in enumerate(dict.fromkeys(positions))
+        }  # by identity
         if len(place_of) < len(positions):
             distinct, refused = self.batch(list(place_of), [None] * len(place_of))
             places = [place_of[position] for position in positions]
@@ -180,8 +184,12 @@ class Model:
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)
-        batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
-        return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
+        batch = Batch(
+            positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos)
+        )
+        return batch, {
+            row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()
+        }
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
         """Like `batch`, but raises the first error. Without `elos`, the default ratings are used."""
@@ -195,7 +203,9 @@ class Model:
         if not self.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
-        ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]
+        ratings = [
+            (known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos
+        ]
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
     def run(self, batch: Batch) -> Outputs:
@@ -213,13 +223,17 @@ class Model:
     def feeds(self, batch: Batch) -> dict[str, Array]:
         """The network's inputs for a batch, by name."""
         inputs = self.contract.inputs
-        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)}
+        feeds: dict[str, Array] = {
+            inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)
+        }
         if inputs.elo_self is not None:
             feeds[inputs.elo_self] = self._ratings(batch.elo[:, 0])
         if inputs.elo_opponent is not None:
             feeds[inputs.elo_opponent] = self._ratings(batch.elo[:, 1])
         if inputs.legal_mask is not None:
-            dtype = next(info.dtype for info in self.session.inputs if info.name == inputs.legal_mask)
+            dtype = next(
+                info.dtype for info in self.session.inputs if info.name == inputs.legal_mask
+            )
             feeds[inputs.legal_mask] = batch.legal_mask(len(self.vocabulary)).astype(dtype)
         return feeds
 
@@ -227,7 +241,11 @@ class Model:
         edges = self.contract.elo.edges
         if edges:
             return np.searchsorted(edges, ratings, side="right").astype(np.int64)
-        return np.rint(ratings).astype(np.int64) if self.contract.elo.whole else ratings.astype(np.float32)
+        return (
+            np.rint(ratings).astype(np.int64)
+            if self.contract.elo.whole
+            else ratings.astype(np.float32)
+        )
 
     def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
         """The value in the form of `Outputs`, converted from the network's order, form and point of view."""

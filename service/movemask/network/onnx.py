@@ -70,7 +70,9 @@ class OnnxSession:
     ) -> None:
         self.file, self.provider = file, provider
         self.runs = runs if provider is Provider.CPU else _GPU_RUNS
-        self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
+        self._session = _opened(
+            file.name, read_onnx(file) if network is None else network, threads, provider
+        )
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
         self.one_by_one = all(info.shape[:1] == (1,) for info in self.inputs)
@@ -84,7 +86,8 @@ class OnnxSession:
             return self._run(feeds, outputs)
         size = len(next(iter(feeds.values())))
         rows = [
-            self._run({name: values[row : row + 1] for name, values in feeds.items()}, outputs) for row in range(size)
+            self._run({name: values[row : row + 1] for name, values in feeds.items()}, outputs)
+            for row in range(size)
         ]
         return [np.concatenate(parts) for parts in zip(*rows, strict=True)]
 
@@ -108,7 +111,9 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
         session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
         raise ContractError(f"{name}: onnxruntime cannot load it: {reason_of(error)}") from None
-    if provider.value not in session.get_providers():  # onnxruntime falls back to the CPU and only logs it
+    if (
+        provider.value not in session.get_providers()
+    ):  # onnxruntime falls back to the CPU and only logs it
         raise ContractError(
             f"{name}: onnxruntime cannot run it on {provider.name.lower()} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"
@@ -126,7 +131,11 @@ def _info(node: ort.NodeArg) -> TensorInfo:
 
 def _free(info: TensorInfo) -> TensorInfo:
     """The tensor with a free batch. One with a single axis has no batch, unless its size is 1."""
-    return replace(info, shape=(None, *info.shape[1:])) if len(info.shape) > 1 or info.shape == (1,) else info
+    return (
+        replace(info, shape=(None, *info.shape[1:]))
+        if len(info.shape) > 1 or info.shape == (1,)
+        else info
+    )
 
 
 #: onnxruntime's messages begin with its status and a place in its source. A C++ signature follows the place.

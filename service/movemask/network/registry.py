@@ -38,7 +38,9 @@ class Entry:
 class Registry:
     """Entries by name. The name None stands for the default."""
 
-    def __init__(self, entries: Mapping[str, Entry], default: str | None, preferred: Sequence[str] = ()) -> None:
+    def __init__(
+        self, entries: Mapping[str, Entry], default: str | None, preferred: Sequence[str] = ()
+    ) -> None:
         """Sorts the entries, at least one, by name. If `default` is None, one is chosen, among `preferred` first.
 
         A default without an entry is kept, and raises UnknownModel when requested.
@@ -59,15 +61,23 @@ class Registry:
         """The entry of a name, or the default's. Raises UnknownModel."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
-            hint = "; add a file with `movemask models add` first" if str(wanted).endswith(".onnx") else ""
-            raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(self._entries)}{hint}")
+            hint = (
+                "; add a file with `movemask models add` first"
+                if str(wanted).endswith(".onnx")
+                else ""
+            )
+            raise UnknownModel(
+                f"model: no model {wanted!r}; available: {', '.join(self._entries)}{hint}"
+            )
         return self._entries[wanted]
 
     def get(self, name: str | None) -> Model:
         """The served model of a name, or the default. Raises UnknownModel or ModelUnavailable."""
         entry = self.entry(name)
         if entry.model is None:
-            raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
+            raise ModelUnavailable(
+                f"model {entry.name!r} failed its check and is not served: {entry.failure}"
+            )
         return entry.model
 
 
@@ -76,7 +86,9 @@ def load_registry(
 ) -> Registry:
     """The loaded and checked models of one or more folders. Raises SettingsError if there are none, or no `default`."""
     folders = ModelFolders.of(where)
-    entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
+    entries = {
+        name: load_entry(file, threads, provider) for name, file in folders.files(default).items()
+    }
     registry = Registry(entries, default, folders.first)
     registry.log_failures()
     return registry
@@ -96,9 +108,13 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
         steps = check(model)
     except ModelError as error:
         return Entry(file.stem, contract, None, _shown(str(error)))
-    except Exception as error:  # a bug, or a file that nobody thought of: the other models are served
+    except (
+        Exception
+    ) as error:  # a bug, or a file that nobody thought of: the other models are served
         log.exception("%s cannot be opened", file)
-        return Entry(file.stem, contract, None, _shown(f"{file.name}: {type(error).__name__}: {error}"))
+        return Entry(
+            file.stem, contract, None, _shown(f"{file.name}: {type(error).__name__}: {error}")
+        )
     if not steps[-1].passed:
         return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
     return Entry(file.stem, contract, model, None, steps, model.digest)
@@ -126,7 +142,9 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
         raise ContractError(
             f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
         )
-    return Model(file.stem, digest, contract, OnnxSession(network, threads, provider, runs, network=content))
+    return Model(
+        file.stem, digest, contract, OnnxSession(network, threads, provider, runs, network=content)
+    )
 
 
 def _digest(content: bytes) -> str:
@@ -141,5 +159,9 @@ def _first_served(entries: Mapping[str, Entry], preferred: Sequence[str]) -> str
     served = [name for name, entry in entries.items() if entry.served] or list(entries)
     default = next((name for name in preferred if name in served), served[0])
     if len(entries) > 1:
-        log.info("%s is the default of %s; set MOVEMASK_DEFAULT_MODEL to change it", default, ", ".join(entries))
+        log.info(
+            "%s is the default of %s; set MOVEMASK_DEFAULT_MODEL to change it",
+            default,
+            ", ".join(entries),
+        )
     return default

@@ -29,9 +29,13 @@ def tried(module: str, *arguments: str, size: int, seconds: float) -> dict[str, 
     `seconds`.
     """
     command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
-    reading, writing = os.pipe()  # never written to: it closes when this process ends, and `confine` notices
+    reading, writing = (
+        os.pipe()
+    )  # never written to: it closes when this process ends, and `confine` notices
     with open(reading, "rb") as stdin, open(writing, "wb"):
-        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         with process:
             try:
                 output, _ = process.communicate(timeout=seconds)

@@ -112,7 +112,11 @@ class Altered:
         return [self._changed(name, array) for name, array in zip(outputs, arrays, strict=True)]
 
     def _changed(self, name: str, array: Array) -> Array:
-        return np.ascontiguousarray(self.changes[name](array), array.dtype) if name in self.changes else array
+        return (
+            np.ascontiguousarray(self.changes[name](array), array.dtype)
+            if name in self.changes
+            else array
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,9 @@ class Alternative:
         return Model(model.name, model.digest, self.contract, session)
 
 
-def alternatives(contract: Contract, scale: float = 1.0, *, probabilities: bool = False) -> Iterator[Alternative]:
+def alternatives(
+    contract: Contract, scale: float = 1.0, *, probabilities: bool = False
+) -> Iterator[Alternative]:
     """Every way to read this contract's network that differs from the contract in one thing.
 
     Parameters
@@ -160,19 +166,29 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
     for name in variation_names():
         if variation(name).applies(terms.planes, words):
             declared = name in terms.variations
-            names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
+            names = (
+                tuple(n for n in terms.variations if n != name)
+                if declared
+                else (*terms.variations, name)
+            )
             changed = _changed(contract, "terms", variations=names)
             advice = f"{'not ' if declared else ''}trained with {variation(name).words}: "
             if declared or name not in _UNREADABLE:
                 advice += f'take "{name}" out of' if declared else f'add "{name}" to'
                 advice += " contract.variations"
             else:
-                advice += f"no contract reads such a network, since {words.name} {_UNREADABLE[name]}"
-            yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
+                advice += (
+                    f"no contract reads such a network, since {words.name} {_UNREADABLE[name]}"
+                )
+            yield Alternative(
+                f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name]
+            )
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):
             changed = _changed(contract, "terms", vocabulary=other, variations=())
-            yield Alternative(f"vocabulary = {other}", changed, f'write contract.vocabulary = "{other}"')
+            yield Alternative(
+                f"vocabulary = {other}", changed, f'write contract.vocabulary = "{other}"'
+            )
     if terms.planes == "lc0-112":
         for fill in HistoryFill:
             if fill is not terms.history_fill:
@@ -181,8 +197,12 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
                 yield Alternative(f"history_fill = {fill.value}", changed, advice, bare=True)
     inputs = contract.inputs
     if inputs.elo_self is not None and inputs.elo_opponent is not None:
-        changed = _changed(contract, "inputs", elo_self=inputs.elo_opponent, elo_opponent=inputs.elo_self)
-        yield Alternative("ratings swapped", changed, "swap inputs.elo_self and inputs.elo_opponent", "ratings")
+        changed = _changed(
+            contract, "inputs", elo_self=inputs.elo_opponent, elo_opponent=inputs.elo_self
+        )
+        yield Alternative(
+            "ratings swapped", changed, "swap inputs.elo_self and inputs.elo_opponent", "ratings"
+        )
 
 
 def _values(contract: Contract) -> Iterator[Alternative]:
@@ -199,24 +219,42 @@ def _values(contract: Contract) -> Iterator[Alternative]:
             order = "_".join(actual)
             if order in ("win_draw_loss", "loss_draw_win") and order != value.order:
                 advice = f'write outputs.value.order = "{order}"'
-                yield Alternative(f"value order {order}", changed(order=order), advice, None, judged_by=("result",))
+                yield Alternative(
+                    f"value order {order}",
+                    changed(order=order),
+                    advice,
+                    None,
+                    judged_by=("result",),
+                )
             elif order != value.order:
                 changes = {
-                    value.name: partial(np.take, indices=[actual.index(outcome) for outcome in declared], axis=1)
+                    value.name: partial(
+                        np.take, indices=[actual.index(outcome) for outcome in declared], axis=1
+                    )
                 }
                 advice = f"the network's value seems to be in the order {order}: mend its export"
-                yield Alternative(f"value order {order}", contract, advice, None, changes, judged_by=("result",))
+                yield Alternative(
+                    f"value order {order}", contract, advice, None, changes, judged_by=("result",)
+                )
         softmaxed = not value.softmaxed
         advice = f"write outputs.value.softmaxed = {str(softmaxed).lower()}"
         name = "value as probabilities" if softmaxed else "value as logits"
         yield Alternative(name, changed(softmaxed=softmaxed), advice, None, judged_by=("result",))
     view = "white" if value.point_of_view == "side_to_move" else "side_to_move"
     advice = f'write outputs.value.point_of_view = "{view}"'
-    yield Alternative(f"value for {view}", changed(point_of_view=view), advice, "general_black", judged_by=("result",))
+    yield Alternative(
+        f"value for {view}",
+        changed(point_of_view=view),
+        advice,
+        "general_black",
+        judged_by=("result",),
+    )
 
 
 def _changed(contract: Contract, section: str, **update: object) -> Contract:
-    return contract.model_copy(update={section: getattr(contract, section).model_copy(update=update)})
+    return contract.model_copy(
+        update={section: getattr(contract, section).model_copy(update=update)}
+    )
 
 
 def _changes(
@@ -231,7 +269,11 @@ def _changes(
         """Reorders planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]`, along channels or squares."""
 
         def change(array: Array) -> Array:
-            flat = array.reshape(len(array), -1, 64) if channels == 0 else array.reshape(len(array), 64, -1)
+            flat = (
+                array.reshape(len(array), -1, 64)
+                if channels == 0
+                else array.reshape(len(array), 64, -1)
+            )
             return np.take(flat, order, axis=axis).reshape(array.shape)
 
         return {planes: change}
@@ -254,7 +296,13 @@ def _changes(
         for name, blocks in _HISTORIES.items() if count == 8 else ():
             order = [size * block + place for block in blocks for place in range(size)]
             yield "history planes", (name, shuffled(across, [*order, *range(size * count, total)]))
-    yield "slots", ("with from and to exchanged", {logits: _slots(words, lambda source, target: (target, source))})
+    yield (
+        "slots",
+        (
+            "with from and to exchanged",
+            {logits: _slots(words, lambda source, target: (target, source))},
+        ),
+    )
     by_name = np.argsort(np.argsort(words.names()))
     yield "slots", ("in alphabetical order", {logits: partial(np.take, indices=by_name, axis=1)})
     promotions = np.flatnonzero(words.columns[2])
@@ -262,13 +310,23 @@ def _changes(
         yield "slots", (f"off by {shift}", {logits: partial(np.roll, shift=-shift, axis=1)})
         rolled = np.arange(len(words))
         rolled[promotions] = np.roll(promotions, -shift)
-        yield "promotion slots", (f"off by {shift}", {logits: partial(np.take, indices=rolled, axis=1)})
+        yield (
+            "promotion slots",
+            (f"off by {shift}", {logits: partial(np.take, indices=rolled, axis=1)}),
+        )
     yield "logits", ("negated", {logits: np.negative})
     if probabilities:
-        yield "logits", ("probabilities", {logits: lambda p: np.log(np.maximum(p, np.finfo(np.float32).tiny))})
+        yield (
+            "logits",
+            ("probabilities", {logits: lambda p: np.log(np.maximum(p, np.finfo(np.float32).tiny))}),
+        )
     elif not 1 / _USUAL < scale < _USUAL:
         yield "logits", (f"multiplied by {1 / scale:.2g}", {logits: lambda z: z * scale})
-    ratings = [name for name in (contract.inputs.elo_self, contract.inputs.elo_opponent) if name is not None]
+    ratings = [
+        name
+        for name in (contract.inputs.elo_self, contract.inputs.elo_opponent)
+        if name is not None
+    ]
     for name, change in _RATINGS.items() if ratings and not contract.elo.edges else ():
         yield "ratings", (name, dict.fromkeys(ratings, change))
 

@@ -86,7 +86,9 @@ def fitted(
     targets: list[int] = []
     plies = islice(read(), limit)
     while chunk := list(islice(plies, _BATCH)):
-        evaluated = evaluate_positions(model, [ply.position for ply in chunk], [ply.elo for ply in chunk])
+        evaluated = evaluate_positions(
+            model, [ply.position for ply in chunk], [ply.elo for ply in chunk]
+        )
         batch = evaluated.batch
         logits.append(evaluated.unmasked.legal)
         lengths += batch.counts.tolist()
@@ -94,7 +96,9 @@ def fitted(
         if progress is not None:
             progress(len(targets))
     if not targets:
-        short = [f"{games} games end within the {first_ply} plies that are left out"] if games else []
+        short = (
+            [f"{games} games end within the {first_ply} plies that are left out"] if games else []
+        )
         raise InvalidPgn(f"games: no positions to fit to; {'; '.join(short + left_out[:3])}")
     indptr = np.cumsum([0, *lengths])
     calibration = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
@@ -106,11 +110,18 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
     try:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
-        for name in ("temperature", "standard_error", "cross_entropy_before", "cross_entropy_after"):
+        for name in (
+            "temperature",
+            "standard_error",
+            "cross_entropy_before",
+            "cross_entropy_after",
+        ):
             section[name] = round(getattr(fit.calibration, name), _DIGITS)
         section |= {"positions": fit.positions, "source": source}
         table["calibration"] = section
-        with atomic_write(contract) as stream:  # a service that starts meanwhile never sees half a file
+        with atomic_write(
+            contract
+        ) as stream:  # a service that starts meanwhile never sees half a file
             stream.write(tomlkit.dumps(table).encode())
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
@@ -131,5 +142,7 @@ def copied(contract: Path, folder: Path) -> Path:
         with atomic_write(target) as stream:
             stream.write(contract.read_bytes())
     except OSError as error:
-        raise ContractError(f"{error.filename or folder}: {os.strerror(error.errno or 0)}") from None
+        raise ContractError(
+            f"{error.filename or folder}: {os.strerror(error.errno or 0)}"
+        ) from None
     return target

@@ -91,13 +91,18 @@ def probes() -> tuple[Probe, ...]:
 def commonest(count: int) -> list[Position]:
     """The commonest positions of the probes' openings, commonest first, each with the moves that led there."""
     openings = [probe for probe in probes() if probe.group == "opening"]
-    return [probe.position for probe in sorted(openings, key=lambda probe: -sum(probe.played.values()))[:count]]
+    return [
+        probe.position
+        for probe in sorted(openings, key=lambda probe: -sum(probe.played.values()))[:count]
+    ]
 
 
 def _probe(row: dict[str, Any]) -> Probe:
     played = {chess.Move.from_uci(uci): count for uci, count in row["played"].items()}
     elo = Elo(*map(float, row["elo"])) if row.get("elo") else None
-    return Probe(Position.read(row["fen"], row["moves"]), elo, played, row["group"], row.get("result"))
+    return Probe(
+        Position.read(row["fen"], row["moves"]), elo, played, row["group"], row.get("result")
+    )
 
 
 #: Standard errors from which on a difference is significant.
@@ -111,7 +116,9 @@ _EVERY = 6
 _ENOUGH = 8  # fewest positions of a tag that the quick look judges
 _LEAST_LOOKED = 192  # positions, even for a slow network
 _BATCH = 64
-_FEW = 128  # positions of a first comparison; a clearly worse alternative is not compared on the rest
+_FEW = (
+    128  # positions of a first comparison; a clearly worse alternative is not compared on the rest
+)
 _CAP = 40.0  # largest |z| of one difference
 _VALUE_CHANCE = "value: worse than a forecast that takes every result for equally likely"
 _LEAST = 1e-12  # smallest probability whose logarithm is taken
@@ -122,7 +129,16 @@ _EVIDENCE = ("leakage", "moves", "result", "random")
 _LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
 
 #: Tags that get figures of their own.
-REPORTED_TAGS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
+REPORTED_TAGS = (
+    "castling",
+    "promotion",
+    "en_passant",
+    "capture",
+    "white",
+    "black",
+    "opening",
+    "clock",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +149,9 @@ class Finding:
     advice: str
     positions: int
     z: float
-    leakage: float | None  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
+    leakage: (
+        float | None
+    )  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
     moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
     result: float | None  # like `moves`, for the result of the game
     chance: bool = False  # whether the network, read in this way, is no better than chance
@@ -197,7 +215,9 @@ class Diagnosis:
             "unreadable": self.unreadable,
             "leakage_used": self.uses_leakage,
             "by_tag": [asdict(figures) for figures in self.by_tag],
-            "alternatives": [{**asdict(finding), "verdict": finding.verdict} for finding in self.findings],
+            "alternatives": [
+                {**asdict(finding), "verdict": finding.verdict} for finding in self.findings
+            ],
         }
 
 
@@ -221,7 +241,9 @@ class QuickLook:
     @property
     def verdict(self) -> str:
         """`wrong`, `suspicious` or `right`."""
-        return "wrong" if self.chance or self.unreadable else "suspicious" if self.leaks else "right"
+        return (
+            "wrong" if self.chance or self.unreadable else "suspicious" if self.leaks else "right"
+        )
 
 
 def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
@@ -238,10 +260,14 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
         for sample in [group[::_EVERY]]
         for place, probe in enumerate(sample)
     ]
-    spread = [probe for _, probe in sorted(placed, key=lambda item: item[0])]  # every stretch has all groups
+    spread = [
+        probe for _, probe in sorted(placed, key=lambda item: item[0])
+    ]  # every stretch has all groups
     began, parts, looked = time.monotonic(), [], 0
     try:
-        while looked < len(spread) and (looked < _LEAST_LOOKED or time.monotonic() - began < seconds):
+        while looked < len(spread) and (
+            looked < _LEAST_LOOKED or time.monotonic() - began < seconds
+        ):
             parts.append(_evidence(model, spread[looked : looked + _BATCH]))
             looked += len(parts[-1])
     except ModelError as error:
@@ -273,12 +299,18 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     except ModelError as error:
         ways = _reported(list(alternatives(model.contract)), report)
         readings = [_finding(model, alternative, every, None) for alternative in ways]
-        readings.sort(key=lambda finding: -np.inf if finding.moves is None else finding.moves, reverse=True)
+        readings.sort(
+            key=lambda finding: -np.inf if finding.moves is None else finding.moves, reverse=True
+        )
         return Diagnosis(tuple(readings), (), not model.trained_with_mask, unreadable=str(error))
     by_tag = tuple(_by_tag(tags, declared, model))
     findings = []
     for alternative in _reported(list(_alternatives(model)), report):
-        chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
+        chosen = [
+            i
+            for i, tags_of_probe in enumerate(tags)
+            if alternative.shows_in in (None, *tags_of_probe)
+        ]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
             compared = [every[i].bare if alternative.bare else every[i] for i in rows]
             base = _evidence(model, compared) if alternative.bare else declared[rows]
@@ -311,16 +343,24 @@ def _rank(finding: Finding) -> tuple[int, float]:
 def _alternatives(model: Model) -> Iterator[Alternative]:
     """The alternatives, given the scale of the network's logits."""
     general = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
-    evaluated = evaluate_positions(model, [probe.position for probe in general], [probe.elo for probe in general])
+    evaluated = evaluate_positions(
+        model, [probe.position for probe in general], [probe.elo for probe in general]
+    )
     logits, batch = evaluated.unmasked.logits, evaluated.batch
     played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(general)]
     low = not np.isfinite(evaluated.unmasked.legal).all()
-    scale = 1.0 if low else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
+    scale = (
+        1.0
+        if low
+        else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
+    )
     probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
     return alternatives(model.contract, scale, probabilities=probabilities)
 
 
-def _finding(model: Model, alternative: Alternative, compared: Sequence[Probe], base: Float | None) -> Finding:
+def _finding(
+    model: Model, alternative: Alternative, compared: Sequence[Probe], base: Float | None
+) -> Finding:
     """The result for an alternative. `base` is the evidence of the declared contract; None if it is unreadable."""
     finding = Finding(alternative.name, alternative.advice, len(compared), -_CAP, None, None, None)
     try:
@@ -335,7 +375,11 @@ def _finding(model: Model, alternative: Alternative, compared: Sequence[Probe], 
     scores = []
     for column, name in enumerate(_EVIDENCE):
         known = _known(evidence[:, column] - base[:, column])
-        if name in alternative.judged_by and len(known) and not (column == _LEAKAGE and model.trained_with_mask):
+        if (
+            name in alternative.judged_by
+            and len(known)
+            and not (column == _LEAKAGE and model.trained_with_mask)
+        ):
             means[name] = float(known.mean())
             scores.append(_z(known) * (-1 if column == _LEAKAGE else 1))
     nonzero = [score for score in scores if score != 0]
@@ -384,7 +428,9 @@ def shares(batch: Batch, known: Sequence[Played]) -> Float:
     chosen = np.zeros(len(batch.codes))
     for row, position in enumerate(known):
         for move, count in position.played.items():
-            chosen[batch.indptr[row] + batch.place_of(row, move)] = count / sum(position.played.values())
+            chosen[batch.indptr[row] + batch.place_of(row, move)] = count / sum(
+                position.played.values()
+            )
     return chosen
 
 
@@ -393,14 +439,20 @@ def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
     parts = []
     for start in range(0, len(chosen), _BATCH):
         chunk = chosen[start : start + _BATCH]
-        evaluated = evaluate_positions(model, [probe.position for probe in chunk], [probe.elo for probe in chunk])
+        evaluated = evaluate_positions(
+            model, [probe.position for probe in chunk], [probe.elo for probe in chunk]
+        )
         batch = evaluated.batch
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
         known = [bool(probe.played) for probe in chunk]
         moves = np.where(known, row_sum(shares(batch, chunk) * logs, batch.indptr), np.nan)
         ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
         leaked = np.log(np.maximum(evaluated.raw, _LEAST))
-        parts.append(np.stack([leaked, moves, _results(evaluated.value, ended), -np.log(batch.counts)], axis=1))
+        parts.append(
+            np.stack(
+                [leaked, moves, _results(evaluated.value, ended), -np.log(batch.counts)], axis=1
+            )
+        )
     return np.concatenate(parts)
 
 
@@ -425,6 +477,8 @@ def _by_tag(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> It
 
 def _figures(name: str, evidence: Float, model: Model) -> TagFigures:
     raw, played = np.exp(evidence[:, _LEAKAGE]), evidence[np.isfinite(evidence[:, _MOVES])]
-    own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
+    own, random = (
+        _perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM)
+    )
     chance = _by_chance(evidence, model)
     return TagFigures(name, len(evidence), float(raw.mean()), float(raw.max()), own, random, chance)

@@ -25,7 +25,9 @@ from movemask.network_tools.families import FAMILIES, Family
 Shape = tuple[int | None, ...]
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-WHOLES = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+WHOLES = frozenset(
+    {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
+)
 #: Types of outputs that are read without a Cast.
 READ = frozenset({"float32", "float16", "float64"})
 
@@ -56,14 +58,24 @@ class Change:
     @property
     def steps(self) -> tuple[str, ...]:
         """ONNX names of the operators, in order; empty if only the declared shape changes."""
-        source, target = (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
-        shape = tuple(source.shape[1:][axis] for axis in self.order) if self.order else source.shape[1:]
+        source, target = (
+            (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
+        )
+        shape = (
+            tuple(source.shape[1:][axis] for axis in self.order) if self.order else source.shape[1:]
+        )
         moved = ["Transpose"] if self.order else []
         sizes = target.shape[1:]
         if self.found.shape and None not in (*shape, *sizes) and shape != sizes:
             moved.append("Reshape")
         cast = [f"Cast to {target.dtype}"] if source.dtype != target.dtype else []
-        last = ["Log"] if self.log else [f"{self.scaled[0]:g} x {self.scaled[1]:+g}"] if self.scaled else []
+        last = (
+            ["Log"]
+            if self.log
+            else [f"{self.scaled[0]:g} x {self.scaled[1]:+g}"]
+            if self.scaled
+            else []
+        )
         return (*moved, *cast) if self.at == "input" else (*cast, *moved, *last)
 
     @property
@@ -71,7 +83,9 @@ class Change:
         """A line for the user; None if the graph gets no operator."""
         if not self.steps:
             return None
-        source, target = (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
+        source, target = (
+            (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
+        )
         return (
             f"put into the graph at {self.at} {self.found.name!r}: {', '.join(self.steps)} "
             f"({_form(source)} → {_form(target)})"
@@ -79,9 +93,13 @@ class Change:
 
     def of_input(self, values: Array) -> Array:
         """An input's values in the form that the file takes, to try it before the graph is changed."""
-        shape = tuple(values.shape[1:][axis] for axis in self.order) if self.order else values.shape[1:]
+        shape = (
+            tuple(values.shape[1:][axis] for axis in self.order) if self.order else values.shape[1:]
+        )
         moved = values.transpose(0, *(axis + 1 for axis in self.order)) if self.order else values
-        sizes = [size or shape[axis] for axis, size in enumerate(self.found.shape[1:])] or list(shape)
+        sizes = [size or shape[axis] for axis, size in enumerate(self.found.shape[1:])] or list(
+            shape
+        )
         return np.ascontiguousarray(moved.reshape(len(values), *sizes), dtype=self.found.dtype)
 
 
@@ -120,14 +138,20 @@ def fitted(session: Session, name: str | None = None) -> Fit:
     for info in session.inputs:
         if info.shape and info.shape[0] is not None:
             if info.shape in {plane_encoder(known).shape for known in plane_encoder_names()}:
-                raise ContractError(f"input {info.name!r} is {_form(info)}: it has no batch; export it with one")
+                raise ContractError(
+                    f"input {info.name!r} is {_form(info)}: it has no batch; export it with one"
+                )
             raise ContractError(
                 f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a variable batch"
             )
     chosen = _chosen(session, name)
     declared = {info.name: info for info in (*session.inputs, *session.outputs)}
     rest = [info for info in session.inputs if info.name != chosen.planes.found.name]
-    changes = [chosen.planes, *chosen.policies, *_ratings(rest, chosen.family, named=name is not None)]
+    changes = [
+        chosen.planes,
+        *chosen.policies,
+        *_ratings(rest, chosen.family, named=name is not None),
+    ]
     _refuse_types(chosen)
     for info in session.outputs:
         shape = chosen.outputs.get(info.name, info.shape)
@@ -165,13 +189,21 @@ def _chosen(session: Session, name: str | None) -> _Candidate:
         return chosen[0]
     if chosen:
         families = list(dict.fromkeys(candidate.family.name for candidate in chosen))
-        which = ", ".join(f"input {fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen)
-        advice = "say which with --contract" if len(families) > 1 else "write a TOML that says which"
-        raise ContractError(f"fits {', '.join(families)} ({which}): {advice}; it has {shapes(session)}")
+        which = ", ".join(
+            f"input {fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen
+        )
+        advice = (
+            "say which with --contract" if len(families) > 1 else "write a TOML that says which"
+        )
+        raise ContractError(
+            f"fits {', '.join(families)} ({which}): {advice}; it has {shapes(session)}"
+        )
     raise ContractError(_nothing_fits(session, name))
 
 
-def _fit(session: Session, family: Family, encoder: PlaneEncoder, planes: Change) -> _Candidate | None:
+def _fit(
+    session: Session, family: Family, encoder: PlaneEncoder, planes: Change
+) -> _Candidate | None:
     """The family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
     policies = tuple(_ways_out(family, session.outputs))
     if policies and None not in planes.found.shape[1:] and planes.found.shape:
@@ -191,10 +223,14 @@ def _fit(session: Session, family: Family, encoder: PlaneEncoder, planes: Change
 def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, Shape]:
     """The outputs' shapes for two positions, with ratings of 0."""
     positions = [Position.read(fen) for fen in CHECK_FENS[:2]]
-    feeds = {planes.found.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))}
+    feeds = {
+        planes.found.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))
+    }
     for info in session.inputs:
         if info.name != planes.found.name:
-            feeds[info.name] = np.zeros((2, *(size or 1 for size in info.shape[1:])), dtype=info.dtype)
+            feeds[info.name] = np.zeros(
+                (2, *(size or 1 for size in info.shape[1:])), dtype=info.dtype
+            )
     names = [info.name for info in session.outputs]
     arrays = session.run(feeds, names)
     return {name: (None, *array.shape[1:]) for name, array in zip(names, arrays, strict=True)}
@@ -221,7 +257,9 @@ def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]
         shape = info.shape[1:]
         if None in shape or not info.shape:
             continue
-        wanted = TensorInfo(info.name, info.dtype if info.dtype in READ else "float32", (None, size))
+        wanted = TensorInfo(
+            info.name, info.dtype if info.dtype in READ else "float32", (None, size)
+        )
         if _without_ones(info.shape) == (None, size):
             yield Change("output", info, wanted)
         elif by_square is not None:
@@ -239,7 +277,9 @@ def _orders(shape: Sequence[int | None]) -> tuple[tuple[int, ...], ...]:
 
 def _same_layout(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
     """Whether two shapes hold the same squares: 64 stands for 8 x 8, axes of 1 are ignored, None fits any size."""
-    if len(shape) == len(other) and all(None in (a, b) or a == b for a, b in zip(shape, other, strict=True)):
+    if len(shape) == len(other) and all(
+        None in (a, b) or a == b for a, b in zip(shape, other, strict=True)
+    ):
         return True
     return None not in other and _squares(shape) == _squares(other)
 
@@ -262,7 +302,9 @@ def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> It
             continue  # not a rating; `guess` reports it
         whole = info.dtype in WHOLES
         if not whole and info.dtype not in FLOATS:
-            raise ContractError(f"input {info.name!r} is {info.dtype}; export ratings as float32 or int64")
+            raise ContractError(
+                f"input {info.name!r} is {info.dtype}; export ratings as float32 or int64"
+            )
         if edges and not whole and not named:
             raise ContractError(
                 f"a network of the family {family.name} by its shapes, but its ratings {info.name!r} are {info.dtype}, "
@@ -270,7 +312,9 @@ def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> It
                 f"--contract {family.name} that the network takes the ratings themselves"
             )
         if whole and not edges and np.dtype(info.dtype).itemsize < 2:
-            raise ContractError(f"input {info.name!r} is {info.dtype}, too small for ratings; export it as int64")
+            raise ContractError(
+                f"input {info.name!r} is {info.dtype}, too small for ratings; export it as int64"
+            )
         yield Change("input", info, TensorInfo(info.name, "int64" if whole else "float32", (None,)))
 
 
@@ -314,9 +358,15 @@ def _nothing_fits(session: Session, name: str | None) -> str:
         if taken and not given:
             near.append(f"{taken[0]}, but no output has {size} numbers ({family.vocabulary})")
         elif given and not taken:
-            near.append(f"output {given[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes")
-    none_fits = "no known network family fits" if name is None else f"not a network of the family {name!r}"
-    known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
+            near.append(
+                f"output {given[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes"
+            )
+    none_fits = (
+        "no known network family fits" if name is None else f"not a network of the family {name!r}"
+    )
+    known = ", ".join(
+        f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names()
+    )
     sizes = ", ".join(vocabulary_names())
     why = "".join(f"{reason}. " for reason in near)
     return f"{none_fits}: {why}It has {shapes(session)}. Inputs known: {known}; outputs: {sizes}"

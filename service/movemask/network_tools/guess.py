@@ -67,11 +67,15 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
             elo.pop("edges", None)
         elif "edges" not in elo:
             if not family.whole_ratings:
-                raise ContractError(f"input {ratings[0].name!r} is int64: write elo.edges or elo.whole in a TOML")
+                raise ContractError(
+                    f"input {ratings[0].name!r} is int64: write elo.edges or elo.whole in a TOML"
+                )
             elo["whole"] = True
             rating_notes.append("ratings are whole numbers: the ratings themselves, not buckets")
     if len(masks) > 1:
-        raise ContractError(f"inputs {', '.join(info.name for info in masks)} could each be the legal mask")
+        raise ContractError(
+            f"inputs {', '.join(info.name for info in masks)} could each be the legal mask"
+        )
     if masks:
         inputs["legal_mask"] = masks[0].name
     trial = _Trial(session, encoder, planes, ratings, masks, "edges" in elo)
@@ -80,7 +84,10 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     notes.append(
         f"input {planes!r} takes {encoder.name}; output {logits!r} {read_as} the logits of {family.vocabulary}"
     )
-    table: Table = {"contract": {"planes": encoder.name, "vocabulary": family.vocabulary}, "inputs": inputs}
+    table: Table = {
+        "contract": {"planes": encoder.name, "vocabulary": family.vocabulary},
+        "inputs": inputs,
+    }
     notes += rating_notes
     if ratings:
         table["elo"] = elo
@@ -89,17 +96,25 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     if value is not None:
         outputs["value"] = value
     table["outputs"] = outputs
-    unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
+    unused = [
+        info.name
+        for info in session.outputs
+        if info.name not in (logits, (value or {}).get("name"))
+    ]
     if unused:
         notes.append(f"not used: {', '.join(unused)}")
     masked = family.trained_with_mask if trained_with_mask is None else trained_with_mask
     if masks:
         masked = True
-        notes.append(f"input {masks[0].name!r} is the legal mask, 1 for legal moves, so trained_with_mask = true")
+        notes.append(
+            f"input {masks[0].name!r} is the legal mask, 1 for legal moves, so trained_with_mask = true"
+        )
     elif trained_with_mask is None and masked:
         notes.append(f"trained_with_mask = true: {family.name} was trained over legal moves alone")
     elif trained_with_mask is None:
-        notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
+        notes.append(
+            "trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask"
+        )
     table["contract"]["trained_with_mask"] = masked
     return Guess(table, tuple(notes), tuple(extra for extra in (log, change) if extra is not None))
 
@@ -113,7 +128,11 @@ def settled(model: Model, table: Table) -> str | None:
     value = table["outputs"].get("value")
     if value is None:
         return None
-    orders = [value["order"]] if value["order"] == "score" else [value["order"], *_ORDERS - {value["order"]}]
+    orders = (
+        [value["order"]]
+        if value["order"] == "score"
+        else [value["order"], *_ORDERS - {value["order"]}]
+    )
     for point_of_view, order in product(("side_to_move", "white"), orders):
         changed = {**value, "order": order, "point_of_view": point_of_view}
         outputs = {**table["outputs"], "value": changed}
@@ -146,35 +165,53 @@ class _Trial:
     def outputs(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
         """The named outputs `[B, …]` for the positions of the check."""
         positions = [Position.read(fen) for fen in CHECK_FENS]
-        feeds: dict[str, Array] = {self.planes: self.encoder.encode_all(positions, boards_of(positions))}
+        feeds: dict[str, Array] = {
+            self.planes: self.encoder.encode_all(positions, boards_of(positions))
+        }
         for info in self.ratings:
-            feeds[info.name] = np.full(len(positions), 0 if self.buckets else 1500, dtype=info.dtype)
-        for info in self.masks:  # every move as if it were legal: the form of the outputs is the same
-            feeds[info.name] = np.ones((len(positions), *(size or 1 for size in info.shape[1:])), dtype=info.dtype)
+            feeds[info.name] = np.full(
+                len(positions), 0 if self.buckets else 1500, dtype=info.dtype
+            )
+        for (
+            info
+        ) in self.masks:  # every move as if it were legal: the form of the outputs is the same
+            feeds[info.name] = np.ones(
+                (len(positions), *(size or 1 for size in info.shape[1:])), dtype=info.dtype
+            )
         return [np.asarray(array, dtype=np.float64) for array in self.session.run(feeds, names)]
 
 
 _ORDERS = {"win_draw_loss", "loss_draw_win"}
 
 
-def _logits(session: Session, fit: Fit, trial: _Trial, notes: list[str]) -> tuple[str, Change | None]:
+def _logits(
+    session: Session, fit: Fit, trial: _Trial, notes: list[str]
+) -> tuple[str, Change | None]:
     """The output with the policy, and its change if it holds probabilities."""
     arrays = trial.outputs(fit.policies)
-    softmaxed = {name for name, array in zip(fit.policies, arrays, strict=True) if _are_probabilities(array)}
+    softmaxed = {
+        name for name, array in zip(fit.policies, arrays, strict=True) if _are_probabilities(array)
+    }
     plain = [name for name in fit.policies if name not in softmaxed]
     if len(plain) == 1:
         if softmaxed:
-            notes.append(f"output {', '.join(sorted(softmaxed))} holds probabilities, {plain[0]!r} their logits")
+            notes.append(
+                f"output {', '.join(sorted(softmaxed))} holds probabilities, {plain[0]!r} their logits"
+            )
         return plain[0], None
     if len(fit.policies) > 1:
         size = len(vocabulary(fit.family.vocabulary))
-        raise ContractError(f"outputs {', '.join(fit.policies)} all have {size} numbers: write a TOML that says which")
+        raise ContractError(
+            f"outputs {', '.join(fit.policies)} all have {size} numbers: write a TOML that says which"
+        )
     info = next(info for info in session.outputs if info.name == fit.policies[0])
     return info.name, Change("output", info, replace(info, dtype="float32"), log=True)
 
 
 def _are_probabilities(array: NDArray[np.float64]) -> bool:
-    return bool((array >= 0).all() and np.allclose(array.reshape(len(array), -1).sum(1), 1, atol=1e-2))
+    return bool(
+        (array >= 0).all() and np.allclose(array.reshape(len(array), -1).sum(1), 1, atol=1e-2)
+    )
 
 
 def _elos(ratings: Sequence[TensorInfo], size: int, notes: list[str]) -> Table:
@@ -206,23 +243,37 @@ def _value(
     """
     rest = [info for info in session.outputs if info.name not in policies]
     threes = [info.name for info in rest if info.shape[1:] == (3,)]
-    ones = [info for info in rest if info.shape[1:] in ((), (1,)) and not _COUNTS.search(info.name.lower())]
+    ones = [
+        info
+        for info in rest
+        if info.shape[1:] in ((), (1,)) and not _COUNTS.search(info.name.lower())
+    ]
     if len(threes) == 1:
         (value,) = trial.outputs(threes)
         softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
         form = "probabilities" if softmaxed else "logits"
-        notes.append(f"output {threes[0]!r} is {family.value_order.replace('_', ', ')} as {form}, for the side to move")
+        notes.append(
+            f"output {threes[0]!r} is {family.value_order.replace('_', ', ')} as {form}, for the side to move"
+        )
         return {"name": threes[0], "order": family.value_order, "softmaxed": softmaxed}, None
     if len(ones) > 1 and not threes:
         values = trial.outputs([info.name for info in ones])
-        ones = [info for info, value in zip(ones, values, strict=True) if np.abs(value).max() <= _SCORE] or ones
+        ones = [
+            info for info, value in zip(ones, values, strict=True) if np.abs(value).max() <= _SCORE
+        ] or ones
     if len(ones) == 1 and not threes:
         (info,) = ones
         (value,) = trial.outputs([info.name])
         if value.min() >= 0 and value.max() <= 1 and value.min() < value.max():
-            notes.append(f"output {info.name!r} is the expected score from 0 to 1, for the side to move")
-            return {"name": info.name, "order": "score"}, Change("output", info, info, scaled=(2.0, -1.0))
-        notes.append(f"output {info.name!r} is the expected score from -1 to 1, for the side to move")
+            notes.append(
+                f"output {info.name!r} is the expected score from 0 to 1, for the side to move"
+            )
+            return {"name": info.name, "order": "score"}, Change(
+                "output", info, info, scaled=(2.0, -1.0)
+            )
+        notes.append(
+            f"output {info.name!r} is the expected score from -1 to 1, for the side to move"
+        )
         return {"name": info.name, "order": "score"}, None
     if threes or ones:
         names = ", ".join([*threes, *(info.name for info in ones)])

@@ -74,7 +74,11 @@ _MAIA_1_SHAPE = (6, 64)
 
 
 def import_lc0(
-    file: Path, folder: Path, name: str, card: Mapping[str, str] = MappingProxyType({}), judge: Judge | None = None
+    file: Path,
+    folder: Path,
+    name: str,
+    card: Mapping[str, str] = MappingProxyType({}),
+    judge: Judge | None = None,
 ) -> Installed:
     """Converts and installs an lc0 weight file. `card` is added to the contract's card.
 
@@ -97,9 +101,13 @@ def import_lc0(
     elif _MAIA_1.fullmatch(file.name) and (len(network.blocks), network.filters) == _MAIA_1_SHAPE:
         table["card"]["licence"] = "GPL-3.0"
         table["card"]["source"] = f"github.com/CSSLab/maia-chess, {table['card']['source']}"
-        notes.append("licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks")
+        notes.append(
+            "licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks"
+        )
     table["card"] |= card
-    entry = install(folder, name, graph(network).SerializeToString(), table, _with_notes(judge, notes))
+    entry = install(
+        folder, name, graph(network).SerializeToString(), table, _with_notes(judge, notes)
+    )
     return Installed(entry, tuple(notes))
 
 
@@ -122,7 +130,9 @@ def add_onnx(
         without end or ask for all memory
     """
     if trial_seconds:
-        return _added_after_trial(file, folder, name, (family, trained_with_mask, dict(card)), trial_seconds, judge)
+        return _added_after_trial(
+            file, folder, name, (family, trained_with_mask, dict(card)), trial_seconds, judge
+        )
     notes: list[str] = []
     raw, model = _parsed(file)
     if weights := _taken_in(file, model):
@@ -154,15 +164,26 @@ def add_onnx(
         if session.one_by_one:
             raw, note = _freed(file, model, raw, table)
             notes.append(note)
-    table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
+    table["card"] = {
+        "source": f"{file.name}, added by movemask models add",
+        **table.get("card", {}),
+        **card,
+    }
     return Installed(install(folder, name, raw, table, _with_notes(judge, notes)), tuple(notes))
 
 
 def _added_after_trial(
-    file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float, judge: Judge | None
+    file: Path,
+    folder: Path,
+    name: str,
+    options: tuple[Any, ...],
+    seconds: float,
+    judge: Judge | None,
 ) -> Installed:
     with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
-        arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # keeps a link's own folder
+        arguments = json.dumps(
+            [os.path.abspath(file), staging, name, *options]
+        )  # keeps a link's own folder
         size = len(read_onnx(file, external=True))
         try:
             result = tried(__name__, arguments, size=size, seconds=seconds)
@@ -209,12 +230,16 @@ def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
     if description := described(raw, ONNX):
         raise ContractError(f"{file.name}: {description}")
     if not raw:
-        raise ContractError(f"{file.name}: not an ONNX file: it is empty; download or export it again")
+        raise ContractError(
+            f"{file.name}: not an ONNX file: it is empty; download or export it again"
+        )
     raw = _unpacked(file, raw)
     try:
         model = onnx.load_model_from_string(raw)
     except DecodeError:
-        raise ContractError(f"{file.name}: not an ONNX file, or one that is cut off or damaged") from None
+        raise ContractError(
+            f"{file.name}: not an ONNX file, or one that is cut off or damaged"
+        ) from None
     if not model.graph.node:
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     return raw, model
@@ -225,11 +250,27 @@ def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
     try:
         return OnnxSession(file, threads=1, network=raw)
     except ContractError as error:
-        shapeless = [value.name for value in model.graph.input if not value.type.tensor_type.HasField("shape")]
+        shapeless = [
+            value.name
+            for value in model.graph.input
+            if not value.type.tensor_type.HasField("shape")
+        ]
         if shapeless:
-            raise ContractError(f"{error}; input {shapeless[0]!r} has no shape: export it with one") from None
-        types = {TensorProto.DOUBLE: "float64", TensorProto.BFLOAT16: "bfloat16", TensorProto.FLOAT16: "float16"}
-        rare = sorted({types[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in types})
+            raise ContractError(
+                f"{error}; input {shapeless[0]!r} has no shape: export it with one"
+            ) from None
+        types = {
+            TensorProto.DOUBLE: "float64",
+            TensorProto.BFLOAT16: "bfloat16",
+            TensorProto.FLOAT16: "float16",
+        }
+        rare = sorted(
+            {
+                types[tensor.data_type]
+                for tensor in model.graph.initializer
+                if tensor.data_type in types
+            }
+        )
         if "Could not find an implementation" not in str(error) or not rare:
             raise
         raise ContractError(
@@ -237,7 +278,9 @@ def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
         ) from None
 
 
-def _rewritten(file: Path, model: onnx.ModelProto, changes: Iterable[Change]) -> tuple[bytes, OnnxSession]:
+def _rewritten(
+    file: Path, model: onnx.ModelProto, changes: Iterable[Change]
+) -> tuple[bytes, OnnxSession]:
     """The network with these changes in its graph, and a session on it."""
     rewrite(model, changes)
     raw = model.SerializeToString()
@@ -267,7 +310,10 @@ def _taken_in(file: Path, model: onnx.ModelProto) -> int:
         for tensor in tensors:
             at = ExternalDataInfo(tensor)
             place = _beside(file, at.location)
-            offset, length = int(at.offset or 0), int(at.length or place.stat().st_size - int(at.offset or 0))
+            offset, length = (
+                int(at.offset or 0),
+                int(at.length or place.stat().st_size - int(at.offset or 0)),
+            )
             total += length
             if total > MAX_NETWORK_BYTES:
                 raise ContractError(
@@ -296,15 +342,21 @@ def _beside(file: Path, location: str) -> Path:
     """The file of external weights. Raises ValueError for a place where a network may not have them."""
     place = file.parent / location
     if Path(location).is_absolute() or ".." in Path(location).parts:
-        raise ValueError(f"{location!r} is not in the network's folder; put it beside {file.name} and export again")
+        raise ValueError(
+            f"{location!r} is not in the network's folder; put it beside {file.name} and export again"
+        )
     resolved = place.resolve()
     folders = [file.parent.resolve(), *([file.resolve().parent] if file.is_symlink() else [])]
     if not any(resolved.is_relative_to(folder) for folder in folders):
-        raise ValueError(f"{location!r} is a link to another folder; put the file itself beside {file.name}")
+        raise ValueError(
+            f"{location!r} is a link to another folder; put the file itself beside {file.name}"
+        )
     return resolved
 
 
-def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]) -> tuple[bytes, str]:
+def _freed(
+    file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
+) -> tuple[bytes, str]:
     """The network with a free batch, and a note for the user.
 
     If a batch then gets other numbers than its positions one by one, the network stays unchanged.
@@ -316,7 +368,11 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
             dimensions[0].dim_param = "B"
     del graph.value_info[:]
     shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
-    constants = [node.attribute[0].t for node in graph.node if node.op_type == "Constant" and node.output[0] in shapes]
+    constants = [
+        node.attribute[0].t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output[0] in shapes
+    ]
     for tensor in (*constants, *(tensor for tensor in graph.initializer if tensor.name in shapes)):
         shape = onnx.numpy_helper.to_array(tensor).tolist()
         if len(shape) > 1 and shape[0] == 1 and -1 not in shape:
@@ -330,10 +386,16 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
         for network in (raw, free):
             variant = Model(file.stem, "", contract, OnnxSession(file, threads=1, network=network))
             outputs = variant.run(variant.whole_batch(positions, elos))
-            numbers.append(outputs.logits if outputs.value is None else np.hstack([outputs.logits, outputs.value]))
+            numbers.append(
+                outputs.logits
+                if outputs.value is None
+                else np.hstack([outputs.logits, outputs.value])
+            )
         difference = float(np.abs(numbers[1] - numbers[0]).max())
         fault = (
-            "" if difference <= _SAME else f"{len(positions)} positions together get other numbers ({difference:.1e})"
+            ""
+            if difference <= _SAME
+            else f"{len(positions)} positions together get other numbers ({difference:.1e})"
         )
     except ModelError as error:
         fault = str(error)
@@ -373,8 +435,14 @@ def install(
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:
-        reason = "it is not a folder" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
-        raise ContractError(f"{folder}: cannot be written: {reason}; --models-dir names another folder") from None
+        reason = (
+            "it is not a folder"
+            if isinstance(error, (FileExistsError, NotADirectoryError))
+            else error.strerror
+        )
+        raise ContractError(
+            f"{folder}: cannot be written: {reason}; --models-dir names another folder"
+        ) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -90,7 +90,9 @@ class _Message:
         encoding = layer.encoding or self.encoding
         width = 4 if encoding == _FLOAT32 else 2
         if len(layer.params) % width:
-            raise WeightsError(f"{where}: {len(layer.params)} bytes are not a whole number of values")
+            raise WeightsError(
+                f"{where}: {len(layer.params)} bytes are not a whole number of values"
+            )
         if not layer.params:
             return None
         if encoding == _LINEAR16:
@@ -119,7 +121,10 @@ class _Message:
             )
         kernel = weights.reshape(-1, inputs, size, size)
         outputs = len(kernel)
-        mean, variance = self._row("bn_means", outputs, 0), self._row("bn_stddivs", outputs, 1 - _EPSILON)
+        mean, variance = (
+            self._row("bn_means", outputs, 0),
+            self._row("bn_stddivs", outputs, 1 - _EPSILON),
+        )
         gamma, beta = self._row("bn_gammas", outputs, 1), self._row("bn_betas", outputs, 0)
         if (variance < 0).any():
             raise WeightsError(f"{self.where}.bn_stddivs: a variance is negative")
@@ -161,8 +166,12 @@ def _net() -> type[Any]:
         for number, field_type, field in map(str.split, fields.split(", ")):
             base, mark, _ = field_type.partition("*")
             field_name, _, default = field.partition("=")
-            label = FieldDescriptorProto.LABEL_REPEATED if mark else FieldDescriptorProto.LABEL_OPTIONAL
-            added = message.field.add(name=field_name, number=int(number), label=label, default_value=default or None)
+            label = (
+                FieldDescriptorProto.LABEL_REPEATED if mark else FieldDescriptorProto.LABEL_OPTIONAL
+            )
+            added = message.field.add(
+                name=field_name, number=int(number), label=label, default_value=default or None
+            )
             if base[0].isupper():
                 added.type_name = f".lc0.{base}"
             else:
@@ -179,7 +188,9 @@ def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
 
 
 MAGIC = 0x1C0
-MAX_UNPACKED_BYTES = 1 << 30  # bytes after decompression; lc0's largest published networks are well below
+MAX_UNPACKED_BYTES = (
+    1 << 30
+)  # bytes after decompression; lc0's largest published networks are well below
 
 
 @dataclass(frozen=True)
@@ -198,7 +209,9 @@ class Lc0Network:
 
     stem: Convolution
     blocks: tuple[Block, ...]
-    policy_hidden: Convolution | None  # before the last convolution of a convolutional head; None for a flat head
+    policy_hidden: (
+        Convolution | None
+    )  # before the last convolution of a convolutional head; None for a flat head
     policy_convolution: Convolution
     policy_dense: Dense | None  # None for a convolutional head
     value_convolution: Convolution
@@ -234,13 +247,17 @@ def _unpacked(file: Path, where: str) -> bytes:
             raw.seek(0)
             network = (gzip.GzipFile(fileobj=raw) if zipped else raw).read(MAX_UNPACKED_BYTES + 1)
     except EOFError:
-        raise WeightsError(f"{where}: cut off: the gzip stream has no end; download it again") from None
+        raise WeightsError(
+            f"{where}: cut off: the gzip stream has no end; download it again"
+        ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise WeightsError(f"{where}: damaged: {error}") from None
     except OSError as error:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
     if len(network) > MAX_UNPACKED_BYTES:
-        raise WeightsError(f"{where}: unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB; no lc0 network is so large")
+        raise WeightsError(
+            f"{where}: unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB; no lc0 network is so large"
+        )
     return network
 
 
@@ -252,11 +269,18 @@ def _network(raw: bytes, where: str) -> Lc0Network:
     if net.magic != MAGIC:
         raise WeightsError(f"{where}: not an lc0 weight file: its magic number is not {MAGIC:#x}")
     if net.onnx_model and not net.HasField("weights"):
-        raise WeightsError(f"{where}: contains an ONNX network; extract it with lc0 leela2onnx, then use `models add`")
+        raise WeightsError(
+            f"{where}: contains an ONNX network; extract it with lc0 leela2onnx, then use `models add`"
+        )
     form = net.format.network_format
     _require("input", form.input, {1: "classical 112 planes"}, where)
     structure = form.network
-    names = {1: "classical", 2: "squeeze-and-excitation", 3: "classical", 4: "squeeze-and-excitation"}
+    names = {
+        1: "classical",
+        2: "squeeze-and-excitation",
+        3: "classical",
+        4: "squeeze-and-excitation",
+    }
     _require("network", structure, names, where)
     headed = structure in (3, 4)  # only these formats declare their heads
     policy = form.policy if headed else 1
@@ -282,7 +306,9 @@ def _network(raw: bytes, where: str) -> Lc0Network:
         hidden = weights.part("policy1").convolution(filters, 3)
         last, dense = head.convolution(len(hidden.bias), 3), None
         if len(last.bias) < 73:
-            raise WeightsError(f"{where}: weights.policy has {len(last.bias)} planes; a move map needs 73 or more")
+            raise WeightsError(
+                f"{where}: weights.policy has {len(last.bias)} planes; a move map needs 73 or more"
+            )
     else:
         hidden, last = None, head.convolution(filters, 1)
         dense = weights.dense("ip_pol_w", "ip_pol_b", 64 * len(last.bias), 1858)
@@ -290,14 +316,28 @@ def _network(raw: bytes, where: str) -> Lc0Network:
     inner = weights.dense("ip1_val_w", "ip1_val_b", 64 * len(value.bias), None)
     outer = weights.dense("ip2_val_w", "ip2_val_b", len(inner.bias), 3 if outcome == 2 else 1)
     licence = net.license.decode(errors="replace")
-    return Lc0Network(stem, blocks, hidden, last, dense, value, inner, outer, outcome == 2, activation == 1, licence)
+    return Lc0Network(
+        stem,
+        blocks,
+        hidden,
+        last,
+        dense,
+        value,
+        inner,
+        outer,
+        outcome == 2,
+        activation == 1,
+        licence,
+    )
 
 
 def _block(block: _Message, filters: int) -> Block:
     first = block.part("conv1").convolution(filters, 3)
     second = block.part("conv2").convolution(len(first.bias), 3)
     if len(second.bias) != filters:
-        raise WeightsError(f"{block.where}.conv2 has {len(second.bias)} filters, the block's input {filters}")
+        raise WeightsError(
+            f"{block.where}.conv2 has {len(second.bias)} filters, the block's input {filters}"
+        )
     if not block.message.HasField("se"):
         return Block(first, second, None, None)
     unit = block.part("se")
@@ -315,7 +355,16 @@ def _require(name: str, number: int, known: dict[int, str], where: str) -> None:
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8
-_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))  # (file, rank), clockwise from up
+_DIRECTIONS = (
+    (0, 1),
+    (1, 1),
+    (1, 0),
+    (1, -1),
+    (0, -1),
+    (-1, -1),
+    (-1, 0),
+    (-1, 1),
+)  # (file, rank), clockwise from up
 _JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
 _PROMOTIONS = "rbq"
 
@@ -342,7 +391,10 @@ def graph(network: Lc0Network) -> onnx.ModelProto:
     planes = helper.make_tensor_value_info(PLANES, TensorProto.FLOAT, ["batch", 112, 8, 8])
     body = helper.make_graph(builder.nodes, "lc0", [planes], outputs, builder.constants)
     model = helper.make_model(
-        body, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="movemask"
+        body,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="movemask",
     )
     onnx.checker.check_model(model)
     return model
@@ -356,7 +408,12 @@ def move_map() -> NDArray[np.int32]:
     """
     places = []
     for name in vocabulary("lc0-1858").names():
-        file, rank, to_file, to_rank = (ord(name[0]) - 97, int(name[1]) - 1, ord(name[2]) - 97, int(name[3]) - 1)
+        file, rank, to_file, to_rank = (
+            ord(name[0]) - 97,
+            int(name[1]) - 1,
+            ord(name[2]) - 97,
+            int(name[3]) - 1,
+        )
         step = (to_file - file, to_rank - rank)
         if name[4:]:
             plane = 64 + 3 * (step[0] + 1) + _PROMOTIONS.index(name[4:])
@@ -375,12 +432,18 @@ def _add_block(builder: _Builder, name: str, x: str, block: Block, filters: int)
     if block.squeeze is not None and block.excite is not None:
         pooled = builder.node("GlobalAveragePool", f"{name}/se/pool", [y])
         squeezed = builder.dense(
-            f"{name}/se/dense1", builder.node("Flatten", f"{name}/se/flatten", [pooled]), block.squeeze
+            f"{name}/se/dense1",
+            builder.node("Flatten", f"{name}/se/flatten", [pooled]),
+            block.squeeze,
         )
         both = builder.dense(f"{name}/se/dense2", builder.activated(squeezed), block.excite)
-        shape = builder.constant("/const/se_shape", np.array([-1, 2 * filters, 1, 1], dtype=np.int64))
+        shape = builder.constant(
+            "/const/se_shape", np.array([-1, 2 * filters, 1, 1], dtype=np.int64)
+        )
         shaped = builder.node("Reshape", f"{name}/se/reshape", [both, shape])
-        builder.add("Split", f"{name}/se/split", [shaped], [f"{name}/se/scale", f"{name}/se/shift"], axis=1)
+        builder.add(
+            "Split", f"{name}/se/split", [shaped], [f"{name}/se/scale", f"{name}/se/shift"], axis=1
+        )
         gate = builder.node("Sigmoid", f"{name}/se/sigmoid", [f"{name}/se/scale"])
         scaled = builder.node("Mul", f"{name}/se/mul", [y, gate])
         y = builder.node("Add", f"{name}/se/add", [scaled, f"{name}/se/shift"])
@@ -392,11 +455,15 @@ def _add_policy(builder: _Builder, network: Lc0Network, x: str) -> None:
         hidden = builder.activated(builder.convolution("/policy/conv1", x, network.policy_hidden))
         planes = builder.convolution("/policy/conv2", hidden, network.policy_convolution)
         flat = builder.node("Flatten", "/policy/flatten", [planes])
-        builder.node("Gather", POLICY, [flat, builder.constant("/const/move_map", move_map())], axis=1)
+        builder.node(
+            "Gather", POLICY, [flat, builder.constant("/const/move_map", move_map())], axis=1
+        )
         return
     assert network.policy_dense is not None
     hidden = builder.activated(builder.convolution("/policy/conv", x, network.policy_convolution))
-    builder.dense(POLICY, builder.node("Flatten", "/policy/flatten", [hidden]), network.policy_dense)
+    builder.dense(
+        POLICY, builder.node("Flatten", "/policy/flatten", [hidden]), network.policy_dense
+    )
 
 
 class _Builder:
@@ -407,8 +474,17 @@ class _Builder:
         self.constants: list[onnx.TensorProto] = []
         self._mish = mish
 
-    def add(self, operator: str, name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=name, **attributes))
+    def add(
+        self,
+        operator: str,
+        name: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        **attributes: Any,
+    ) -> None:
+        self.nodes.append(
+            helper.make_node(operator, list(inputs), list(outputs), name=name, **attributes)
+        )
 
     def node(self, operator: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
         self.add(operator, name, inputs, [name], **attributes)
@@ -421,11 +497,17 @@ class _Builder:
 
     def convolution(self, name: str, x: str, layer: Convolution) -> str:
         size = layer.kernel.shape[2]
-        inputs = [x, self.constant(f"{name}/kernel", layer.kernel), self.constant(f"{name}/bias", layer.bias)]
+        inputs = [
+            x,
+            self.constant(f"{name}/kernel", layer.kernel),
+            self.constant(f"{name}/bias", layer.bias),
+        ]
         return self.node("Conv", name, inputs, kernel_shape=[size, size], pads=[size // 2] * 4)
 
     def dense(self, name: str, x: str, layer: Dense) -> str:
-        product = self.node("MatMul", f"{name}/matmul", [x, self.constant(f"{name}/weight", layer.weight)])
+        product = self.node(
+            "MatMul", f"{name}/matmul", [x, self.constant(f"{name}/weight", layer.weight)]
+        )
         return self.node("Add", name, [product, self.constant(f"{name}/bias", layer.bias)])
 
     def activated(self, x: str) -> str:

@@ -81,7 +81,10 @@ class _Chain:
         self.nodes: list[onnx.NodeProto] = []
         self.at = change.found.name
         self._graph, self._change = graph, change
-        self._taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)}
+        self._taken = {
+            value.name
+            for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)
+        }
         self._taken |= {name for node in graph.node for name in (node.name, *node.output)}
 
     def unique(self, ending: str) -> str:
@@ -107,7 +110,9 @@ class _Chain:
         if order:
             self.add("Transpose", perm=[0, *(axis + 1 for axis in order)])
         if "Reshape" in self._change.steps:
-            self.add("Reshape", np.array([0, *target], dtype=np.int64))  # 0 keeps the size of the batch
+            self.add(
+                "Reshape", np.array([0, *target], dtype=np.int64)
+            )  # 0 keeps the size of the batch
 
 
 def _declare(value: onnx.ValueInfoProto, change: Change) -> None:
@@ -118,7 +123,9 @@ def _declare(value: onnx.ValueInfoProto, change: Change) -> None:
         first.CopyFrom(before.shape.dim[0])
     else:
         first.dim_param = "B"
-    after = helper.make_tensor_value_info(value.name, _TYPES[change.wanted.dtype], list(change.wanted.shape))
+    after = helper.make_tensor_value_info(
+        value.name, _TYPES[change.wanted.dtype], list(change.wanted.shape)
+    )
     after.type.tensor_type.shape.dim[0].CopyFrom(first)
     value.CopyFrom(after)
 

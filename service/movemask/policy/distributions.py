@@ -48,10 +48,14 @@ def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
     array, bounds, _ = checked_logits(values, indptr, all_low=True)
     ranks = np.arange(row_lengths(bounds).max(initial=0))
-    return _of_ranked(np.broadcast_to(ranks < k, (len(bounds) - 1, len(ranks))), falling(array, bounds), bounds)
+    return _of_ranked(
+        np.broadcast_to(ranks < k, (len(bounds) - 1, len(ranks))), falling(array, bounds), bounds
+    )
 
 
-def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike, order: Index | None = None) -> Mask:
+def top_p(
+    probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike, order: Index | None = None
+) -> Mask:
     """The fewest most probable entries of each row that hold at least `p` of its mass, bool `[N]`.
 
     Parameters
@@ -144,11 +148,15 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
     """
     p, q, bounds = checked_pair(probabilities, others, indptr)
     with np.errstate(divide="ignore"):
-        terms = np.where(p > 0, p * (np.log(np.where(p > 0, p, 1.0)) - np.log(np.where(p > 0, q, 1.0))), 0.0)
+        terms = np.where(
+            p > 0, p * (np.log(np.where(p > 0, p, 1.0)) - np.log(np.where(p > 0, q, 1.0))), 0.0
+        )
     return row_sum(terms, bounds)
 
 
-def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
+def checked_pair(
+    probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
+) -> tuple[Float, Float, Index]:
     """Two distributions `[N]` in float64, and their indptr. Raises ValueError, as `checked_probabilities` does."""
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)

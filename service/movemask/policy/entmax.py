@@ -79,7 +79,9 @@ def entmax(
     rows = len(bounds) - 1
     alphas = checked_alpha(alpha, rows)
     plain = alphas == 1.0
-    power = np.where(plain, 1.0, alphas - 1)  # a softmax row needs no power; its result is set below
+    power = np.where(
+        plain, 1.0, alphas - 1
+    )  # a softmax row needs no power; its result is set below
     z, _ = _scaled(values, bounds, temperature, power)
     exponents, near = spread(1 / power, bounds), power < _NEAR
     curved = spread(near.astype(np.float64), bounds) > 0
@@ -92,7 +94,9 @@ def entmax(
             np.maximum(above, 0.0) ** np.where(curved, 1.0, exponents),
         )
 
-    least = np.log(np.maximum(row_lengths(bounds), 1)) * -power  # of the best move's term, for a uniform row
+    least = (
+        np.log(np.maximum(row_lengths(bounds), 1)) * -power
+    )  # of the best move's term, for a uniform row
     low = np.where(near, 0.0, -1.0)
     high = np.where(near, -np.expm1(least), -np.exp(least))
     with np.errstate(under="ignore", divide="ignore"):
@@ -103,7 +107,9 @@ def entmax(
             high = np.where(mass >= 1, high, middle)
         p = _normalised(curve(low), bounds)
     if plain.any():
-        p = np.where(spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p)
+        p = np.where(
+            spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p
+        )
     return p
 
 
@@ -114,7 +120,9 @@ def _scaled(
     values, bounds, top = checked_logits(legal_logits, indptr)
     temperatures = checked_temperature(temperature, len(bounds) - 1)
     factor = np.broadcast_to(np.asarray(scale), (len(bounds) - 1,))
-    return np.maximum(shifted(values, bounds, top, temperatures) * spread(factor, bounds), _FLOOR), bounds
+    return np.maximum(
+        shifted(values, bounds, top, temperatures) * spread(factor, bounds), _FLOOR
+    ), bounds
 
 
 def _descending(values: Float, indptr: Index) -> Float:

@@ -14,7 +14,15 @@ from pydantic import ConfigDict, Field, GetPydanticSchema, WithJsonSchema, WrapV
 
 from movemask.errors import InvalidRule
 from movemask.policy import distributions, entmax, softmax
-from movemask.policy.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
+from movemask.policy.ragged import (
+    Float,
+    Index,
+    falling,
+    indptr_of,
+    restricted,
+    row_lengths,
+    row_of_each,
+)
 
 Normalizer = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
@@ -44,10 +52,16 @@ KERNELS: dict[Normalizer, Kernel] = {
         "much. `/v1/move` and `statistics` rescale to 1",
         abstains=True,
     ),
-    "sparsemax": Kernel(entmax.sparsemax, "exactly 0 for moves far below the best; these moves are still listed"),
-    "entmax15": Kernel(entmax.entmax15, "the same for fewer moves: halfway between `softmax` and `sparsemax`"),
+    "sparsemax": Kernel(
+        entmax.sparsemax, "exactly 0 for moves far below the best; these moves are still listed"
+    ),
+    "entmax15": Kernel(
+        entmax.entmax15, "the same for fewer moves: halfway between `softmax` and `sparsemax`"
+    ),
     "entmax": Kernel(
-        entmax.entmax, "α-entmax, with `alpha` between 1 (softmax) and 2 (sparsemax); 1.5 is `entmax15`", "alpha"
+        entmax.entmax,
+        "α-entmax, with `alpha` between 1 (softmax) and 2 (sparsemax); 1.5 is `entmax15`",
+        "alpha",
     ),
 }
 
@@ -65,15 +79,27 @@ TemperatureField = Annotated[
 ]
 Alpha = Annotated[
     float | None,
-    Field(ge=1, le=2, allow_inf_nan=False, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit."),
+    Field(
+        ge=1,
+        le=2,
+        allow_inf_nan=False,
+        description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.",
+    ),
 ]
 TopK = Annotated[int | None, Field(ge=1, description="Number of most probable moves to keep.")]
 TopP = Annotated[
-    float | None, Field(gt=0, le=1, description="Keep the fewest moves whose probabilities reach this sum, 0 to 1.")
+    float | None,
+    Field(
+        gt=0, le=1, description="Keep the fewest moves whose probabilities reach this sum, 0 to 1."
+    ),
 ]
 MinP = Annotated[
     float | None,
-    Field(ge=0, le=1, description="Keep moves with at least this share of the best move's probability, 0 to 1."),
+    Field(
+        ge=0,
+        le=1,
+        description="Keep moves with at least this share of the best move's probability, 0 to 1.",
+    ),
 ]
 
 
@@ -102,9 +128,13 @@ class Normalisation:
                 continue
             given = getattr(self, kernel.parameter) is not None
             if given and name != self.normalizer:
-                raise InvalidRule(f"{kernel.parameter}: needs normalizer {name!r}, not {self.normalizer!r}")
+                raise InvalidRule(
+                    f"{kernel.parameter}: needs normalizer {name!r}, not {self.normalizer!r}"
+                )
             if not given and name == self.normalizer:
-                raise InvalidRule(f"{kernel.parameter}: is missing; normalizer {name!r} gives {kernel.gives}")
+                raise InvalidRule(
+                    f"{kernel.parameter}: is missing; normalizer {name!r} gives {kernel.gives}"
+                )
 
     @property
     def divisor(self) -> float:
@@ -134,12 +164,20 @@ class Policies:
     @cached_property
     def lists(self) -> tuple[list[int], list[float], list[int], list[float]]:
         """`codes`, `probabilities`, `indptr` and `abstention` as lists, for writing answers."""
-        return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
+        return (
+            self.codes.tolist(),
+            self.probabilities.tolist(),
+            self.indptr.tolist(),
+            self.abstention.tolist(),
+        )
 
     def statistics(self, row: int, temperature: float) -> dict[str, float]:
         """The statistics of a position's distribution by name, without abstention. Entropy is in nats."""
         p = self._shares(row, temperature)
-        return {name: float(statistic(p, np.array([0, len(p)]))[0]) for name, statistic in _STATISTICS.items()}
+        return {
+            name: float(statistic(p, np.array([0, len(p)]))[0])
+            for name, statistic in _STATISTICS.items()
+        }
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
@@ -173,7 +211,9 @@ _STATISTICS = {
 }
 
 
-def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
+def policies(
+    codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]
+) -> Policies:
     """The policies of B positions, each by its rule.
 
     codes : intp `[N]`, the legal moves
@@ -190,7 +230,9 @@ def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normali
     for rule, rows in groups.items():
         in_group = np.isin(row_of, rows)
         lengths = row_lengths(indptr)[rows]
-        by_rule.append(_by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule))
+        by_rule.append(
+            _by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule)
+        )
     # `by_rule` groups the positions by rule; `order` and `back` restore the order of the batch.
     grouped_rows = np.concatenate([np.array(rows, dtype=np.intp) for rows in groups.values()])
     lengths = np.concatenate([row_lengths(group.indptr) for group in by_rule])
@@ -223,7 +265,9 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
     base = softmax.softmax(logits, indptr, rule.divisor)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= distributions.top_k(logits, indptr, rule.top_k)  # by logits: probabilities may underflow to equal 0s
+        keep &= distributions.top_k(
+            logits, indptr, rule.top_k
+        )  # by logits: probabilities may underflow to equal 0s
     if rule.top_p is not None:
         # Ranked by logits, like top_k: where rounding makes probabilities equal, both keep the same best move.
         keep &= distributions.top_p(base, indptr, rule.top_p, falling(logits, indptr))

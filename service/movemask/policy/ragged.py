@@ -44,9 +44,13 @@ def checked_indptr(indptr: ArrayLike, size: int) -> Index:
     """`indptr` as an index array `[B + 1]`. Raises ValueError unless it rises from 0 to `size`."""
     array = np.asarray(indptr)
     if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iu":
-        raise ValueError(f"indptr: expected integers [B + 1], got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"indptr: expected integers [B + 1], got {array.dtype} of shape {array.shape}"
+        )
     if array[0] != 0 or array[-1] != size or (len(array) > 2 and (array[1:] < array[:-1]).any()):
-        raise ValueError(f"indptr: must rise from 0 to the number of values, {size}; got {array[0]} to {array[-1]}")
+        raise ValueError(
+            f"indptr: must rise from 0 to the number of values, {size}; got {array[0]} to {array[-1]}"
+        )
     return array.astype(np.intp, copy=False)
 
 
@@ -103,7 +107,9 @@ def _reduce(ufunc: np.ufunc, values: NDArray[F], indptr: Index, empty: float) ->
     starts, ends = indptr[:-1], indptr[1:]
     filled_rows = starts < ends
     if filled_rows.all():
-        return np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0, values.dtype)
+        return (
+            np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0, values.dtype)
+        )
     result = np.full(len(starts), empty, values.dtype)
     if filled_rows.any():
         result[filled_rows] = ufunc.reduceat(values, starts[filled_rows])
@@ -118,7 +124,9 @@ def checked_floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
     array = np.asarray(values)
     if array.ndim != dimensions or array.dtype.kind != "f":
         shape = "[B, A]" if dimensions == 2 else "[N]"
-        raise ValueError(f"{name}: expected floats {shape}, got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"{name}: expected floats {shape}, got {array.dtype} of shape {array.shape}"
+        )
     return array
 
 
@@ -137,7 +145,9 @@ def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, 
     return array, bounds
 
 
-def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
+def checked_logits(
+    values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False
+) -> tuple[Float, Index, Float]:
     """Legal logits `[N]` in float64, their indptr, and each row's maximum `[B]`; -inf for an empty row.
 
     Raises ValueError for NaN, +inf and, unless `all_low`, a row of only -inf.
@@ -158,15 +168,25 @@ def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = Fals
 
 def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
     """A temperature for the batch, or one per row `[B]`, finite and above 0. Raises ValueError for other numbers."""
-    if isinstance(value, float) and 0.0 < value < np.inf:  # the common case, without numpy's overhead
+    if (
+        isinstance(value, float) and 0.0 < value < np.inf
+    ):  # the common case, without numpy's overhead
         return value
     return checked_per_row(
-        "temperature", value, rows, lambda array: np.isfinite(array) & (array > 0), "finite and above 0"
+        "temperature",
+        value,
+        rows,
+        lambda array: np.isfinite(array) & (array > 0),
+        "finite and above 0",
     )
 
 
 def checked_per_row(
-    name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], requirement: str
+    name: str,
+    value: ArrayLike,
+    rows: int,
+    allowed: Callable[[Float], NDArray[np.bool_]],
+    requirement: str,
 ) -> Float:
     """A number for the batch or for each row, as `[B]`. Raises ValueError unless `allowed` holds for each number."""
     array = np.asarray(value, dtype=np.float64)
@@ -179,9 +199,13 @@ def checked_per_row(
 
 def checked_alpha(value: ArrayLike, rows: int) -> Float:
     """The α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
-    return checked_per_row("alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
+    return checked_per_row(
+        "alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"
+    )
 
 
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
     """A number in (0, 1] for the batch or for each row, as `[B]`."""
-    return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
+    return checked_per_row(
+        name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1"
+    )

@@ -13,7 +13,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from movemask.policy.ragged import Float, Index, checked_logits, checked_temperature, row_sum, spread
+from movemask.policy.ragged import (
+    Float,
+    Index,
+    checked_logits,
+    checked_temperature,
+    row_sum,
+    spread,
+)
 
 
 def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
@@ -34,7 +41,9 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
     ValueError : shapes that do not fit, an invalid temperature, a row with NaN or +inf or of only -inf
     """
     values, bounds, top = checked_logits(legal_logits, indptr)
-    weights = np.exp(shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1)))
+    weights = np.exp(
+        shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1))
+    )
     return np.asarray(weights / spread(row_sum(weights, bounds), bounds))
 
 
@@ -55,7 +64,9 @@ def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
         return np.asarray(shift + np.log(row_sum(np.exp(array - spread(shift, bounds)), bounds)))
 
 
-def softmax_one(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> tuple[Float, Float]:
+def softmax_one(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[Float, Float]:
     """Softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`: a row may leave mass unassigned.
 
     This is a softmax over the row and an extra logit of 0, so the logits are shifted by `max(0, max z)`. Unlike a

@@ -47,11 +47,15 @@ def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[n
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):
-        raise ValueError(f"targets: expected integers [B] = [{rows}], got {index.dtype} of shape {index.shape}")
+        raise ValueError(
+            f"targets: expected integers [B] = [{rows}], got {index.dtype} of shape {index.shape}"
+        )
     wrong = (index < 0) | (index >= row_lengths(indptr))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"targets: {index[row]} in row {row}, which has {row_lengths(indptr)[row]} entries")
+        raise ValueError(
+            f"targets: {index[row]} in row {row}, which has {row_lengths(indptr)[row]} entries"
+        )
     return np.asarray(indptr[:-1] + index, dtype=np.intp)
 
 
@@ -78,7 +82,9 @@ class TemperatureFit:
     at_bound: bool
 
 
-def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> TemperatureFit:
+def fitted_temperature(
+    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike
+) -> TemperatureFit:
     """The temperature, from COLDEST to HOTTEST, with the least mean cross-entropy.
 
     Parameters
@@ -96,7 +102,9 @@ def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: Arra
     if not len(before):
         raise ValueError("targets: nothing to fit a temperature to")
     if np.isinf(before).any():
-        raise ValueError(f"targets: the logit of the move played in row {int(np.argmax(np.isinf(before)))} is -inf")
+        raise ValueError(
+            f"targets: the logit of the move played in row {int(np.argmax(np.isinf(before)))} is -inf"
+        )
     played = z[bounds[:-1] + np.asarray(targets)]
     low, high, beta = 1 / HOTTEST, 1 / COLDEST, 1.0
     for _ in range(_STEPS):

@@ -15,14 +15,23 @@ Notation = Literal["uci", "san", "mixed"]
 Mark = Literal["inaccuracy", "mistake", "blunder"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
 DrawReason = Literal[
-    "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
+    "insufficient_material",
+    "seventyfive_moves",
+    "fivefold_repetition",
+    "fifty_moves",
+    "threefold_repetition",
 ]
 PatternName = Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"]
 TrainedWithMask = Annotated[
-    bool, Field(description="If true, the network's logits for illegal moves are arbitrary, and `raw` means nothing.")
+    bool,
+    Field(
+        description="If true, the network's logits for illegal moves are arbitrary, and `raw` means nothing."
+    ),
 ]
 
-FORECAST = "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
+FORECAST = (
+    "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
+)
 FEN = "The position, after `moves`, with an en-passant square only if a capture there is legal."
 INDEX = "Number of the position in the request, from 0."
 ID = "The `id` of the position, if it has one."
@@ -39,7 +48,9 @@ class Problem(Out):
     title: str = Field(description="The type, in words for people.")
     status: int = Field(description="The HTTP status code; also set in items of a batch.")
     detail: str = Field(description="One sentence that names the offending input.")
-    request_id: str | None = Field(None, description="As in X-Request-ID and the log; left out in items of a batch.")
+    request_id: str | None = Field(
+        None, description="As in X-Request-ID and the log; left out in items of a batch."
+    )
 
     @property
     def name(self) -> str:
@@ -66,7 +77,8 @@ class EloOut(Out):
     own: float = Field(alias="self", description="Rating of the side to move, in Elo points.")
     opponent: float = Field(description="Rating of its opponent, in Elo points.")
     clamped: bool | None = Field(
-        None, description="True if a rating of the request was outside the network's range; left out otherwise."
+        None,
+        description="True if a rating of the request was outside the network's range; left out otherwise.",
     )
 
 
@@ -75,14 +87,20 @@ class MoveOut(Out):
 
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
-    probability: float = Field(description="Probability of the move, 0 to 1, with the requested rule.")
-    logit: float | None = Field(None, description="The network's score, in nats up to a constant; on request.")
+    probability: float = Field(
+        description="Probability of the move, 0 to 1, with the requested rule."
+    )
+    logit: float | None = Field(
+        None, description="The network's score, in nats up to a constant; on request."
+    )
 
 
 class ValueOut(Out):
     """The network's forecast of the result, for the side to move."""
 
-    win: float | None = Field(description="Probability of a win; null if the network gives only the expected score.")
+    win: float | None = Field(
+        description="Probability of a win; null if the network gives only the expected score."
+    )
     draw: float | None = Field(description="Probability of a draw; null as for `win`.")
     loss: float | None = Field(description="Probability of a loss; null as for `win`.")
     score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
@@ -91,9 +109,15 @@ class ValueOut(Out):
 class LeakageOut(Out):
     """Probability on illegal moves."""
 
-    raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
-    multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
-    served: float = Field(description="Probability that this answer gives to illegal moves; always 0.")
+    raw: float | None = Field(
+        description="Probability that plain softmax gives to illegal moves; null if unmeasured."
+    )
+    multiplied: float = Field(
+        description="Probability that softmax(logits * mask) gives to illegal moves."
+    )
+    served: float = Field(
+        description="Probability that this answer gives to illegal moves; always 0."
+    )
     trained_with_mask: TrainedWithMask
 
 
@@ -112,13 +136,17 @@ class IllegalMoveOut(Out):
 
     uci: str = Field(description="The move in UCI.")
     probability: float = Field(description="Probability of the move, 0 to 1.")
-    cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
+    cause: str | None = Field(
+        description="Why the move is illegal; null if an older version did not store it."
+    )
 
 
 class IllegalOut(Out):
     """What plain softmax, without a mask, gives to illegal moves."""
 
-    slots: int = Field(description="Number of slots of the vocabulary that are not legal moves here.")
+    slots: int = Field(
+        description="Number of slots of the vocabulary that are not legal moves here."
+    )
     moves: Items[IllegalMoveOut] = Field(description="Most probable first, at most 20.")
     causes: ByName[float] = Field(description="All of this probability, by cause, largest first.")
 
@@ -127,7 +155,9 @@ class TimingOut(Out):
     """Where the time went."""
 
     queue_ms: float = Field(description="Milliseconds that the position waited for the network.")
-    inference_ms: float = Field(description="Milliseconds that the network took for the batch with this position.")
+    inference_ms: float = Field(
+        description="Milliseconds that the network took for the batch with this position."
+    )
 
 
 class DrawOut(Out):
@@ -136,7 +166,9 @@ class DrawOut(Out):
     reason: DrawReason = Field(
         description="The strongest reason that applies. Repetitions are counted within the request's `moves`."
     )
-    claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
+    claimable: bool = Field(
+        description="True: the player to move may claim a draw. False: the game is over."
+    )
 
 
 class Where(Out):
@@ -144,8 +176,12 @@ class Where(Out):
 
     fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
-    status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
-    notation: Notation | None = Field(None, description="How `moves` were read; left out without `moves`.")
+    status: Status = Field(
+        description="`ongoing` if there is a legal move, even in a drawn game: see `draw`."
+    )
+    notation: Notation | None = Field(
+        None, description="How `moves` were read; left out without `moves`."
+    )
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
@@ -154,13 +190,23 @@ class PointOut(Out):
     left out."""
 
     model: ModelOut = Field(description="The network that answered.")
-    value: ValueOut | None = Field(None, description="The network's forecast of the result; left out if it gives none.")
-    leakage: LeakageOut | None = Field(None, description="What a wrong mask would have put on illegal moves.")
-    abstention: float | None = Field(None, description="With `softmax_one`: the probability that no move gets.")
+    value: ValueOut | None = Field(
+        None, description="The network's forecast of the result; left out if it gives none."
+    )
+    leakage: LeakageOut | None = Field(
+        None, description="What a wrong mask would have put on illegal moves."
+    )
+    abstention: float | None = Field(
+        None, description="With `softmax_one`: the probability that no move gets."
+    )
     statistics: StatisticsOut | None = Field(None, description="On request.")
     illegal: IllegalOut | None = Field(None, description="On request.")
-    temperature: float | None = Field(None, description="What the logits were divided by, as a number.")
-    elo: EloOut | None = Field(None, description="Ratings used; left out for networks without ratings.")
+    temperature: float | None = Field(
+        None, description="What the logits were divided by, as a number."
+    )
+    elo: EloOut | None = Field(
+        None, description="Ratings used; left out for networks without ratings."
+    )
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
@@ -168,7 +214,9 @@ class PointOut(Out):
 class PolicyOut(PointOut, Where):
     """The move distribution of a position."""
 
-    moves: Items[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
+    moves: Items[MoveOut] = Field(
+        description="The legal moves that the filters keep, most probable first."
+    )
     forecast: ValueOut | None = Field(None, description=FORECAST)
 
 
@@ -232,7 +280,8 @@ class CostOut(Out):
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     lost: float | None = Field(
-        None, description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells."
+        None,
+        description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells.",
     )
     source: Literal["rules", "evaluations", "engine"] | None = Field(
         None,
@@ -243,10 +292,12 @@ class CostOut(Out):
         description="`inaccuracy`: cost 0.05 or more; `mistake`: 0.1 or more; `blunder`: 0.15 or more, as on lichess.",
     )
     fact: Literal["allows_mate", "misses_mate", "stalemates", "draws"] | None = Field(
-        None, description="What the rules know of the move. Mates are mates in one that another move avoids or gives."
+        None,
+        description="What the rules know of the move. Mates are mates in one that another move avoids or gives.",
     )
     line: Items[NamedMoveOut] | None = Field(
-        None, description="What was better: the engine's best line from the position before, or the mate in one."
+        None,
+        description="What was better: the engine's best line from the position before, or the mate in one.",
     )
 
 
@@ -264,9 +315,15 @@ class PlayedOut(CostOut):
     uci: str = Field(description="The move in UCI.")
     san: str = Field(description="The move in SAN.")
     probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
-    rank: int = Field(description="Place of the move among the legal moves; 1 is the network's first choice.")
-    surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
-    value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
+    rank: int = Field(
+        description="Place of the move among the legal moves; 1 is the network's first choice."
+    )
+    surprise: float | None = Field(
+        description="-log p, in nats, even where p underflows to 0; null on overflow."
+    )
+    value: ValueOut | None = Field(
+        None, description="Forecast before the move; left out if the network gives none."
+    )
     forecast: ValueOut | None = Field(None, description=FORECAST)
     leakage: LeakageOut = Field(description="What a wrong mask would have put on illegal moves.")
 
@@ -274,7 +331,9 @@ class PlayedOut(CostOut):
 class NodeOut(Out):
     """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
 
-    parent: int | None = Field(None, description="Number of the parent node, from 0; the first child is the main line.")
+    parent: int | None = Field(
+        None, description="Number of the parent node, from 0; the first child is the main line."
+    )
     uci: str | None = Field(None, description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN.")
     nags: Items[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
@@ -287,10 +346,16 @@ class SideOut(Out):
 
     moves: int = Field(description="Number of moves that the side made.")
     cross_entropy: float | None = Field(description="Mean surprise, in nats; null on overflow.")
-    perplexity: float | None = Field(description="exp(cross_entropy): a number of moves; null on overflow.")
+    perplexity: float | None = Field(
+        description="exp(cross_entropy): a number of moves; null on overflow."
+    )
     top1: float = Field(description="Share of moves that were the network's first choice, 0 to 1.")
-    raw_leakage: float | None = Field(description="Mean probability of illegal moves by softmax; null if not measured.")
-    multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
+    raw_leakage: float | None = Field(
+        description="Mean probability of illegal moves by softmax; null if not measured."
+    )
+    multiplied_leakage: float = Field(
+        description="Mean probability of illegal moves by softmax(logits * mask)."
+    )
 
 
 class MomentOut(Out):
@@ -298,10 +363,13 @@ class MomentOut(Out):
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     mark: Mark | None = Field(description="The move's mark, as with the move; null without a cost.")
-    lost: float | None = Field(description="What it cost, 0 to 1; null if only the rules tell that it is a fault.")
+    lost: float | None = Field(
+        description="What it cost, 0 to 1; null if only the rules tell that it is a fault."
+    )
     text: str = Field(description="What it cost and who plays it, in words.")
     by_rating: Items[MadeOut] | None = Field(
-        None, description="How often players of each rating play it; left out for networks that take no ratings."
+        None,
+        description="How often players of each rating play it; left out for networks that take no ratings.",
     )
 
 
@@ -311,9 +379,12 @@ class GameOut(Out):
     headers: ByName[str] = Field(description="The PGN's tags, their values without escapes.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
-    elo: ByName[float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
+    elo: ByName[float] | None = Field(
+        None, description="Ratings that the network used, by side, in Elo points."
+    )
     clamped: bool | None = Field(
-        None, description="True if a rating in the tags was outside the network's range; left out otherwise."
+        None,
+        description="True if a rating in the tags was outside the network's range; left out otherwise.",
     )
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
@@ -326,21 +397,27 @@ class GameOut(Out):
     )
     moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
     moves: Items[PlayedOut] = Field(description="The moves, in order.")
-    tree: Items[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
+    tree: Items[NodeOut] | None = Field(
+        None, description="On request: moves, variations and comments, parents first."
+    )
 
 
 class ProgressOut(Out):
     """How far the engine is."""
 
     done: int = Field(description="Number of positions that it has evaluated.")
-    of: int = Field(description="Number of positions that it was to evaluate; it has failed if it ends with fewer.")
+    of: int = Field(
+        description="Number of positions that it was to evaluate; it has failed if it ends with fewer."
+    )
 
 
 class GamesOut(Out):
     """Reports on the games of a PGN. As NDJSON, it is the first line, before the engine has evaluated anything."""
 
     model: ModelOut = Field(description="The network that was used.")
-    temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
+    temperature: float | None = Field(
+        description="What the logits were divided by; null if no game could be judged."
+    )
     games: Items[GameOut | ErrorOut] = Field(
         description="One for each game, in order, and an error for text in front of or between games."
     )
@@ -355,7 +432,9 @@ class EvaluatedOut(Out):
     game: int = Field(description="Number of the game in `games`, from 0.")
     position: int = Field(description="Number of plies before the position.")
     score: float = Field(description="White's expected score, 0 to 1.")
-    costs: Items[CostOut] = Field(description="The move before and the move after it, as far as their costs are known.")
+    costs: Items[CostOut] = Field(
+        description="The move before and the move after it, as far as their costs are known."
+    )
     engine: ProgressOut = Field(description="How far the engine is.")
 
 
@@ -380,15 +459,21 @@ class PartOut(Out):
 class SplitOut(Out):
     """The parts of a PGN in order. Their texts together are the PGN."""
 
-    parts: Items[PartOut] = Field(description="Games, and text outside games. A part's text alone is the same part.")
+    parts: Items[PartOut] = Field(
+        description="Games, and text outside games. A part's text alone is the same part."
+    )
 
 
 class FigureOut(Out):
     """One kind for one position."""
 
-    leaked: float | None = Field(description="Probability of illegal moves, 0 to 1; null if it cannot be measured.")
+    leaked: float | None = Field(
+        description="Probability of illegal moves, 0 to 1; null if it cannot be measured."
+    )
     flipped: bool = Field(description="Whether the mistake would have changed the top move.")
-    kl: float | None = Field(description="Divergence from the correct policy, in nats; null if infinite or unmeasured.")
+    kl: float | None = Field(
+        description="Divergence from the correct policy, in nats; null if infinite or unmeasured."
+    )
 
 
 class TopOut(Out):
@@ -411,12 +496,18 @@ class JudgementOut(Out):
 
     fen: str = Field(description=FEN)
     turn: Turn = Field(description="The side to move.")
-    notation: Notation | None = Field(None, description="How `moves` were read; null without `moves`.")
+    notation: Notation | None = Field(
+        None, description="How `moves` were read; null without `moves`."
+    )
     legal_moves: int = Field(description="Number of legal moves.")
-    kinds: ByName[FigureOut] = Field(description="For logits, every kind; otherwise `given`, the illegal share.")
+    kinds: ByName[FigureOut] = Field(
+        description="For logits, every kind; otherwise `given`, the illegal share."
+    )
     sum: float | None = Field(description="Sum of the probabilities; null for logits.")
     top: TopOut = Field(description="The most probable move.")
     missing: Items[str] = Field(description="Legal moves with no probability at all, in UCI.")
     causes: ByName[float] = Field(description="The whole illegal share by cause, as probabilities.")
-    illegal: Items[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; named by slot.")
+    illegal: Items[IllegalMoveOut] = Field(
+        description="Most probable first, at most `limit`; named by slot."
+    )
     patterns: Items[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

@@ -16,16 +16,28 @@ class KindOut(Out):
     not measured per cause are left out."""
 
     count: int = Field(description="Number of positions where the kind was measured.")
-    unmeasured: int | None = Field(None, description="Number of positions where the kind could not be measured.")
-    mean: float | None = Field(description="Mean leaked probability, 0 to 1; null without positions.")
-    max: float | None = Field(description="Highest leaked probability, 0 to 1; null without positions.")
+    unmeasured: int | None = Field(
+        None, description="Number of positions where the kind could not be measured."
+    )
+    mean: float | None = Field(
+        description="Mean leaked probability, 0 to 1; null without positions."
+    )
+    max: float | None = Field(
+        description="Highest leaked probability, 0 to 1; null without positions."
+    )
     p50: float | None = Field(description="Median of the leaked probability, 0 to 1.")
     p95: float | None = Field(description="95th percentile of the leaked probability, 0 to 1.")
     p99: float | None = Field(description="99th percentile of the leaked probability, 0 to 1.")
     p999: float | None = Field(description="99.9th percentile of the leaked probability, 0 to 1.")
-    flips: int | None = Field(None, description="Number of positions whose top move the mistake would have changed.")
-    mean_kl: float | None = Field(None, description="Mean divergence from the correct policy where finite, in nats.")
-    infinite_kl: int | None = Field(None, description="Number of positions where a legal move would have got 0.")
+    flips: int | None = Field(
+        None, description="Number of positions whose top move the mistake would have changed."
+    )
+    mean_kl: float | None = Field(
+        None, description="Mean divergence from the correct policy where finite, in nats."
+    )
+    infinite_kl: int | None = Field(
+        None, description="Number of positions where a legal move would have got 0."
+    )
 
 
 class GroupOut(Out):
@@ -33,7 +45,9 @@ class GroupOut(Out):
 
     positions: int = Field(description="Number of positions.")
     share: float | None = Field(None, description="With by=cause: share of all `raw` mass, 0 to 1.")
-    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(
+        description="Figures by kind of leakage; docs/leakage.md says what each is."
+    )
 
 
 class ModelLeakageOut(Out):
@@ -43,12 +57,16 @@ class ModelLeakageOut(Out):
     other_digests: Items[str] = Field(description=_OTHERS)
     positions: int = Field(description="Number of positions.")
     trained_with_mask: TrainedWithMask
-    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(
+        description="Figures by kind of leakage; docs/leakage.md says what each is."
+    )
     since: int | None = Field(None, description="Start of the counted span, in seconds since 1970.")
     since_utc: str | None = Field(None, description="`since` in RFC 3339.")
     until: int | None = Field(None, description="End of the counted span, in seconds since 1970.")
     until_utc: str | None = Field(None, description="`until` in RFC 3339.")
-    by: ByName[ByName[GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
+    by: ByName[ByName[GroupOut]] | None = Field(
+        None, description="With `by`: dimension, then group."
+    )
 
 
 class LeakageFiguresOut(Out):
@@ -63,7 +81,9 @@ class BucketOut(Out):
     start: int = Field(description="Start of the span, in seconds since 1970.")
     seconds: int = Field(description="Length of the span, in seconds.")
     positions: int = Field(description="Number of positions.")
-    kinds: ByName[KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+    kinds: ByName[KindOut] = Field(
+        description="Figures by kind of leakage; docs/leakage.md says what each is."
+    )
     start_utc: str = Field(description="`start` in RFC 3339.")
 
 
@@ -73,7 +93,9 @@ class ModelHistoryOut(Out):
     digest: str = Field(description="SHA-256 of the network's file.")
     other_digests: Items[str] = Field(description=_OTHERS)
     trained_with_mask: TrainedWithMask
-    buckets: Items[BucketOut] = Field(description="In order of time; spans without positions are left out.")
+    buckets: Items[BucketOut] = Field(
+        description="In order of time; spans without positions are left out."
+    )
 
 
 class HistoryOut(Out):
@@ -95,13 +117,27 @@ class StoredPositionOut(Out):
     phase: str = Field(description="`opening`, `middlegame` or `endgame`.")
     in_check: bool = Field(description="Whether the side to move is in check.")
     legal_moves: int = Field(description="Number of legal moves.")
-    elo: float | None = Field(description="Rating of the side to move in Elo points, if one was given.")
-    raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
-    multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
-    served: float = Field(description="Probability that the answer gave to illegal moves; always 0.")
-    kinds: ByName[FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
-    causes: ByName[float] = Field(description="`raw` by cause, on moves above the threshold, as probabilities.")
-    illegal: Items[IllegalMoveOut] = Field(description="The most probable illegal moves, in order of probability.")
+    elo: float | None = Field(
+        description="Rating of the side to move in Elo points, if one was given."
+    )
+    raw: float | None = Field(
+        description="Probability that plain softmax gives to illegal moves; null if unmeasured."
+    )
+    multiplied: float = Field(
+        description="Probability that softmax(logits * mask) gives to illegal moves."
+    )
+    served: float = Field(
+        description="Probability that the answer gave to illegal moves; always 0."
+    )
+    kinds: ByName[FigureOut] = Field(
+        description="Figures by kind of leakage; docs/leakage.md says what each is."
+    )
+    causes: ByName[float] = Field(
+        description="`raw` by cause, on moves above the threshold, as probabilities."
+    )
+    illegal: Items[IllegalMoveOut] = Field(
+        description="The most probable illegal moves, in order of probability."
+    )
     time_utc: str = Field(description="`time` in RFC 3339.")
 
 

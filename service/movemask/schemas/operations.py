@@ -27,10 +27,15 @@ class ModelEntryOut(Out):
     failure: str | None = Field(None, description="Why it is not served.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
     contract: ByName[dict[str, Any] | None] | None = Field(
-        None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."
+        None,
+        description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable.",
     )
-    card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
-    check: Items[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
+    card: dict[str, Any] | None = Field(
+        None, description="Free text and figures: source, licence, data, date."
+    )
+    check: Items[CheckStepOut] | None = Field(
+        None, description="The steps of its check, up to the first that failed."
+    )
     leakage: ModelLeakageOut | None = Field(
         None, description="Leakage of its answers so far, if any; left out while it cannot be read."
     )
@@ -51,18 +56,30 @@ class AliveOut(Out):
 class LedgerStateOut(Out):
     """The state of the ledger. Answers do not depend on it."""
 
-    waiting: int = Field(description="Number of positions that the answering worker has not written yet.")
-    lost: int = Field(description="Number of positions that the answering worker did not and will not write.")
-    failure: str | None = Field(description="Set while the answering worker cannot write; the log says why.")
+    waiting: int = Field(
+        description="Number of positions that the answering worker has not written yet."
+    )
+    lost: int = Field(
+        description="Number of positions that the answering worker did not and will not write."
+    )
+    failure: str | None = Field(
+        description="Set while the answering worker cannot write; the log says why."
+    )
 
 
 class ReadyOut(Out):
     """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
-    status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
-    models: ByName[str] | None = Field(None, description="By name: `served`, or why it cannot answer.")
+    status: Literal["ready"] = Field(
+        description="Always `ready`; otherwise the response is a problem."
+    )
+    models: ByName[str] | None = Field(
+        None, description="By name: `served`, or why it cannot answer."
+    )
     ledger: LedgerStateOut | None = Field(None, description="State of the ledger.")
-    waiting: int | None = Field(None, description="Number of positions waiting for a network, in this worker.")
+    waiting: int | None = Field(
+        None, description="Number of positions waiting for a network, in this worker."
+    )
 
 
 class VersionOut(Out):
@@ -89,4 +106,6 @@ class VocabularyOut(Out):
     black: Literal["ranks", "rotated", "none"] = Field(
         description="How Black's moves are looked up: with their ranks flipped, on a rotated board, or as they are."
     )
-    moves: Items[str | None] = Field(description="The move of each slot, in UCI; null for a slot of no move.")
+    moves: Items[str | None] = Field(
+        description="The move of each slot, in UCI; null for a slot of no move."
+    )

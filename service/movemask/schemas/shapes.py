@@ -26,7 +26,9 @@ class Out(BaseModel):
 class _StopAtFirst:
     """Ends the validation of a list at the first wrong item. An error takes 100 times the memory of a short item."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         schema = handler(source)
         assert schema["type"] == "list"
         return {**schema, "fail_fast": True}

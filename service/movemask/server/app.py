@@ -144,7 +144,9 @@ def _cors(origins: str | None) -> Callable[[ASGIApp], ASGIApp]:
     )
 
 
-def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[], AbstractAsyncContextManager[None]]:
+def _install_mcp(
+    app: FastAPI, settings: Settings, *, keyed: bool
+) -> Callable[[], AbstractAsyncContextManager[None]]:
     """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
     this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
     require("mcp", "MOVEMASK_MCP")
@@ -160,19 +162,31 @@ def _install_mcp(app: FastAPI, settings: Settings, *, keyed: bool) -> Callable[[
         caller, given = context.request.client, context.request.headers
         transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
         headers = {name: given[name] for name in _FORWARDED if name in given}
-        async with httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport, headers=headers) as http:
+        async with httpx2.AsyncClient(
+            base_url="http://127.0.0.1", transport=transport, headers=headers
+        ) as http:
             yield AsyncClient(http=http, timeout=_MCP_SECONDS)
 
     # A page of any site can have a browser send requests to a server on the user's machine, by a name that the site
     # points at 127.0.0.1 (DNS rebinding). So a service that listens there alone is asked by the machine's names only.
     # Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports, "Security Warning".
-    named = keyed or settings.proxies > 0 or settings.trusted_hosts != "*" or settings.cors_origins == "*"
+    named = (
+        keyed
+        or settings.proxies > 0
+        or settings.trusted_hosts != "*"
+        or settings.cors_origins == "*"
+    )
     names = ["localhost", "127.0.0.1", "[::1]"]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not named and _is_loopback(settings.host),
         allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
         allowed_origins=[
-            *(f"http{s}://{name}{port}" for name in names for s in ("", "s") for port in ("", ":*")),
+            *(
+                f"http{s}://{name}{port}"
+                for name in names
+                for s in ("", "s")
+                for port in ("", ":*")
+            ),
             *(settings.cors_origins or "").split(","),
         ],
     )

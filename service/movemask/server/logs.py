@@ -55,13 +55,29 @@ def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def access(
-    method: str, route: str, status: int, seconds: float, positions: int, request: str, key: str | None, *, debug: bool
+    method: str,
+    route: str,
+    status: int,
+    seconds: float,
+    positions: int,
+    request: str,
+    key: str | None,
+    *,
+    debug: bool,
 ) -> None:
     """Logs one request, with the name of its API key; never its body, query or headers."""
     level = logging.DEBUG if debug else logging.INFO
     if not _access.isEnabledFor(level):
         return
-    fields = method, route, status, 1e3 * seconds, positions, request, "" if key is None else f" key={key}"
+    fields = (
+        method,
+        route,
+        status,
+        1e3 * seconds,
+        positions,
+        request,
+        "" if key is None else f" key={key}",
+    )
     if handlers := _handlers():
         handlers[0].emit_later(level, fields)
     else:
@@ -91,8 +107,17 @@ class JsonFormatter(logging.Formatter):
         out |= {"logger": _name(record), "pid": os.getpid()}
         if record.name == _access.name and isinstance(record.args, tuple):
             method, route, status, milliseconds, positions, request, key = record.args
-            out |= {"message": f"{method} {route} {status}", "method": method, "route": route, "status": status}
-            out |= {"ms": round(cast(float, milliseconds), 3), "positions": positions, "request_id": request}
+            out |= {
+                "message": f"{method} {route} {status}",
+                "method": method,
+                "route": route,
+                "status": status,
+            }
+            out |= {
+                "ms": round(cast(float, milliseconds), 3),
+                "positions": positions,
+                "request_id": request,
+            }
             if key:
                 out["key"] = str(key).removeprefix(" key=")
         else:
@@ -123,8 +148,14 @@ def configure(level: str, log_format: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
-    for library in ("uvicorn", "httpx2", "mcp"):  # which use many lines for what movemask says in one
+    logging.getLogger("asyncio").setLevel(
+        logging.ERROR
+    )  # it warns of each write to a client that has gone
+    for library in (
+        "uvicorn",
+        "httpx2",
+        "mcp",
+    ):  # which use many lines for what movemask says in one
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a line that cannot be written is lost
@@ -158,7 +189,9 @@ class LogHandler(logging.Handler):
         super().__init__()
         self.seconds = 0.0
         self._lines: Queue[str | None] = Queue(QUEUE)  # empty: those of requests; None: the end
-        self._requests: list[tuple[float, int, tuple[object, ...]]] = []  # time, level, and the fields of `_ACCESS`
+        self._requests: list[
+            tuple[float, int, tuple[object, ...]]
+        ] = []  # time, level, and the fields of `_ACCESS`
         self._lost = 0
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
@@ -173,7 +206,9 @@ class LogHandler(logging.Handler):
             return
         if self._lost and self._lines.qsize() < QUEUE // 2:
             self._tell()
-        if self.seconds and self._lines.unfinished_tasks == 1:  # with more, nothing reads standard error
+        if (
+            self.seconds and self._lines.unfinished_tasks == 1
+        ):  # with more, nothing reads standard error
             self.flush(self.seconds)
 
     def emit_later(self, level: int, fields: tuple[object, ...]) -> None:
@@ -216,14 +251,18 @@ class LogHandler(logging.Handler):
             stream, encoding = -1, "utf-8"
         while (line := self._lines.get()) is not None:
             lines = [line] if line else self._lines_of_requests()
-            for piece in _pieces([f"{one}\n".encode(encoding, "backslashreplace") for one in lines]):
+            for piece in _pieces(
+                [f"{one}\n".encode(encoding, "backslashreplace") for one in lines]
+            ):
                 with suppress(OSError):
                     while piece:
                         try:
                             piece = piece[os.write(stream, piece) :]
                         except BlockingIOError:  # another program has made the stream so
                             select.select((), (stream,), ())
-            if not line and self._lines.qsize() < QUEUE // 2:  # a service without trouble logs only requests
+            if (
+                not line and self._lines.qsize() < QUEUE // 2
+            ):  # a service without trouble logs only requests
                 self._tell()
             self._lines.task_done()
         self._lines.task_done()
@@ -260,4 +299,6 @@ def _printable(message: str) -> str:
     """The message with control characters escaped, so that no input can forge a line."""
     if message.isprintable():
         return message
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in message
+    )

@@ -65,18 +65,28 @@ class Metrics:
         least = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         by_kind = ["model", "kind", "trained_with_mask"]
         self.requests = counter(
-            "movemask_requests", "Requests answered; 499: the client disconnected.", ["route", "method", "status"]
+            "movemask_requests",
+            "Requests answered; 499: the client disconnected.",
+            ["route", "method", "status"],
         )
         self.request_seconds = seconds(
             "movemask_request_seconds", "Time to answer, of the routes of /v1 and /mcp.", ["route"]
         )
         self.positions = counter(
-            "movemask_positions", "Positions answered: ongoing, checkmate or stalemate.", ["model", "status"]
+            "movemask_positions",
+            "Positions answered: ongoing, checkmate or stalemate.",
+            ["model", "status"],
         )
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
-        self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
-        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited for a network.", ["model"])
-        self.inference_seconds = seconds("movemask_inference_seconds", "Time of one run.", ["model"])
+        self.batch_size = histogram(
+            "movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES
+        )
+        self.queue_seconds = seconds(
+            "movemask_queue_seconds", "Time that positions waited for a network.", ["model"]
+        )
+        self.inference_seconds = seconds(
+            "movemask_inference_seconds", "Time of one run.", ["model"]
+        )
         self.leakage = histogram(
             "movemask_leakage",
             "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true. GET "
@@ -85,7 +95,9 @@ class Metrics:
             buckets=_LEAKAGE,
         )
         self.top_move_changed = counter(
-            "movemask_top_move_changed", "Answered positions whose best move this mistake would have changed.", by_kind
+            "movemask_top_move_changed",
+            "Answered positions whose best move this mistake would have changed.",
+            by_kind,
         )
         self.illegal_mass = counter(
             "movemask_illegal_mass",
@@ -93,16 +105,23 @@ class Metrics:
             ["model", "cause", "trained_with_mask"],
         )
         self.served_leakage = counter(
-            "movemask_served_leakage", "Answers withheld because they failed their check; must stay 0."
+            "movemask_served_leakage",
+            "Answers withheld because they failed their check; must stay 0.",
         )
         self.rejected = counter(
-            "movemask_rejected", "Requests and connections rejected with a 429 or 503, by problem.", ["reason"]
+            "movemask_rejected",
+            "Requests and connections rejected with a 429 or 503, by problem.",
+            ["reason"],
         )
         for name, status in problems.STATUSES.items():
-            if status in _REFUSED:  # from the first scrape on: the first refusal is an increase, too
+            if (
+                status in _REFUSED
+            ):  # from the first scrape on: the first refusal is an increase, too
                 self.rejected.labels(name)
         self.invalid = counter(
-            "movemask_invalid", "Invalid requests, or positions of a batch, by problem.", ["problem"]
+            "movemask_invalid",
+            "Invalid requests, or positions of a batch, by problem.",
+            ["problem"],
         )
         self.ledger_lost = counter(
             "movemask_ledger_lost",
@@ -110,7 +129,9 @@ class Metrics:
             "not be written, or a bug (see the log); should stay 0.",
         )
         self.connections = gauge("movemask_connections", "Open connections.")
-        self.waiting_positions = gauge("movemask_waiting_positions", "Positions that wait for a network.", ["model"])
+        self.waiting_positions = gauge(
+            "movemask_waiting_positions", "Positions that wait for a network.", ["model"]
+        )
         self.ledger_waiting = gauge(
             "movemask_ledger_waiting", "Answered positions that wait to be written to the ledger."
         )
@@ -119,16 +140,27 @@ class Metrics:
             "1 for a model that is served, 0 for one that failed its check; none for a removed one.",
             ["model"],
         )
-        self.build_info = least("movemask_build_info", "Always 1; the version is a label.", ["version"])
-        self.build_info.labels(__version__).set(1)
-        self.process_cpu_seconds = counter("process_cpu_seconds", "CPU time of all workers, ended ones included.")
-        self.process_resident_memory_bytes = gauge(
-            "process_resident_memory_bytes", "Resident memory of all workers; shared pages count for each."
+        self.build_info = least(
+            "movemask_build_info", "Always 1; the version is a label.", ["version"]
         )
-        self.process_virtual_memory_bytes = gauge("process_virtual_memory_bytes", "Virtual memory of all workers.")
+        self.build_info.labels(__version__).set(1)
+        self.process_cpu_seconds = counter(
+            "process_cpu_seconds", "CPU time of all workers, ended ones included."
+        )
+        self.process_resident_memory_bytes = gauge(
+            "process_resident_memory_bytes",
+            "Resident memory of all workers; shared pages count for each.",
+        )
+        self.process_virtual_memory_bytes = gauge(
+            "process_virtual_memory_bytes", "Virtual memory of all workers."
+        )
         self.process_open_fds = gauge("process_open_fds", "Open file descriptors of all workers.")
-        self.process_max_fds = least("process_max_fds", "File descriptors that one worker may open.")
-        self.process_start_time_seconds = least("process_start_time_seconds", "Start of the oldest worker, since 1970.")
+        self.process_max_fds = least(
+            "process_max_fds", "File descriptors that one worker may open."
+        )
+        self.process_start_time_seconds = least(
+            "process_start_time_seconds", "Start of the oldest worker, since 1970."
+        )
         self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
 
     def looked(self, connections: int, waiting: Mapping[str, int], ledger_waiting: int) -> None:

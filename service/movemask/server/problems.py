@@ -17,7 +17,13 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from movemask.board.fen import MOVES_HINT, looks_like_moves
-from movemask.errors import CapacityError, LedgerError, LedgerUnreachable, LimitExceeded, MovemaskError
+from movemask.errors import (
+    CapacityError,
+    LedgerError,
+    LedgerUnreachable,
+    LimitExceeded,
+    MovemaskError,
+)
 from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
 from movemask.schemas.shapes import as_json
 from movemask.server.logs import request_id
@@ -71,22 +77,37 @@ _MOST_HINTS = 3
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses of these statuses. `HTTPStatus.phrase` is not the same on every Python."""
     content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": "A problem; its `type` says which.", "content": content} for status in statuses}
+    return {
+        status: {"description": "A problem; its `type` says which.", "content": content}
+        for status in statuses
+    }
 
 
 class ProblemError(MovemaskError):
     """A problem of HTTP rather than of chess or a network."""
 
-    def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+    def __init__(
+        self, name: str, detail: str, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
         super().__init__(detail)
         self.problem, self.headers = problem(name, detail, **extra), headers
 
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
     """A problem by its name; `status` is needed for names that are not in STATUSES."""
-    title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON").replace("pgn", "PGN")
+    title = (
+        name.replace("-", " ")
+        .capitalize()
+        .replace("fen", "FEN")
+        .replace("json", "JSON")
+        .replace("pgn", "PGN")
+    )
     status = status or STATUSES[name].value
-    named = _NAMED.match(detail) if status == HTTPStatus.UNPROCESSABLE_ENTITY or name == "unknown-model" else None
+    named = (
+        _NAMED.match(detail)
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY or name == "unknown-model"
+        else None
+    )
     if named and "errors" not in extra:
         extra["errors"] = [{"field": named[1], "message": detail[named.end() :]}]
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
@@ -102,7 +123,9 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, LedgerError):
-        return problem("ledger-unavailable", "the ledger cannot be read now; the service's log says why")
+        return problem(
+            "ledger-unavailable", "the ledger cannot be read now; the service's log says why"
+        )
     for error_class in type(error).__mro__:
         name = re.sub(r"\B(?=[A-Z])", "-", error_class.__name__).lower()
         if name in STATUSES:
@@ -118,7 +141,10 @@ def ledger_unwritable(error: LedgerError) -> str:
 
 
 def invalid_request(
-    error: ValidationError | RequestValidationError, model: type[BaseModel] | None = None, *, item: str = "body"
+    error: ValidationError | RequestValidationError,
+    model: type[BaseModel] | None = None,
+    *,
+    item: str = "body",
 ) -> MovemaskError:
     """pydantic's errors as one problem.
 
@@ -127,12 +153,20 @@ def invalid_request(
     """
     if isinstance(error, ValidationError):
         if error.error_count() > _MOST_WRITTEN:
-            return LimitExceeded(f"{item}: {error.error_count()} errors, such as unknown fields; /docs has the fields")
-        first = error.errors(include_url=False, include_input=False)[0]  # the input may be the whole body
+            return LimitExceeded(
+                f"{item}: {error.error_count()} errors, such as unknown fields; /docs has the fields"
+            )
+        first = error.errors(include_url=False, include_input=False)[
+            0
+        ]  # the input may be the whole body
         if first["type"] == "json_invalid":
             return ProblemError("malformed-json", f"{item}: {first['ctx']['error']}")
         if first["type"] == "too_long":
-            field, found, most = _field(first["loc"]), first["ctx"]["actual_length"], first["ctx"]["max_length"]
+            field, found, most = (
+                _field(first["loc"]),
+                first["ctx"]["actual_length"],
+                first["ctx"]["max_length"],
+            )
             return LimitExceeded(f"{field}: {found} {first['loc'][-1]}; at most {most} are allowed")
         details, skip = error.errors(include_url=False, include_context=False), 0
     else:
@@ -153,7 +187,9 @@ def invalid_request(
 def invalid_field(field: str, message: str) -> ProblemError:
     """The error of one invalid field of a body."""
     name = shown(field)
-    return ProblemError("invalid-request", f"{name}: {message}", errors=[{"field": name, "message": message}])
+    return ProblemError(
+        "invalid-request", f"{name}: {message}", errors=[{"field": name, "message": message}]
+    )
 
 
 def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -175,7 +211,9 @@ def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespo
 
 def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> ErrorOut:
     """Takes the place of a failed item; calls `count` with its problem."""
-    fields: dict[str, Any] = counted_problem(error, count).model_dump(mode="json", exclude_unset=True)
+    fields: dict[str, Any] = counted_problem(error, count).model_dump(
+        mode="json", exclude_unset=True
+    )
     return _Error(error=_Problem(**fields))
 
 
@@ -200,15 +238,21 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
             status, own, next_step = HTTPStatus(error.status_code), dict(error.headers or {}), ""
             if status == HTTPStatus.METHOD_NOT_ALLOWED:
                 methods = _methods(http)
-                own["Allow"] = ", ".join([*sorted({*methods, "HEAD"} if "GET" in methods else methods), "OPTIONS"])
+                own["Allow"] = ", ".join(
+                    [*sorted({*methods, "HEAD"} if "GET" in methods else methods), "OPTIONS"]
+                )
                 if http.method == "OPTIONS":
                     return Response(status_code=HTTPStatus.NO_CONTENT, headers=own)
                 next_step = f"; use {' or '.join(methods)}"
             elif status == HTTPStatus.NOT_FOUND:
                 next_step = _nearest(http)
-            error = ProblemError(name_of(status), f"{request}: {status.phrase}{next_step}", own, status=status)
+            error = ProblemError(
+                name_of(status), f"{request}: {status.phrase}{next_step}", own, status=status
+            )
         as_problem = response_to(error, count)
-        if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+        if as_problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(
+            error, CapacityError
+        ):
             log.error("%s: %s: %s", request, type(error).__name__, error)
         return as_problem
 
@@ -229,7 +273,11 @@ def _nearest(http: Request) -> str:
     path = http.scope["path"].removeprefix(root_path)
     paths = [route.path for route in http.app.routes if route.path != "/"]
     near = get_close_matches(path[:_LONGEST_INPUT].lower().rstrip("/"), paths, 1)
-    return f"; did you mean {root_path + near[0]!r}?" if near else f"; {root_path}/docs lists the paths"
+    return (
+        f"; did you mean {root_path + near[0]!r}?"
+        if near
+        else f"; {root_path}/docs lists the paths"
+    )
 
 
 def _field(location: Sequence[Any]) -> str:
@@ -297,7 +345,9 @@ def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:
             continue
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         model = _model_in(fields[part].annotation) if part in fields else None
-    return [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+    return (
+        [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+    )
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

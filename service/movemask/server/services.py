@@ -63,7 +63,9 @@ class Services:
         """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
         if under_way >= max(1, _READERS // self.workers):
-            raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
+            raise Overloaded(
+                f"{under_way} requests for leakage figures are already running", retry_after=1
+            )
         return await to_thread.run_sync(read, limiter=self.reading)
 
     async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -149,7 +151,9 @@ def ledger_plan(settings: Settings) -> Plan:
     unknown = sorted(chosen - set(KINDS))
     if unknown:
         known = ", ".join(KINDS)
-        raise SettingsError(f"MOVEMASK_LEDGER_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
+        raise SettingsError(
+            f"MOVEMASK_LEDGER_KINDS: there is no {', '.join(unknown)}; available: {known}, or all"
+        )
     sources = {DERIVED.get(kind, kind) for kind in chosen}
     always = tuple(kind for kind in MEASURED if kind in sources)
     return Plan(always, settings.ledger_share)

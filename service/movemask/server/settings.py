@@ -28,7 +28,9 @@ _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
 
 #: A host's name, an IPv4 address, an IPv6 address with brackets or without, `*.NAME` or `*`.
-_HOST = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-f:.]+\]|[0-9a-f]*:[0-9a-f.]*:[0-9a-f:.]*", re.I)
+_HOST = re.compile(
+    r"\*|(\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-f:.]+\]|[0-9a-f]*:[0-9a-f.]*:[0-9a-f:.]*", re.I
+)
 
 #: Of a path prefix; nothing that HTML or a header would have to escape.
 ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
@@ -55,56 +57,108 @@ class Settings(NetworkSettings):
         "auto", description="Worker processes, 1 to 64; auto: one per core, at most 4."
     )
     log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
-    log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Format of log lines: text or json."
+    )
 
     api_keys: SecretStr | None = Field(
-        None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, everything is open."
+        None,
+        description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, everything is open.",
     )
-    api_keys_file: Path | None = Field(None, description="File with hashes of API keys (movemask keys new).")
+    api_keys_file: Path | None = Field(
+        None, description="File with hashes of API keys (movemask keys new)."
+    )
 
-    trusted_hosts: str = Field("*", description="Host names served, comma-separated; *.NAME for subdomains, * for any.")
-    proxies: int = Field(0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For).")
+    trusted_hosts: str = Field(
+        "*", description="Host names served, comma-separated; *.NAME for subdomains, * for any."
+    )
+    proxies: int = Field(
+        0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For)."
+    )
     root_path: Annotated[str, Field(pattern=rf"^({ROOT_PATH})?$")] = Field(
         "", description="Path prefix under which a proxy serves the service, such as /chess."
     )
-    tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
+    tls_cert: Path | None = Field(
+        None, description="PEM file of the TLS certificate and its chain; serves HTTPS."
+    )
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
     runs: int = Field(
-        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, one thread each."
+        default_factory=available_cores,
+        ge=1,
+        le=256,
+        description="Runs of a network at once, one thread each.",
     )
 
-    mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
-    page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
+    mcp: bool = Field(
+        False, description="Whether /mcp offers tools for language models (Model Context Protocol)."
+    )
+    page: bool = Field(
+        True, description="Whether GET / serves the page with the board and the dashboard."
+    )
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
-        None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."
+        None,
+        description="Origins whose pages may call the service, comma-separated: https://example.org; or *.",
     )
 
     database_url: str = Field(
-        "sqlite:///movemask.db", description="Database of the ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
+        "sqlite:///movemask.db",
+        description="Database of the ledger: sqlite:///FILE or postgresql://USER@HOST/NAME.",
     )
     ledger_kinds: str = Field(
         "raw,multiplied,served", description="Kinds of leakage measured for all requests, or all."
     )
-    ledger_share: float = Field(0.05, ge=0, le=1, description="Share of batches for which all kinds are measured.")
-    ledger_positions: Literal["on", "off"] = Field("on", description="Whether the ledger keeps positions (FENs).")
-    ledger_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
-    ledger_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
+    ledger_share: float = Field(
+        0.05, ge=0, le=1, description="Share of batches for which all kinds are measured."
+    )
+    ledger_positions: Literal["on", "off"] = Field(
+        "on", description="Whether the ledger keeps positions (FENs)."
+    )
+    ledger_keep_days: float = Field(
+        30, gt=0, description="Days that single positions are kept; figures stay."
+    )
+    ledger_keep_positions: int = Field(
+        1_000_000, ge=1, description="Most single positions to keep; the newest stay."
+    )
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
-    max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
-    max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
+    max_queue: int = Field(
+        4096, ge=1, description="Positions that may wait; beyond that, requests get a 503."
+    )
+    max_positions: int = Field(
+        1024, ge=1, le=1024, description="Positions in a batch, moves in a games request."
+    )
     max_moves: int = Field(1024, ge=0, description="Most moves in the `moves` of one position.")
-    max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
-    client_rate: float = Field(0, ge=0, description="Positions per second for each key or address; 0: no limit.")
-    client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
-    max_connections: int = Field(2048, ge=1, description="Most open connections, for all workers together.")
-    max_connections_per_address: int = Field(256, ge=1, description="Most open connections from one address.")
-    head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")
-    body_seconds: float = Field(60, gt=0, description="Seconds in which a request's body must arrive.")
-    read_seconds: float = Field(30, gt=0, description="Seconds that a client may read slower than 1 kB/s.")
-    keep_alive_seconds: float = Field(5, ge=0, description="Seconds that an idle connection stays open.")
-    drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests have to finish at shutdown.")
+    max_body_bytes: int = Field(
+        2 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits."
+    )
+    client_rate: float = Field(
+        0, ge=0, description="Positions per second for each key or address; 0: no limit."
+    )
+    client_burst: int = Field(
+        2048, ge=1, description="Burst: positions an idle client may request at once."
+    )
+    max_connections: int = Field(
+        2048, ge=1, description="Most open connections, for all workers together."
+    )
+    max_connections_per_address: int = Field(
+        256, ge=1, description="Most open connections from one address."
+    )
+    head_seconds: float = Field(
+        10, gt=0, description="Seconds in which a connection must send a request's head."
+    )
+    body_seconds: float = Field(
+        60, gt=0, description="Seconds in which a request's body must arrive."
+    )
+    read_seconds: float = Field(
+        30, gt=0, description="Seconds that a client may read slower than 1 kB/s."
+    )
+    keep_alive_seconds: float = Field(
+        5, ge=0, description="Seconds that an idle connection stays open."
+    )
+    drain_seconds: int = Field(
+        20, ge=1, description="Seconds that in-flight requests have to finish at shutdown."
+    )
 
     @field_validator("workers")
     @classmethod
@@ -118,7 +172,9 @@ class Settings(NetworkSettings):
     def _only_names(cls, names: str) -> str:
         for name in names.split(","):
             if not _HOST.fullmatch(name.strip()):
-                raise ValueError(f"must be host names without scheme, port and path; {name.strip()!r} is none")
+                raise ValueError(
+                    f"must be host names without scheme, port and path; {name.strip()!r} is none"
+                )
         return names
 
     @property
@@ -177,7 +233,9 @@ _DEFAULTS_IN_WORDS = {
     "max_batch": "32, or 512 on a GPU",
 }
 
-_LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
+_LINK_NAME = re.compile(
+    r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I
+)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 

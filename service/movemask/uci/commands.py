@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 
 #: Commands of the protocol. Words before a command are skipped, as the protocol requires.
 COMMANDS = frozenset(
-    ("uci", "debug", "isready", "setoption", "register", "ucinewgame", "position", "go", "stop", "ponderhit", "quit")
+    (
+        "uci",
+        "debug",
+        "isready",
+        "setoption",
+        "register",
+        "ucinewgame",
+        "position",
+        "go",
+        "stop",
+        "ponderhit",
+        "quit",
+    )
 )
 
 #: Commands that people type, as in Stockfish. Such a command must fill the line.

@@ -38,7 +38,9 @@ def folders_of(path: str) -> list[Path]:
     return [Path(folder) for folder in path.split(os.pathsep) if folder]
 
 
-def table_moves_of(path: str, board: chess.Board, among: Sequence[chess.Move] | None = None) -> TableMoves | None:
+def table_moves_of(
+    path: str, board: chess.Board, among: Sequence[chess.Move] | None = None
+) -> TableMoves | None:
     """What the tables of a `SyzygyPath` say of a position's moves; None if the tables lack the position or a move.
 
     among : the moves to choose from; all legal moves if None
@@ -61,7 +63,9 @@ def table_moves_of(path: str, board: chess.Board, among: Sequence[chess.Move] | 
     return TableMoves({move: ranked[move][0] for move in ranked}, tuple(kept))
 
 
-def _ranked(tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move) -> tuple[int, int]:
+def _ranked(
+    tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move
+) -> tuple[int, int]:
     """The result of a move for its player, and the half-moves to the next capture or pawn move."""
     after = board.copy(stack=False)
     after.push(move)

@@ -71,7 +71,9 @@ class Engine:
         self._lock = threading.Lock()
         self._gone = False  # whether the GUI no longer reads
         self._position: Sequence[str] = ("startpos",)  # the words of the last `position` command
-        self._board: chess.Board | None = chess.Board()  # None if the last `position` could not be read
+        self._board: chess.Board | None = (
+            chess.Board()
+        )  # None if the last `position` could not be read
         self._task: _Task | None = None
         self._searcher = ThreadPoolExecutor(1)
         self._loader = ThreadPoolExecutor(1)
@@ -122,7 +124,9 @@ class Engine:
                     self._draw()
                 case "eval":
                     self._stop()
-                    self._searcher.submit(self._evaluate, self._board, replace(self._options), self._source())
+                    self._searcher.submit(
+                        self._evaluate, self._board, replace(self._options), self._source()
+                    )
                 case "quit":
                     return False
         except (ValueError, MovemaskError) as error:
@@ -141,7 +145,9 @@ class Engine:
 
     def _read_position(self) -> None:
         """Sets the board from the last `position` command and UCI_Chess960. Raises ValueError."""
-        if list(self._position) == ["startpos"]:  # needs no import: Nibbler sets UCI_Chess960 before `uciok`
+        if list(self._position) == [
+            "startpos"
+        ]:  # needs no import: Nibbler sets UCI_Chess960 before `uciok`
             self._board = chess.Board(chess960=self._options.chess960)
             return
         from movemask.uci.positions import read_position
@@ -261,7 +267,9 @@ class Engine:
                 return
             self._say(*search.info())
 
-    def _evaluate(self, board: chess.Board | None, options: Options, source: Future[Source]) -> None:
+    def _evaluate(
+        self, board: chess.Board | None, options: Options, source: Future[Source]
+    ) -> None:
         """Prints the network's evaluation of the position, for people."""
         from movemask.uci.info import evaluation
 
@@ -276,7 +284,9 @@ class Engine:
 
     def _fault(self, error: BaseException) -> None:
         """Reports an error. A bug is reported too, so that it does not cost a game silently."""
-        self._note(str(error) if isinstance(error, MovemaskError) else f"{type(error).__name__}: {error}")
+        self._note(
+            str(error) if isinstance(error, MovemaskError) else f"{type(error).__name__}: {error}"
+        )
 
     def _note(self, text: str) -> None:
         """Writes a line for people."""

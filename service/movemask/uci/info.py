@@ -41,7 +41,9 @@ def move_stats(policy: Policy, values: Mapping[chess.Move, Value | None]) -> lis
     `Search::GetVerboseStats` in lc0's `src/mcts/search.cc`, column by column.
     """
     board, lc0 = policy.board, vocabulary("lc0-1858")
-    by_rank = sorted(policy.probabilities, key=lambda move: (move in values, policy.probabilities[move]))
+    by_rank = sorted(
+        policy.probabilities, key=lambda move: (move in values, policy.probabilities[move])
+    )
     lines = []
     for move in by_rank:
         index, visits = lc0.slot(move, board), int(move in values)
@@ -55,7 +57,9 @@ def move_stats(policy: Policy, values: Mapping[chess.Move, Value | None]) -> lis
         )
     visited = sum(policy.probabilities[move] for move in values)
     node = f"info string node  ({len(by_rank):4}) {_counts(1 + len(values), visited)}"
-    lines.append(node + f"{_stats(policy.value)}(Q: {_balance(policy.value):8.5f}) {_v(policy.value)}")
+    lines.append(
+        node + f"{_stats(policy.value)}(Q: {_balance(policy.value):8.5f}) {_v(policy.value)}"
+    )
     return lines
 
 
@@ -93,7 +97,9 @@ def evaluation(policy: Policy) -> list[str]:
     value = policy.value
     if value is not None:
         parts = zip(("win", "draw", "loss"), (value.win, value.draw, value.loss), strict=True)
-        shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in parts if share is not None)
+        shares = ", ".join(
+            f"{name} {100 * share:.1f} %" for name, share in parts if share is not None
+        )
         expected = f"Expected score for the side to move: {100 * value.score:.1f} %"
         lines.append(f"{expected} ({shares})" if shares else expected)
     board = policy.board

@@ -43,8 +43,13 @@ class Strengths:
     def of(cls, contract: Mapping[str, Any]) -> Strengths:
         """From `[elo]` and `[[card.strength]]`; without them, any rating. Opening the model reports faults."""
         try:
-            card, elo = contract.get("card", {}), contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
-            rows = tuple((row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ()))
+            card, elo = (
+                contract.get("card", {}),
+                contract.get("elo", {"minimum": 1, "maximum": MAX_RATING}),
+            )
+            rows = tuple(
+                (row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ())
+            )
             low, high = (rows[0][0], rows[-1][0]) if rows else (elo["minimum"], elo["maximum"])
             return cls(max(1, round(low)), min(MAX_RATING, round(high)), rows)
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -69,13 +74,17 @@ class Options:
     opponent_elo: int = _option("OpponentElo", 0, MAX_RATING)
     limit_strength: bool = _option("UCI_LimitStrength", False)
     uci_elo: int = _option("UCI_Elo", 1500, MAX_RATING, least=1)
-    opponent: str = _option("UCI_Opponent", "")  # title, rating or `none`, `computer` or `human`, name
+    opponent: str = _option(
+        "UCI_Opponent", ""
+    )  # title, rating or `none`, `computer` or `human`, name
     temperature: float = _option("Temperature", 1.0, 100)
     decay_moves: int = _option("TempDecayMoves", 0, 640)  # bounds as in lc0
     decay_delay_moves: int = _option("TempDecayDelayMoves", 0, 100)
     top_p: float = _option("TopP", 1.0, least=1e-9)
     seed: int = _option("Seed", 0, 2**31 - 1)
-    multi_pv: int = _option("MultiPV", 1, 500, least=1)  # GUIs ask for Stockfish's bound; 218 lines are possible
+    multi_pv: int = _option(
+        "MultiPV", 1, 500, least=1
+    )  # GUIs ask for Stockfish's bound; 218 lines are possible
     show_wdl: bool = _option("UCI_ShowWDL", False)
     analyse: bool = _option("UCI_AnalyseMode", False)
     chess960: bool = _option("UCI_Chess960", False)
@@ -83,16 +92,22 @@ class Options:
     think_time: bool = _option("Think Time", False)
     move_overhead: int = _option("Move Overhead", 0, 5000)  # milliseconds
     book: str = _option("BookFile", "")  # a Polyglot opening book
-    syzygy: str = _option("SyzygyPath", "")  # folders of Syzygy tables, separated as in the system's PATH
+    syzygy: str = _option(
+        "SyzygyPath", ""
+    )  # folders of Syzygy tables, separated as in the system's PATH
     verbose: bool = _option("VerboseMoveStats", False)
     live: bool = _option("LogLiveStats", False)
     threads: int = _option("Threads", 1, MAX_THREADS, least=1)
-    hash_size: int = _option("Hash", 16, 2**25, least=1)  # MiB. Without effect: hosts set it, and nothing is searched
+    hash_size: int = _option(
+        "Hash", 16, 2**25, least=1
+    )  # MiB. Without effect: hosts set it, and nothing is searched
     models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:
         """Sets an option. Raises ValueError, which names the fault; the option then keeps its value."""
-        option = next((option for option in _OPTIONS if option.metadata["name"].lower() == name.lower()), None)
+        option = next(
+            (option for option in _OPTIONS if option.metadata["name"].lower() == name.lower()), None
+        )
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
@@ -198,7 +213,9 @@ def _book(path: str) -> str:
         with chess.polyglot.open_reader(path) as book:
             entries = len(book)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ValueError(
+            f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if not entries:
         raise ValueError(f"{path[:200]}: contains no moves")
     return path

@@ -46,7 +46,9 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
         try:
             move, _ = read_move(board, text)
         except ValueError as error:
-            raise ValueError(f"position: move {number}, {text[:20]!r}, {error} in {board.fen()!r}") from None
+            raise ValueError(
+                f"position: move {number}, {text[:20]!r}, {error} in {board.fen()!r}"
+            ) from None
         board.push(move)
     return board, notes
 
@@ -66,9 +68,13 @@ def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.
     if board.status() & chess.STATUS_BAD_CASTLING_RIGHTS:
         board.castling_rights = board.clean_castling_rights()
         given, kept = fen.split()[2], board.castling_xfen()
-        notes.append(f"position: castling rights {given} do not fit the king and rooks: read as {kept}")
+        notes.append(
+            f"position: castling rights {given} do not fit the king and rooks: read as {kept}"
+        )
     if board.status() & chess.STATUS_INVALID_EP_SQUARE and board.ep_square is not None:
-        notes.append(f"position: no pawn has just passed {chess.square_name(board.ep_square)}: read without en passant")
+        notes.append(
+            f"position: no pawn has just passed {chess.square_name(board.ep_square)}: read without en passant"
+        )
         board.ep_square = None
     if board.status() & ~PLAYABLE:
         raise ValueError(_in_uci(error))

@@ -36,7 +36,9 @@ _DRAWN = Value(0, 1, 0, 0.5)
 class Source(Protocol):
     """A source of policies: a `Network` in this process, or a `RemoteSource`."""
 
-    def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
+    def policies(
+        self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None
+    ) -> list[Policy]:
         """The policy of each board, for these ratings of the side to move and its opponent."""
         ...
 
@@ -82,12 +84,16 @@ class Search:
     The shown probabilities are the network's own, at temperature 1.
     """
 
-    def __init__(self, board: chess.Board, go: Go, options: Options, source: Source, draws: random.Random) -> None:
+    def __init__(
+        self, board: chess.Board, go: Go, options: Options, source: Source, draws: random.Random
+    ) -> None:
         self._started = time.perf_counter()
         self._source, self._options, self._board = source, options, board
         self._elo = options.elo
         self._lines: list[_Line] = []
-        self._of_each = False  # whether each line has the value after its move, and not the position's
+        self._of_each = (
+            False  # whether each line has the value after its move, and not the position's
+        )
         self._grown = 0  # plies added to the lines
         self._nodes = 1
         self.notes: list[str] = []
@@ -104,7 +110,11 @@ class Search:
         named = self._named(go.searchmoves)
         self._tables = self._of_tables(named)
         self.best = self._chosen(named, draws, analysing=go.infinite or options.analyse)
-        others = [move for move in self._policy.probabilities if move != self.best and (named is None or move in named)]
+        others = [
+            move
+            for move in self._policy.probabilities
+            if move != self.best and (named is None or move in named)
+        ]
         self._lines = [_Line.of(board, move) for move in (self.best, *others)[: options.multi_pv]]
         left_out = named is not None and len(set(named)) < len(self._policy.probabilities)
         self._of_each = len(self._lines) > 1 or left_out
@@ -112,7 +122,9 @@ class Search:
         if wanted and go.numbers.get("nodes", math.inf) > wanted:
             self.grow()
         if options.think_time and (clock := _clock_of(go, board.turn, options.move_overhead)):
-            self.seconds = think_time(Position(board), self.best, self._policy.probabilities.values(), clock)
+            self.seconds = think_time(
+                Position(board), self.best, self._policy.probabilities.values(), clock
+            )
 
     def info(self) -> list[str]:
         """The `info` lines: one for each shown move, the move to play first."""
@@ -127,7 +139,11 @@ class Search:
             + score(self._value(line), mates=line.mates, wdl=self._options.show_wdl)
             + f"{counts}time {round(1000 * elapsed)} pv {' '.join(self._uci(line.moves))}"
             # lc0 writes nothing after the moves, and programs that read its statistics take all words for moves.
-            + ("" if self._options.verbose else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %")
+            + (
+                ""
+                if self._options.verbose
+                else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %"
+            )
             for number, line in enumerate(self._lines, 1)
         ]
 
@@ -135,7 +151,9 @@ class Search:
         """lc0's statistics of each move; empty without the option VerboseMoveStats."""
         if not self._policy.probabilities or not self._options.verbose:
             return []
-        evaluated = {line.moves[0]: self._value_after(line) for line in self._lines if line.after is not None}
+        evaluated = {
+            line.moves[0]: self._value_after(line) for line in self._lines if line.after is not None
+        }
         return move_stats(self._policy, evaluated)
 
     def bestmove(self) -> str:
@@ -169,7 +187,9 @@ class Search:
     def _play_anything(self, draws: random.Random) -> None:
         """Draws any legal move in a position that the network does not know: a refusal would lose the game."""
         names = ", ".join(status_names(self._board.status()))
-        self.notes.append(f"the network does not know such a position ({names}): any legal move is played")
+        self.notes.append(
+            f"the network does not know such a position ({names}): any legal move is played"
+        )
         self.best = draws.choice(list(self._board.legal_moves))
         self._policy = Policy(self._board, "", {})
         self._lines = [_Line.of(self._board, self.best)]
@@ -178,7 +198,9 @@ class Search:
         """Notes a rating or a strength that the network does not take or does not know."""
         policy, options = self._policy, self._options
         if "elo" in policy.ignored:
-            self.notes.append(f"{policy.model} takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect")
+            self.notes.append(
+                f"{policy.model} takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect"
+            )
         for asked, got in zip(self._elo or (), policy.elo or (), strict=False):
             if round(asked) != round(got):
                 note = f"{policy.model} does not know the rating {asked:g}: asked as {got:g}"
@@ -186,7 +208,9 @@ class Search:
                     self.notes.append(note)
         least, most = options.strengths.least, options.strengths.most
         if options.by_table and not least <= options.uci_elo <= most:
-            self.notes.append(f"{policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest")
+            self.notes.append(
+                f"{policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest"
+            )
 
     def _named(self, texts: Sequence[str]) -> list[chess.Move] | None:
         """The legal moves of `searchmoves`; None, for all moves, if none is legal. Notes the other texts."""
@@ -206,10 +230,14 @@ class Search:
         try:
             return table_moves_of(self._options.syzygy, self._board, named)
         except Exception as error:  # python-chess raises any error for a damaged table, which must not cost the game
-            self.notes.append(f"SyzygyPath: a table cannot be read: {type(error).__name__}: {error}")
+            self.notes.append(
+                f"SyzygyPath: a table cannot be read: {type(error).__name__}: {error}"
+            )
             return None
 
-    def _chosen(self, named: Sequence[chess.Move] | None, draws: random.Random, *, analysing: bool) -> chess.Move:
+    def _chosen(
+        self, named: Sequence[chess.Move] | None, draws: random.Random, *, analysing: bool
+    ) -> chess.Move:
         """The move to play, from the book or drawn from the policy. In analysis, the most probable move."""
         options = self._options
         move = None if analysing else _of_book(options.book, self._board, named, draws)
@@ -220,7 +248,9 @@ class Search:
         temperature = 0.0 if analysing else options.temperature_at(self._board)
 
         def drawn() -> chess.Move:
-            move = self._policy.shaped(temperature, options.top_p, candidates).sample(draws.getrandbits(53))
+            move = self._policy.shaped(temperature, options.top_p, candidates).sample(
+                draws.getrandbits(53)
+            )
             assert move is not None
             return move
 
@@ -274,7 +304,9 @@ def _clock_of(go: Go, turn: chess.Color, overhead: int) -> Clock | None:
     remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
     if remaining not in go.numbers:
         return None
-    seconds, gained = (min(max(0, go.numbers.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment))
+    seconds, gained = (
+        min(max(0, go.numbers.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment)
+    )
     return Clock(seconds, gained, go.numbers.get("movestogo"), overhead / 1000)
 
 

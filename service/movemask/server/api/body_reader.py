@@ -47,7 +47,9 @@ async def read_body(http: Request, size: int | None, limits: RequestLimits) -> b
     return b"".join(parts)
 
 
-async def _within(stream: AsyncIterator[bytes], limit: int, limits: RequestLimits) -> AsyncIterator[bytes]:
+async def _within(
+    stream: AsyncIterator[bytes], limit: int, limits: RequestLimits
+) -> AsyncIterator[bytes]:
     """The parts of a body; raises ProblemError as soon as they exceed the limit."""
     size = 0
     async for part in stream:
@@ -72,7 +74,9 @@ async def _unpacked(http: Request, packed: Iterable[bytes]) -> AsyncIterator[byt
                 if not rest and len(part) < _UNPACKED:
                     break
     except zlib.error:
-        raise ProblemError("malformed-json", "body: is not gzip, as Content-Encoding says") from None
+        raise ProblemError(
+            "malformed-json", "body: is not gzip, as Content-Encoding says"
+        ) from None
     if not unpacking.eof or unpacking.unused_data:
         fault = "is followed by other data" if unpacking.eof else "is cut off"
         raise ProblemError("malformed-json", f"body: the gzip data {fault}")
@@ -118,5 +122,7 @@ def _check_utf8(body: bytes) -> None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        fault = f"body: is not UTF-8: byte 0x{body[error.start]:02x} at {error.start}, counted from 0"
+        fault = (
+            f"body: is not UTF-8: byte 0x{body[error.start]:02x} at {error.start}, counted from 0"
+        )
         raise ProblemError("malformed-json", fault) from None

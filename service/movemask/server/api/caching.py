@@ -14,8 +14,14 @@ def cacheable(http: Request, content: bytes, *, seconds: int = 0) -> Response:
     keep it: whether a client may have it depends on its key. The ETag is weak, because the response may be compressed.
     """
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
-    headers = {"ETag": f"W/{tag}", "Cache-Control": f"private, max-age={seconds}" if seconds else "private, no-cache"}
-    known = {value.strip().removeprefix("W/") for value in http.headers.get("if-none-match", "").split(",")}
+    headers = {
+        "ETag": f"W/{tag}",
+        "Cache-Control": f"private, max-age={seconds}" if seconds else "private, no-cache",
+    }
+    known = {
+        value.strip().removeprefix("W/")
+        for value in http.headers.get("if-none-match", "").split(",")
+    }
     if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type="application/json")

@@ -26,7 +26,11 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
             ranges.setdefault(media_range, (0.0, -place))
 
     def rank(media_type: str) -> tuple[float, int, int]:
-        for exactness, media_range in ((2, media_type), (1, media_type.partition("/")[0] + "/*"), (0, "*/*")):
+        for exactness, media_range in (
+            (2, media_type),
+            (1, media_type.partition("/")[0] + "/*"),
+            (0, "*/*"),
+        ):
             if media_range in ranges:
                 quality, order = ranges[media_range]
                 return quality, exactness, order

@@ -78,5 +78,11 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
             operation["responses"]["500"] = problems.documented(500)[500]
             for status, response in operation["responses"].items():
                 place = Operation(method, path, status, bool(secured))
-                names = [header.name for header in HEADERS if header.description and header.documented(place)]
-                response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+                names = [
+                    header.name
+                    for header in HEADERS
+                    if header.description and header.documented(place)
+                ]
+                response["headers"] = {
+                    name: {"$ref": f"#/components/headers/{name}"} for name in names
+                }

@@ -55,12 +55,18 @@ MAX_SLOTS = 8_192  # no vocabulary is larger
 MAX_POSITIONS = 1_024  # of any setting
 
 
-def counted(field: str, unit: str, most: Callable[[RequestLimits], int]) -> Callable[[Any, ValidationInfo], Any]:
+def counted(
+    field: str, unit: str, most: Callable[[RequestLimits], int]
+) -> Callable[[Any, ValidationInfo], Any]:
     """A validator that limits the length of a list; raises LimitExceeded. `most` gives the limit from the
     limits that are the validation's context."""
 
     def within(value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
+        if (
+            isinstance(value, list)
+            and info.context is not None
+            and len(value) > (limit := most(info.context))
+        ):
             raise LimitExceeded(f"{field}: {len(value)} {unit}; at most {limit} are allowed")
         return value
 
@@ -73,7 +79,9 @@ Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
 
 def _above_zero(temperature: Temperature) -> Temperature:
     if temperature == 0:
-        raise ValueError("Input should be greater than 0: at 0 a move that is not the most probable has no surprise")
+        raise ValueError(
+            "Input should be greater than 0: at 0 a move that is not the most probable has no surprise"
+        )
     return temperature
 
 
@@ -125,7 +133,9 @@ _ELO = Field(
 #: The default of lists: an empty list would be copied for every position.
 _EMPTY: Any = ()
 
-_INCLUDE: Any = Field(_EMPTY, description="What to add: `san` and `logit` of moves, `statistics`, `illegal` moves.")
+_INCLUDE: Any = Field(
+    _EMPTY, description="What to add: `san` and `logit` of moves, `statistics`, `illegal` moves."
+)
 _CHESS960 = "Read the FEN and write castling (king takes rook) as Chess960."
 
 
@@ -137,7 +147,9 @@ class RuleIn(In):
         description="Logits are divided by it. Default 1; 0 leaves the most probable move; `calibrated` uses the "
         "contract's temperature.",
     )
-    normalizer: Normalizer | None = Field(None, description="Turns logits into probabilities; by default softmax.")
+    normalizer: Normalizer | None = Field(
+        None, description="Turns logits into probabilities; by default softmax."
+    )
     alpha: Alpha = None
     top_k: TopK = None
     top_p: TopP = None
@@ -150,7 +162,9 @@ class PlacedIn(In):
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None, description="A FEN; `startpos` is the start position."
     )
-    moves: Moves = Field(_EMPTY, description="Moves in UCI or SAN, from `fen` or the start position.")
+    moves: Moves = Field(
+        _EMPTY, description="Moves in UCI or SAN, from `fen` or the start position."
+    )
 
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
@@ -201,8 +215,12 @@ class MoveIn(OneIn):
 
     include: Includes = _INCLUDE
     method: Method = Field("greedy", description="The best move, or one drawn by probability.")
-    seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`: same seed, same move. No unit.")
-    clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think on this clock.")
+    seed: int | None = Field(
+        None, ge=0, lt=2**63, description="For `sample`: same seed, same move. No unit."
+    )
+    clock: ClockIn | None = Field(
+        None, description="Adds `seconds`: how long a human would think on this clock."
+    )
 
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
@@ -271,7 +289,9 @@ class GamesIn(In):
         "used for both.",
     )
     model: str | None = _MODEL
-    temperature: AboveZero = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
+    temperature: AboveZero = Field(
+        1.0, description="Logits are divided by it; `calibrated` uses the contract's."
+    )
     include: list[GamesInclude] = Field(
         _EMPTY,
         max_length=3,
@@ -301,18 +321,26 @@ Names = Annotated[
 class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
-    ratings: SweptRatings | None = Field(None, description="In Elo points; by default every hundred from 800 to 2500.")
+    ratings: SweptRatings | None = Field(
+        None, description="In Elo points; by default every hundred from 800 to 2500."
+    )
     vary: VaryName | None = Field(None, description="Whose rating changes; by default both.")
     model: str | None = _MODEL
-    models: Names | None = Field(None, description="Instead of `ratings`: one answer from each of these networks.")
-    include: list[SweepInclude] = Field(_EMPTY, fail_fast=True, max_length=16, description="What to add to the answer.")
+    models: Names | None = Field(
+        None, description="Instead of `ratings`: one answer from each of these networks."
+    )
+    include: list[SweepInclude] = Field(
+        _EMPTY, fail_fast=True, max_length=16, description="What to add to the answer."
+    )
 
     @model_validator(mode="after")
     def _ratings_or_models(self) -> SweepIn:
         if self.models is not None:
             for name in ("model", "ratings", "vary"):
                 if getattr(self, name) is not None:
-                    raise problems.invalid_field(name, "cannot be combined with models, which replace the ratings")
+                    raise problems.invalid_field(
+                        name, "cannot be combined with models, which replace the ratings"
+                    )
         if self.vary in (None, "both") and self.elo is not None and self.models is None:
             fault = "is the rating that stays the same, so it needs vary 'self' or 'opponent', or models"
             raise problems.invalid_field("elo", fault)
@@ -330,7 +358,10 @@ class AuditIn(PlacedIn):
         None, max_length=40, description="What each slot of `logits` or `probabilities` stands for."
     )
     logits: list[Number] | None = Field(
-        None, fail_fast=True, max_length=MAX_SLOTS, description="`[A]`, in nats; null stands for -infinity."
+        None,
+        fail_fast=True,
+        max_length=MAX_SLOTS,
+        description="`[A]`, in nats; null stands for -infinity.",
     )
     probabilities: list[float] | None = Field(
         None,
@@ -339,23 +370,35 @@ class AuditIn(PlacedIn):
         description="`[A]`, each from 0 to 1. Figures are shares of their sum.",
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
-        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; needs no vocabulary."
+        None,
+        max_length=MAX_SLOTS,
+        description="UCI moves and their probabilities; needs no vocabulary.",
     )
     castling: CastlingName | None = Field(
-        None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
+        None,
+        description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted.",
     )
-    threshold: float = Field(0, ge=0, le=1, description="Leave out illegal moves below this probability, 0 to 1.")
-    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves to list: a number of moves.")
+    threshold: float = Field(
+        0, ge=0, le=1, description="Leave out illegal moves below this probability, 0 to 1."
+    )
+    limit: int = Field(
+        20, ge=0, le=1000, description="Most illegal moves to list: a number of moves."
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> AuditIn:
-        forms = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
+        forms = [
+            name
+            for name in ("logits", "probabilities", "policy")
+            if getattr(self, name) is not None
+        ]
         if len(forms) != 1:
             fault = f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
             raise problems.invalid_field(forms[-1] if forms else "body", fault)
         if (self.vocabulary is None) != (forms == ["policy"]):
             raise problems.invalid_field(
-                "vocabulary", "is required with logits or probabilities, and not allowed with policy"
+                "vocabulary",
+                "is required with logits or probabilities, and not allowed with policy",
             )
         if self.castling is not None and forms != ["policy"]:
             raise problems.invalid_field(
@@ -370,7 +413,9 @@ def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
     if batch is not None:
         elo = elo or batch.elo
         chess960 = batch.chess960 if chess960 is None else chess960
-        rule = tuple(usual if own is None else own for own, usual in zip(rule, _given(batch), strict=True))
+        rule = tuple(
+            usual if own is None else own for own, usual in zip(rule, _given(batch), strict=True)
+        )
     return Query(
         fen=position.fen,
         moves=tuple(position.moves),

@@ -29,19 +29,53 @@ C = TypeVar("C", bound=answers.CostOut)
 #: Most illegal moves that an answer names.
 _NAMED_ILLEGAL = 20
 
-_Policy, _Point, _Swept = as_json(answers.PolicyOut), as_json(answers.PointOut), as_json(answers.SweptOut)
-_MoveChosen, _Sweep, _Games = as_json(answers.MoveChosenOut), as_json(answers.SweepOut), as_json(answers.GamesOut)
-_Move, _Value, _Leakage = as_json(answers.MoveOut), as_json(answers.ValueOut), as_json(answers.LeakageOut)
-_Model, _Elo, _Timing = as_json(answers.ModelOut), as_json(answers.EloOut), as_json(answers.TimingOut)
+_Policy, _Point, _Swept = (
+    as_json(answers.PolicyOut),
+    as_json(answers.PointOut),
+    as_json(answers.SweptOut),
+)
+_MoveChosen, _Sweep, _Games = (
+    as_json(answers.MoveChosenOut),
+    as_json(answers.SweepOut),
+    as_json(answers.GamesOut),
+)
+_Move, _Value, _Leakage = (
+    as_json(answers.MoveOut),
+    as_json(answers.ValueOut),
+    as_json(answers.LeakageOut),
+)
+_Model, _Elo, _Timing = (
+    as_json(answers.ModelOut),
+    as_json(answers.EloOut),
+    as_json(answers.TimingOut),
+)
 _Illegal, _IllegalMove = as_json(answers.IllegalOut), as_json(answers.IllegalMoveOut)
-_Statistics, _Draw, _Figure = as_json(answers.StatisticsOut), as_json(answers.DrawOut), as_json(answers.FigureOut)
-_Game, _Played, _Side = as_json(answers.GameOut), as_json(answers.PlayedOut), as_json(answers.SideOut)
-_Moment, _Node, _Made = as_json(answers.MomentOut), as_json(answers.NodeOut), as_json(answers.MadeOut)
-_Cost, _NamedMove, _Progress = as_json(answers.CostOut), as_json(answers.NamedMoveOut), as_json(answers.ProgressOut)
+_Statistics, _Draw, _Figure = (
+    as_json(answers.StatisticsOut),
+    as_json(answers.DrawOut),
+    as_json(answers.FigureOut),
+)
+_Game, _Played, _Side = (
+    as_json(answers.GameOut),
+    as_json(answers.PlayedOut),
+    as_json(answers.SideOut),
+)
+_Moment, _Node, _Made = (
+    as_json(answers.MomentOut),
+    as_json(answers.NodeOut),
+    as_json(answers.MadeOut),
+)
+_Cost, _NamedMove, _Progress = (
+    as_json(answers.CostOut),
+    as_json(answers.NamedMoveOut),
+    as_json(answers.ProgressOut),
+)
 _Evaluated, _Moments = as_json(answers.EvaluatedOut), as_json(answers.MomentsOut)
 
 
-def policy_out(answer: Answer, include: Sequence[Include], *, timing: bool = True) -> answers.PolicyOut:
+def policy_out(
+    answer: Answer, include: Sequence[Include], *, timing: bool = True
+) -> answers.PolicyOut:
     """The move distribution of a position. Without `timing`, equal answers are equal bytes."""
     position = answer.position
     out = _Policy(
@@ -72,18 +106,24 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
     if seed is not None:
         out.seed = seed
     if evaluated is not None:
-        chosen = 0 if seed is None else evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
+        chosen = (
+            0 if seed is None else evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
+        )
         out.move = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
             clock = Clock(request.clock.remaining, request.clock.increment)
-            out.seconds = round(think_time(position, move, evaluated.policies.unshaped(answer.row), clock), 2)
+            out.seconds = round(
+                think_time(position, move, evaluated.policies.unshaped(answer.row), clock), 2
+            )
     _add_where(out, position, legal=evaluated is not None)
     _add_figures(out, answer, request.include)
     return out
 
 
-def point_out(answer: Answer, include: Sequence[Include]) -> tuple[answers.PointOut, dict[str, float]]:
+def point_out(
+    answer: Answer, include: Sequence[Include]
+) -> tuple[answers.PointOut, dict[str, float]]:
     """One point of a sweep, and the probabilities of its moves by UCI."""
     out = _Point(model=model_out(answer.model), ignored=list(answer.ignored))
     _add_figures(out, answer, include)
@@ -130,11 +170,21 @@ def progress_out(done: int, of: int) -> answers.ProgressOut:
     return _Progress(done=done, of=of)
 
 
-def evaluated_out(number: int, place: int, report: GameReport, progress: answers.ProgressOut) -> answers.EvaluatedOut:
+def evaluated_out(
+    number: int, place: int, report: GameReport, progress: answers.ProgressOut
+) -> answers.EvaluatedOut:
     """A position that the engine has evaluated, by the number of its game and of the plies before it."""
-    around = [_cost(report, ply, _Cost(ply=ply)) for ply in (place, place + 1) if 0 < ply <= len(report.moves)]
+    around = [
+        _cost(report, ply, _Cost(ply=ply))
+        for ply in (place, place + 1)
+        if 0 < ply <= len(report.moves)
+    ]
     return _Evaluated(
-        game=number, position=place, score=report.costs.evaluations[place].expected, costs=around, engine=progress
+        game=number,
+        position=place,
+        score=report.costs.evaluations[place].expected,
+        costs=around,
+        engine=progress,
     )
 
 
@@ -158,7 +208,10 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
         moves=[_cost(report, move.ply, _played(move, model)) for move in report.moves],
     )
     if first.elo is not None:
-        mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
+        mover, opponent = (
+            first.position.turn,
+            "black" if first.position.turn == "white" else "white",
+        )
         out.elo = {mover: first.elo.self, opponent: first.elo.opponent}
         if game.plies[0].elo not in (None, first.elo):
             out.clamped = True
@@ -189,7 +242,8 @@ def value_out(value: Value) -> answers.ValueOut:
 def figures_out(figures: Mapping[str, Figure]) -> dict[str, answers.FigureOut]:
     """The figures of one position, by kind."""
     return {
-        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl) for kind, figure in figures.items()
+        kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
+        for kind, figure in figures.items()
     }
 
 
@@ -207,7 +261,9 @@ def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
         out.draw = _Draw(reason=draw.value, claimable=draw.claimable)
 
 
-def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Include], *, timing: bool = True) -> None:
+def _add_figures(
+    out: answers.PointOut, answer: Answer, include: Sequence[Include], *, timing: bool = True
+) -> None:
     """Adds the fields that exist only with a legal move, on request, or for some networks."""
     evaluated = answer.evaluated
     if answer.value is not None:
@@ -217,7 +273,9 @@ def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Includ
         if answer.rule.normalizer == "softmax_one":
             out.abstention = float(evaluated.policies.abstention[answer.row])
         if "statistics" in include:
-            out.statistics = _Statistics(**evaluated.policies.statistics(answer.row, answer.rule.divisor))
+            out.statistics = _Statistics(
+                **evaluated.policies.statistics(answer.row, answer.rule.divisor)
+            )
         if "illegal" in include:
             out.illegal = _illegal(answer)
         out.temperature = answer.rule.divisor
@@ -227,7 +285,9 @@ def _add_figures(out: answers.PointOut, answer: Answer, include: Sequence[Includ
         out.timing = _Timing(queue_ms=1e3 * answer.waited, inference_ms=1e3 * evaluated.seconds)
 
 
-def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[answers.MoveOut]:
+def _moves(
+    answer: Answer, include: Sequence[Include], only: int | None = None
+) -> list[answers.MoveOut]:
     """The moves of a policy, or only the move at an index."""
     codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
@@ -236,10 +296,15 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
         named = moves_of(codes)
         moves = [
             _Move(uci=move.uci(), san=san, probability=probability)
-            for move, san, probability in zip(named, answer.position.sans(named), probabilities, strict=True)
+            for move, san, probability in zip(
+                named, answer.position.sans(named), probabilities, strict=True
+            )
         ]
     else:
-        moves = [_Move(uci=uci, probability=p) for uci, p in zip(uci_of(codes), probabilities, strict=True)]
+        moves = [
+            _Move(uci=uci, probability=p)
+            for uci, p in zip(uci_of(codes), probabilities, strict=True)
+        ]
     if "logit" in include:
         for move_out, logit in zip(moves, answer.logits[span], strict=True):
             move_out.logit = logit
@@ -248,7 +313,9 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
 
 def _leakage(raw: float | None, multiplied: float, model: Model) -> answers.LeakageOut:
     """The leakage of an answer. `served` is 0, because the pipeline withholds any other answer."""
-    return _Leakage(raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask)
+    return _Leakage(
+        raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask
+    )
 
 
 def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
@@ -262,7 +329,10 @@ def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
 def _illegal(answer: Answer) -> answers.IllegalOut:
     """The illegal moves that plain softmax gives probability."""
     slots, moves, causes = answer.illegal(_NAMED_ILLEGAL)
-    named = [_IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value) for move in moves]
+    named = [
+        _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value)
+        for move in moves
+    ]
     return _Illegal(slots=slots, moves=named, causes=causes_out(causes))
 
 
@@ -320,7 +390,9 @@ def _moments(report: GameReport) -> list[answers.MomentOut]:
     for moment in moments_of(report):
         out = _Moment(ply=moment.ply, mark=moment.mark, lost=moment.lost, text=moment.text)
         if moment.by_rating:
-            out.by_rating = [_Made(rating=rating, probability=p) for rating, p in moment.by_rating.items()]
+            out.by_rating = [
+                _Made(rating=rating, probability=p) for rating, p in moment.by_rating.items()
+            ]
         moments.append(out)
     return moments
 

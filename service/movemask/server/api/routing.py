@@ -63,7 +63,10 @@ class ScopedRoute(APIRoute):
         errors = documented(422, *((401, 403, 429) if scopes else ()))
         if scopes:
             options["dependencies"] = [_BEARER]
-        options |= {"responses": {**errors, **(responses or {})}, "generate_unique_id_function": operation_id}
+        options |= {
+            "responses": {**errors, **(responses or {})},
+            "generate_unique_id_function": operation_id,
+        }
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Handler:
@@ -102,9 +105,16 @@ class BodyRoute(ScopedRoute):
         **options: Any,
     ) -> None:
         self.request_model: type[BaseModel] = get_type_hints(endpoint)["request"]
-        self._endpoint, self._size, self._pieces, self._positions = endpoint, size, pieces, positions
+        self._endpoint, self._size, self._pieces, self._positions = (
+            endpoint,
+            size,
+            pieces,
+            positions,
+        )
         errors = documented(*sorted({400, 413, 415, *statuses}))
-        super().__init__(path, endpoint, methods=["POST"], responses={**errors, **(responses or {})}, **options)
+        super().__init__(
+            path, endpoint, methods=["POST"], responses={**errors, **(responses or {})}, **options
+        )
 
     def get_route_handler(self) -> Handler:
         async def handle(http: Request) -> Response:
@@ -114,7 +124,9 @@ class BodyRoute(ScopedRoute):
             if self._pieces is not None:
                 check_pieces(body, self._pieces(services.limits))
             if len(body) > _LARGE:
-                async with services.large_bodies:  # the next one goes on in a later turn of the loop
+                async with (
+                    services.large_bodies
+                ):  # the next one goes on in a later turn of the loop
                     await asyncio.sleep(0)
             request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
@@ -168,6 +180,14 @@ def _check_parameters(http: Request, route: APIRoute) -> None:
 def _hint(http: Request, route: APIRoute, name: str, known: list[str]) -> str:
     """What to do instead of a query parameter that the route does not have."""
     for post in http.app.routes:
-        if isinstance(post, BodyRoute) and post.path == route.path and name in post.request_model.model_fields:
-            return "send it in the body" if post is route else f"use POST {route.path}, and send it in the body"
+        if (
+            isinstance(post, BodyRoute)
+            and post.path == route.path
+            and name in post.request_model.model_fields
+        ):
+            return (
+                "send it in the body"
+                if post is route
+                else f"use POST {route.path}, and send it in the body"
+            )
     return near_or_all(name, known)

@@ -18,7 +18,11 @@ def identify(scope: Scope, context: RequestContext, keys: Keys | None) -> None:
     context.client = client_address(str(scope["client"][0])) if scope.get("client") else ""
     if keys is None:
         return
-    values = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"authorization"]
+    values = [
+        value.decode("latin-1").strip()
+        for name, value in scope["headers"]
+        if name == b"authorization"
+    ]
     kind, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     token = token.strip() if kind.lower() == "bearer" else ""
     key = keys.find(token) if token else None
@@ -37,9 +41,15 @@ def authorize(http: Request, scopes: frozenset[KeyScope]) -> None:
     if context.key is None:
         if not context.charged:
             context.charge(1)  # nobody guesses keys for nothing
-        fault, challenge = "the service needs an API key; send one `Authorization: Bearer KEY`", _REALM
+        fault, challenge = (
+            "the service needs an API key; send one `Authorization: Bearer KEY`",
+            _REALM,
+        )
         if context.token:
-            fault, challenge = "Authorization: this API key is not valid", f'{_REALM}, error="invalid_token"'
+            fault, challenge = (
+                "Authorization: this API key is not valid",
+                f'{_REALM}, error="invalid_token"',
+            )
         raise ProblemError("unauthorized", fault, {"WWW-Authenticate": challenge})
     names = sorted(scope.value for scope in scopes)
     fault = (

@@ -20,7 +20,9 @@ def see_through(scope: Scope, proxies: int) -> None:
 
     Each proxy appends the address of its own client to X-Forwarded-For. Earlier entries are the client's own words.
     """
-    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    found = [
+        value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"
+    ]
     addresses = [address.strip() for value in found for address in value.split(",")]
     if len(addresses) >= proxies:
         with suppress(ValueError):  # not an address

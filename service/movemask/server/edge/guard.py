@@ -62,7 +62,9 @@ class Guard(asyncio.BufferedProtocol):
 
     def __init__(self, make_inner: Callable[[], asyncio.Protocol], guards: Guards) -> None:
         self._make_inner, self.guards = make_inner, guards
-        self._inner: asyncio.Protocol | None = None  # uvicorn's protocol; None when the guard answers itself
+        self._inner: asyncio.Protocol | None = (
+            None  # uvicorn's protocol; None when the guard answers itself
+        )
         self._requests = RequestReader()
         self._buffer = memoryview(b"")
         self.client = ""  # under which the connection is counted; empty: not counted
@@ -95,7 +97,9 @@ class Guard(asyncio.BufferedProtocol):
         # Cancelled timers may keep this object for a while, so it keeps nothing large.
         inner, self._inner, self._buffer = self._inner, None, memoryview(b"")
         if inner is not None:
-            inner.connection_lost(None)  # with an error, uvicorn would not cancel its timer of an idle connection
+            inner.connection_lost(
+                None
+            )  # with an error, uvicorn would not cancel its timer of an idle connection
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
@@ -107,13 +111,17 @@ class Guard(asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self._buffer = memoryview(bytearray(_READ))  # until it is parsed: idle connections hold none
+        self._buffer = memoryview(
+            bytearray(_READ)
+        )  # until it is parsed: idle connections hold none
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         data, self._buffer = self._buffer[:nbytes], memoryview(b"")
         requests = self._requests
-        if self._deaf or (requests.in_body and not self._unanswered):  # already answered: nobody reads the body
+        if self._deaf or (
+            requests.in_body and not self._unanswered
+        ):  # already answered: nobody reads the body
             self._discard(nbytes)
         if self._deaf:
             return
@@ -223,7 +231,9 @@ class Guard(asyncio.BufferedProtocol):
             self._too_slow()
             return
         unread = self.transport.get_write_buffer_size()
-        if self._was_closing and not unread:  # TLS would wait half a minute for the client to close too
+        if (
+            self._was_closing and not unread
+        ):  # TLS would wait half a minute for the client to close too
             self.transport.abort()
             return
         self._was_closing = self.transport.is_closing()
@@ -236,8 +246,12 @@ class Guard(asyncio.BufferedProtocol):
     def _too_slow(self) -> None:
         """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
         requests, self._until = self._requests, None
-        if not self._deaf and (requests.in_head or (requests.in_body and self._unanswered and not self._started)):
-            self._refuse(_problem_of((HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")))
+        if not self._deaf and (
+            requests.in_head or (requests.in_body and self._unanswered and not self._started)
+        ):
+            self._refuse(
+                _problem_of((HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time"))
+            )
         elif not self.transport.is_closing():
             self.transport.close()
 
@@ -259,14 +273,19 @@ class Guard(asyncio.BufferedProtocol):
             self._last = True
             return
         if not self._requests.in_body or (self._unanswered == 1 and not self._started):
-            if self._inner is not None:  # the app waits for the body: it is told that the client has gone
+            if (
+                self._inner is not None
+            ):  # the app waits for the body: it is told that the client has gone
                 inner, self._inner = self._inner, None
                 self.disconnection.status = refusal.status
                 inner.connection_lost(None)
                 self.disconnection.happen()
             answer = response(refusal, {"X-Content-Type-Options": "nosniff", "Connection": "close"})
             phrase = HTTPStatus(refusal.status).phrase.encode()
-            lines = [b"HTTP/1.1 %d %b" % (refusal.status, phrase), *map(b": ".join, answer.raw_headers)]
+            lines = [
+                b"HTTP/1.1 %d %b" % (refusal.status, phrase),
+                *map(b": ".join, answer.raw_headers),
+            ]
             self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self._flush()
         self.transport.close()
@@ -308,7 +327,10 @@ class GuardedApp:
             nonlocal ended
             if message["type"] == "http.response.start":
                 if guard.answer_begins():
-                    message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+                    message = {
+                        **message,
+                        "headers": [*message.get("headers", ()), (b"connection", b"close")],
+                    }
                 await send(message)
                 return
             await send(message)
@@ -363,7 +385,9 @@ class Guards:
         self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
         self.count = count
         self._most = -(-limits.connections // processes)
-        self._most_of_a_client = None if limits.of_an_address is None else -(-limits.of_an_address // processes)
+        self._most_of_a_client = (
+            None if limits.of_an_address is None else -(-limits.of_an_address // processes)
+        )
         self._open: set[Guard] = set()
         self._of_clients: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # connections since the last look, by the reason
@@ -401,7 +425,9 @@ class Guards:
             now = time.monotonic()
             try:
                 self._looked(len(self._open))
-            except Exception:  # a bug, or no descriptors are left; connections still need their deadlines
+            except (
+                Exception
+            ):  # a bug, or no descriptors are left; connections still need their deadlines
                 log.exception("the process cannot be looked at")
             for detail, count in self.refused.items():
                 log.warning("%d refused: %s", count, detail)

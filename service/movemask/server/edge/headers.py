@@ -75,12 +75,18 @@ def _keyed(operation: Operation) -> bool:
 
 
 def _cached(operation: Operation) -> bool:
-    return operation.method == "get" and operation.path in _CACHED and operation.status in ("200", "304")
+    return (
+        operation.method == "get"
+        and operation.path in _CACHED
+        and operation.status in ("200", "304")
+    )
 
 
 def _caching(route: str, scheme: str) -> bytes | None:
     """For what is asked anew each time, and for what no route answers (`other`)."""
-    return b"no-store" if route.startswith(("/v1", "/metrics", "/livez", "/readyz", "other")) else None
+    return (
+        b"no-store" if route.startswith(("/v1", "/metrics", "/livez", "/readyz", "other")) else None
+    )
 
 
 HEADERS = (
@@ -95,7 +101,9 @@ HEADERS = (
         description="Only with rates: positions left, seconds until all are (draft-ietf-httpapi-ratelimit-headers).",
         documented=_keyed,
         exposed=True,
-        by_request=lambda answering: answering.rate.left(answering.client) if answering.rate else None,
+        by_request=lambda answering: (
+            answering.rate.left(answering.client) if answering.rate else None
+        ),
     ),
     Header(
         "RateLimit-Policy",
@@ -119,7 +127,12 @@ HEADERS = (
         _cached,
         exposed=True,
     ),
-    Header("Cache-Control", _caching, "For how many seconds the client may reuse the response.", _cached),
+    Header(
+        "Cache-Control",
+        _caching,
+        "For how many seconds the client may reuse the response.",
+        _cached,
+    ),
     Header("X-Content-Type-Options", b"nosniff"),
     Header("Referrer-Policy", b"no-referrer"),
     Header("X-Frame-Options", b"DENY"),
@@ -132,14 +145,21 @@ HEADERS = (
     ),
 )
 
-_BY_REQUEST = [(header.name.lower().encode(), header.by_request) for header in HEADERS if header.by_request is not None]
+_BY_REQUEST = [
+    (header.name.lower().encode(), header.by_request)
+    for header in HEADERS
+    if header.by_request is not None
+]
 
 
 @lru_cache(maxsize=256)
 def _by_route(route: str, scheme: str) -> list[tuple[bytes, bytes]]:
     """The headers that do not differ by request."""
     values = [
-        (header.name.lower().encode(), header.value(route, scheme) if callable(header.value) else header.value)
+        (
+            header.name.lower().encode(),
+            header.value(route, scheme) if callable(header.value) else header.value,
+        )
         for header in HEADERS
     ]
     return [(name, value) for name, value in values if value is not None]

@@ -136,7 +136,9 @@ def _key_of(line: str, place: str) -> Key:
     match = _LINE.fullmatch(line)
     if match is None or not _NAME.fullmatch(match[1]):
         # The line is not shown: it may be a key in clear text.
-        raise KeysError(f"{place}: is not `NAME SCOPE,SCOPE sha256:HEX`; `movemask keys new` writes such lines")
+        raise KeysError(
+            f"{place}: is not `NAME SCOPE,SCOPE sha256:HEX`; `movemask keys new` writes such lines"
+        )
     return Key(match[1], bytes.fromhex(match[3]), _scopes(match[2].split(","), place))
 
 
@@ -155,7 +157,9 @@ def _given_keys(text: str) -> tuple[Key, ...]:
 def _scopes(names: Sequence[str], place: str) -> frozenset[KeyScope]:
     known = {scope.value: scope for scope in KeyScope}
     if unknown := [name for name in names if name not in known]:
-        raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; available: {', '.join(known)}")
+        raise KeysError(
+            f"{place}: there is no scope {unknown[0][:20]!r}; available: {', '.join(known)}"
+        )
     return frozenset(known[name] for name in names)
 
 

@@ -42,7 +42,9 @@ class RateLimit:
     clock : the same for all processes of a machine
     """
 
-    def __init__(self, rate: float, burst: int, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, rate: float, burst: int, rates: Rates, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._rate, self._burst, self._rates, self._clock = rate, burst, rates, clock
 
     def __bool__(self) -> bool:

@@ -20,7 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask.errors import MovemaskError, ShuttingDown
 from movemask.server import logs, problems
 from movemask.server.edge.authentication import identify
-from movemask.server.edge.context import CLIENT_CLOSED, CONTEXT, DISCONNECTION, POLLED, RequestContext
+from movemask.server.edge.context import (
+    CLIENT_CLOSED,
+    CONTEXT,
+    DISCONNECTION,
+    POLLED,
+    RequestContext,
+)
 from movemask.server.edge.forwarded import see_through, without_port
 from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.keys import Keys
@@ -70,7 +76,13 @@ class Edge:
         hosts: Sequence[str],
         cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
-        self._app, self._cors, self._keys, self._metrics, self._tracer = cors(app), cors, keys, metrics, tracer
+        self._app, self._cors, self._keys, self._metrics, self._tracer = (
+            cors(app),
+            cors,
+            keys,
+            metrics,
+            tracer,
+        )
         self._proxies, self._hosts, self._rate = proxies, hosts, rate
         self._in_flight = in_flight
 
@@ -82,7 +94,9 @@ class Edge:
         span = trace.get_current_span()
         head = scope["method"] == "HEAD"  # passed on as GET; the server leaves out the body
         context = RequestContext(
-            id=logs.id_of(scope["headers"]), head=head, submissions=[] if span.is_recording() else None
+            id=logs.id_of(scope["headers"]),
+            head=head,
+            submissions=[] if span.is_recording() else None,
         )
         context.hold = partial(self._in_flight.take, context)
         logs.request_id.set(context.id)  # for log lines of other modules
@@ -111,7 +125,9 @@ class Edge:
             for start in range(0, len(body), _PIECE):
                 more = message.get("more_body", False) or start + _PIECE < len(body)
                 await send({**message, "body": body[start : start + _PIECE], "more_body": more})
-                self._in_flight.hold(context, -len(body[start : start + _PIECE]))  # the connection has it
+                self._in_flight.hold(
+                    context, -len(body[start : start + _PIECE])
+                )  # the connection has it
 
         try:
             self._admit(scope, context)
@@ -121,7 +137,10 @@ class Edge:
             if DISCONNECTION not in scope:  # a tool's request, by this app
                 raise
             if not status:  # uvicorn cancels what is left at the end of the drain
-                error = ShuttingDown("the service is stopping, and the request was not complete in time", retry_after=5)
+                error = ShuttingDown(
+                    "the service is stopping, and the request was not complete in time",
+                    retry_after=5,
+                )
                 await problems.response_to(error, self._metrics.problem)(scope, read, write)
         except Exception as error:
             if status:
@@ -130,7 +149,9 @@ class Edge:
                 log.exception("%s %s failed", scope["method"], shown(scope["path"]))
             response = problems.response_to(error, self._metrics.problem)
             # A page may read a refusal too. A browser's question of what a page may do is refused as it is.
-            await (response if scope["method"] == "OPTIONS" else self._cors(response))(scope, read, write)
+            await (response if scope["method"] == "OPTIONS" else self._cors(response))(
+                scope, read, write
+            )
         finally:
             self._in_flight.release(context)
             method = "HEAD" if head else scope["method"] if scope["method"] in _METHODS else "other"
@@ -138,7 +159,16 @@ class Edge:
             status = status or 500
             self._metrics.count_request(route, method, status, seconds)
             probe = route in POLLED and status < 400
-            logs.access(method, route, status, seconds, context.answers, context.id, context.key, debug=probe)
+            logs.access(
+                method,
+                route,
+                status,
+                seconds,
+                context.answers,
+                context.id,
+                context.key,
+                debug=probe,
+            )
 
     def _admit(self, scope: Scope, context: RequestContext) -> None:
         """Raises MovemaskError if the request is refused before its route is known."""
@@ -147,7 +177,9 @@ class Edge:
             see_through(scope, self._proxies)
         identify(scope, context, self._keys)
         if _CONTROL.search(path):
-            raise ProblemError("malformed-path", f"{shown(path)!r}: a path has no control characters")
+            raise ProblemError(
+                "malformed-path", f"{shown(path)!r}: a path has no control characters"
+            )
         if path not in ("/livez", "/readyz"):  # probes are asked by address
             self._check_host(scope)
         if self._rate:
@@ -164,14 +196,18 @@ class Edge:
         """
         if "*" in self._hosts:
             return
-        named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        named = next(
+            (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""
+        )
         host = without_port(named).lower().removesuffix(".")  # of a name's full form
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
             raise ProblemError("untrusted-host", fault)
 
-    def _headers(self, scope: Scope, context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:
+    def _headers(
+        self, scope: Scope, context: RequestContext, message: Message
+    ) -> list[tuple[bytes, bytes]]:
         """All headers of an answer: the app's own, and those of `HEADERS`."""
         own = list(message.get("headers", ()))
         # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.

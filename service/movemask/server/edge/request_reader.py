@@ -49,7 +49,9 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._without_upgrade = b""  # the head of a request for another protocol, without that header
+        self._without_upgrade = (
+            b""  # the head of a request for another protocol, without that header
+        )
         self._chunked = False
         self._pending = 0  # bytes since the last complete head or piece of a body
         self._most = 0
@@ -106,7 +108,9 @@ class RequestReader:
             self._without_upgrade = self._head(kept)
             return  # `_parse` begins again with it
         if not self._url.startswith(b"/"):
-            httptools.parse_url(self._url)  # raises HttpParserError for `http://[`, as uvicorn's protocol would
+            httptools.parse_url(
+                self._url
+            )  # raises HttpParserError for `http://[`, as uvicorn's protocol would
         head, version = self._head(self._headers), self._parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self._headers)
         codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]

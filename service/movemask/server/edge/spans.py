@@ -18,9 +18,14 @@ def record_spans(tracer: trace.Tracer, done: Sequence[DoneSubmission]) -> None:
         return epoch + int(seconds * 1e9)
 
     for one in done:
-        attributes: dict[str, str | int] = {"movemask.model": one.model, "movemask.positions": one.evaluated}
+        attributes: dict[str, str | int] = {
+            "movemask.model": one.model,
+            "movemask.positions": one.evaluated,
+        }
         submission = one.submission
-        submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
+        submitted, started, ended = map(
+            nanoseconds, (submission.submitted, submission.started, submission.ended)
+        )
         tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
         tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
     tracer.start_span("answer", start_time=nanoseconds(done[-1].submission.ended)).end()

@@ -49,7 +49,9 @@ class Database:
             if scheme == "sqlite":
                 parsed = sa.engine.make_url(url)
                 if parsed.database in (None, "", ":memory:"):
-                    raise LedgerError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+                    raise LedgerError(
+                        f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE"
+                    )
                 if parsed.query:
                     raise ValueError(f"SQLite takes no parameter {next(iter(parsed.query))!r}")
                 self.dialect, self._file = SQLITE, Path(str(parsed.database))
@@ -62,14 +64,21 @@ class Database:
                 raise ValueError
         except (ArgumentError, ValueError) as error:
             example = (
-                f"sqlite:///{self.shown}" if re.fullmatch(r"[\w./-]+", url) else "sqlite:///FILE or postgresql://…"
+                f"sqlite:///{self.shown}"
+                if re.fullmatch(r"[\w./-]+", url)
+                else "sqlite:///FILE or postgresql://…"
             )
             why = f": {error}" if type(error) is ValueError and error.args else ""
-            raise LedgerError(f"{_VARIABLE}: {self.shown!r} is not a database URL{why}; write {example}") from None
+            raise LedgerError(
+                f"{_VARIABLE}: {self.shown!r} is not a database URL{why}; write {example}"
+            ) from None
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._ready = False  # whether the tables are there, as far as is known
-        self._refused: tuple[float, str] = (0.0, "")  # until when reads fail (time.monotonic), and why
+        self._refused: tuple[float, str] = (
+            0.0,
+            "",
+        )  # until when reads fail (time.monotonic), and why
 
     @contextmanager
     def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
@@ -159,7 +168,11 @@ class Database:
 
     def _is_unreachable(self, error: SQLAlchemyError) -> bool:
         """Whether a connection to a server could not be made, or broke."""
-        not_made = isinstance(error, OperationalError) and error.statement is None and _state(error) is None
+        not_made = (
+            isinstance(error, OperationalError)
+            and error.statement is None
+            and _state(error) is None
+        )
         broken = isinstance(error, DBAPIError) and error.connection_invalidated
         return self.dialect == POSTGRESQL and (not_made or broken)
 

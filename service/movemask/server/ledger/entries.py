@@ -74,13 +74,17 @@ class LedgerTable(Columns):
     black: Flags
     in_check: Flags
     legal_moves: Index
-    id: str = field(default_factory=lambda: uuid4().hex, init=False, metadata=SHARED)  # `replace` makes a new one
+    id: str = field(
+        default_factory=lambda: uuid4().hex, init=False, metadata=SHARED
+    )  # `replace` makes a new one
 
     def __len__(self) -> int:
         return len(self.fens)
 
     @classmethod
-    def of(cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], least: float) -> LedgerTable:
+    def of(
+        cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], least: float
+    ) -> LedgerTable:
         """The answered positions of one model's batches, with the leakage of these kinds.
 
         Illegal moves of `least` probability and more are named and get a cause.
@@ -105,7 +109,9 @@ class LedgerTable(Columns):
             batch.boards.chess960,
             [None if elo is None else elo.self for elo in elos],
             measure(kinds, unmasked, model.vocabulary, batch.boards.black),
-            explained(unmasked.heavy(least), batch.boards, model.vocabulary, batch.codes, batch.indptr),
+            explained(
+                unmasked.heavy(least), batch.boards, model.vocabulary, batch.codes, batch.indptr
+            ),
             phases_of(batch.boards),
             batch.boards.black,
             batch.in_check,

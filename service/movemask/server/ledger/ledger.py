@@ -102,7 +102,9 @@ class Ledger:
         """
         row = {"id": self._writer, "batch": table.id, "time": time.time()}
         insert = _insert_into(connection.dialect, WRITER).values(row)
-        noted = insert.on_conflict_do_update(index_elements=["id"], set_=row, where=WRITER.c.batch != table.id)
+        noted = insert.on_conflict_do_update(
+            index_elements=["id"], set_=row, where=WRITER.c.batch != table.id
+        )
         return connection.execute(noted.returning(WRITER.c.id)).first() is not None
 
     def prune(self) -> bool:
@@ -115,13 +117,23 @@ class Ledger:
         old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
         with self.database.writing() as connection:
             some = sa.select(POSITION.c.id).where(old).limit(_PER_PRUNE)
-            deleted = connection.execute(sa.delete(POSITION).where(POSITION.c.id.in_(some))).rowcount
+            deleted = connection.execute(
+                sa.delete(POSITION).where(POSITION.c.id.in_(some))
+            ).rowcount
             connection.execute(sa.delete(WRITER).where(WRITER.c.time < now - _KEEP_WRITERS))
-            models = connection.execute(sa.select(MODEL.c.id).order_by(MODEL.c.name, MODEL.c.digest).with_for_update())
+            models = connection.execute(
+                sa.select(MODEL.c.id).order_by(MODEL.c.name, MODEL.c.digest).with_for_update()
+            )
             for (model,) in models.all():
                 for (tier, keep_seconds), (longer, _) in pairwise(TIERS):
                     assert keep_seconds is not None
-                    _roll_up(connection, model, tier, longer, before=int(now - keep_seconds) // longer * longer)
+                    _roll_up(
+                        connection,
+                        model,
+                        tier,
+                        longer,
+                        before=int(now - keep_seconds) // longer * longer,
+                    )
         return bool(deleted == _PER_PRUNE)
 
     def close(self) -> None:
@@ -132,8 +144,13 @@ class Ledger:
 
         Only positions worse than the least bad one of a full list are written.
         """
-        query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(WORST.c.model == model)
-        kept = {kind: (count, least) for kind, count, least in connection.execute(query.group_by(WORST.c.kind))}
+        query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(
+            WORST.c.model == model
+        )
+        kept = {
+            kind: (count, least)
+            for kind, count, least in connection.execute(query.group_by(WORST.c.kind))
+        }
         for kind, measured in table.measured.items():
             if kind not in RANKED:
                 continue
@@ -145,10 +162,16 @@ class Ledger:
             for row in worse[np.argsort(measured.leaked[worse], kind="stable")].tolist():
                 worst[table.fens[row]] = row
             rows = np.array(list(worst.values()))
-            rows = np.sort(rows[np.argsort(-measured.leaked[rows], kind="stable")][: self._keep_worst])
+            rows = np.sort(
+                rows[np.argsort(-measured.leaked[rows], kind="stable")][: self._keep_worst]
+            )
             values = [(kind, value) for value in measured.leaked[rows].tolist()]
             positions = _position_rows(model, table.rows(rows))
-            _execute(connection, WORST, [value + row for value, row in zip(values, positions, strict=True)])
+            _execute(
+                connection,
+                WORST,
+                [value + row for value, row in zip(values, positions, strict=True)],
+            )
             ranking = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
             order = WORST.c.value.desc(), WORST.c.fen
             keep = sa.select(WORST.c.fen).where(ranking).order_by(*order).limit(self._keep_worst)
@@ -162,7 +185,9 @@ def _locked_model(connection: sa.Connection, table: LedgerTable) -> int:
     key = {"name": table.model, "digest": table.digest}
     insert = _insert_into(connection.dialect, MODEL).values({**key, **newest})
     not_older = MODEL.c.last_time <= last_time  # the row is locked even if this is false
-    connection.execute(insert.on_conflict_do_update(index_elements=[*key], set_=newest, where=not_older))
+    connection.execute(
+        insert.on_conflict_do_update(index_elements=[*key], set_=newest, where=not_older)
+    )
     return int(connection.execute(sa.select(MODEL.c.id).filter_by(**key)).scalar_one())
 
 
@@ -211,7 +236,9 @@ def _add_cells(connection: sa.Connection, model: int, table: LedgerTable) -> Non
     length = TIERS[0][0]
     starts = table.times.astype(np.int64) // length * length
     for start in np.unique(starts).tolist():
-        cells = (table if (starts == start).all() else table.rows(np.flatnonzero(starts == start))).cells()
+        cells = (
+            table if (starts == start).all() else table.rows(np.flatnonzero(starts == start))
+        ).cells()
         _merge_into(connection, model, length, start, cells)
         _merge_into(connection, model, EVER, 0, cells)
 
@@ -227,10 +254,20 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ad
 def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, before: int) -> None:
     """Merges the spans of a tier that begin before a time into the next tier, whose spans are `longer` seconds."""
     old = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start < before)
-    starts = connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start)).scalars().all()
+    starts = (
+        connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start))
+        .scalars()
+        .all()
+    )
     for start in starts:
         span = _span(model, tier, start)
-        _merge_into(connection, model, longer, start // longer * longer, Cells.of_rows(_rows_of(connection, span)))
+        _merge_into(
+            connection,
+            model,
+            longer,
+            start // longer * longer,
+            Cells.of_rows(_rows_of(connection, span)),
+        )
         connection.execute(sa.delete(CELL).where(span))
 
 
@@ -283,7 +320,12 @@ class Deleted:
 
 
 def delete(
-    database: Database, *, before: float | None, model: str | None, figures: bool = False, only_count: bool = False
+    database: Database,
+    *,
+    before: float | None,
+    model: str | None,
+    figures: bool = False,
+    only_count: bool = False,
 ) -> Deleted:
     """Deletes positions answered before a time (seconds since 1970; None: at any time) of a model (None: of all).
 
@@ -293,13 +335,19 @@ def delete(
     """
     assert not figures or (model is not None and before is None)
     with database.writing(without_limits=True) as connection:
-        known = {number: name for number, name in connection.execute(sa.select(MODEL.c.id, MODEL.c.name))}
+        known = {
+            number: name for number, name in connection.execute(sa.select(MODEL.c.id, MODEL.c.name))
+        }
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:
             names = ", ".join(sorted(set(known.values()))) or "none"
             raise LedgerError(f"the ledger has no model {model!r}; available: {names}")
         if figures:  # a write that has read them would bring them back
-            locked = sa.select(MODEL.c.id).where(MODEL.c.id.in_(ids)).order_by(MODEL.c.name, MODEL.c.digest)
+            locked = (
+                sa.select(MODEL.c.id)
+                .where(MODEL.c.id.in_(ids))
+                .order_by(MODEL.c.name, MODEL.c.digest)
+            )
             connection.execute(locked.with_for_update())
         counts: dict[str, int] = {}
         for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):

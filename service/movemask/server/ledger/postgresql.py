@@ -40,7 +40,9 @@ def parameters(url: str) -> dict[str, Any]:
         found = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         unknown = re.search(r'invalid URI query parameter: "(.*)"', str(error))
-        raise ValueError(*[f"PostgreSQL takes no parameter {unknown[1]!r}"] if unknown else ()) from None
+        raise ValueError(
+            *[f"PostgreSQL takes no parameter {unknown[1]!r}"] if unknown else ()
+        ) from None
     if not str(found.get("port", "")).replace(",", "0").isdigit() and "port" in found:
         raise ValueError("its port is not a number")
     return found

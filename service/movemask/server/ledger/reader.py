@@ -85,7 +85,12 @@ class LedgerReader:
         self._database = database
 
     def summaries(
-        self, model: str | None = None, span: Span = Span(), digest: str | None = None, *, by: str | None = None
+        self,
+        model: str | None = None,
+        span: Span = Span(),
+        digest: str | None = None,
+        *,
+        by: str | None = None,
     ) -> list[Summary]:
         """Summaries of one model or of all, in order of name; with `by`, also of the groups of that dimension.
 
@@ -117,21 +122,31 @@ class LedgerReader:
             digests = _digests(connection)
             for row in connection.execute(_latest_models(model, digest)).all():
                 parts: dict[tuple[int, int], list[Any]] = defaultdict(list)
-                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *CELL_COLUMNS)
+                query = _spans(row.id, ALL, span).with_only_columns(
+                    CELL.c.tier, CELL.c.start, *CELL_COLUMNS
+                )
                 for tier, start, *cell in connection.execute(query):
                     length = max(seconds, tier)
                     parts[start // length * length, length].append(cell)
                 buckets = [
-                    Bucket(start, length, _by_group(cells)[""]) for (start, length), cells in sorted(parts.items())
+                    Bucket(start, length, _by_group(cells)[""])
+                    for (start, length), cells in sorted(parts.items())
                 ]
                 histories.append((_summary(row, digests, {}), buckets))
             return histories
 
     def worst(
-        self, kind: str, limit: int, model: str | None = None, span: Span = Span(), digest: str | None = None
+        self,
+        kind: str,
+        limit: int,
+        model: str | None = None,
+        span: Span = Span(),
+        digest: str | None = None,
     ) -> list[StoredPosition]:
         """The positions with the most leakage of a kind, worst first. A span selects from the worst of all time."""
-        query = _positions_of(WORST, model, span, digest).where(WORST.c.kind == DERIVED.get(kind, kind))
+        query = _positions_of(WORST, model, span, digest).where(
+            WORST.c.kind == DERIVED.get(kind, kind)
+        )
         return self._stored(query.order_by(WORST.c.value.desc(), WORST.c.fen).limit(limit))
 
     def positions(
@@ -153,7 +168,9 @@ class LedgerReader:
             return [_stored_position(row) for row in connection.execute(query).mappings()]
 
 
-def _positions_of(table: sa.Table, model: str | None, span: Span, digest: str | None) -> sa.Select[Any]:
+def _positions_of(
+    table: sa.Table, model: str | None, span: Span, digest: str | None
+) -> sa.Select[Any]:
     """A query for the positions of a table with their network."""
     query = sa.select(table, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask).join(MODEL)
     return query.where(*_within(table.c.time, span), *_named(model, digest))
@@ -178,7 +195,9 @@ def _named(name: str | None, digest: str | None) -> list[sa.ColumnElement[bool]]
 def _digests(connection: sa.Connection) -> dict[str, list[str]]:
     """The digests of the networks that answered under each name, the latest first."""
     digests: dict[str, list[str]] = defaultdict(list)
-    for name, digest in connection.execute(sa.select(MODEL.c.name, MODEL.c.digest).order_by(*_LATEST_FIRST)):
+    for name, digest in connection.execute(
+        sa.select(MODEL.c.name, MODEL.c.digest).order_by(*_LATEST_FIRST)
+    ):
         digests[name].append(digest)
     return digests
 
@@ -197,7 +216,9 @@ def _summary(
 
 def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
     """A query for the cells of a model in the stored spans of time that overlap a span."""
-    query = sa.select(CELL).where(CELL.c.model == model, CELL.c.dimension == dimension, CELL.c.tier != EVER)
+    query = sa.select(CELL).where(
+        CELL.c.model == model, CELL.c.dimension == dimension, CELL.c.tier != EVER
+    )
     if span.since is not None:
         query = query.where(CELL.c.start + CELL.c.tier > span.since)
     if span.until is not None:
@@ -205,11 +226,15 @@ def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
     return query
 
 
-def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) -> dict[str, CellsByKind]:
+def _cells(
+    connection: sa.Connection, model: int, dimension: str, span: Span
+) -> dict[str, CellsByKind]:
     """The cells of a model by group, added up over the stored spans of time."""
     query = _spans(model, dimension, span)
     if span.everything:
-        query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
+        query = sa.select(CELL).where(
+            CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension
+        )
     return _by_group(connection.execute(query.with_only_columns(*CELL_COLUMNS)).all())
 
 
@@ -221,7 +246,10 @@ def _by_group(rows: Sequence[Any]) -> dict[str, CellsByKind]:
         groups[key.group][key.kind] = cells[key]
     if any(key.dimension == CAUSE for key in cells.places):  # causes have the kind `raw` only
         return groups
-    return {group: with_derived(kinds, _without_flips, _no_leakage(kinds)) for group, kinds in groups.items()}
+    return {
+        group: with_derived(kinds, _without_flips, _no_leakage(kinds))
+        for group, kinds in groups.items()
+    }
 
 
 def _without_flips(cell: Cell) -> Cell:
@@ -268,5 +296,7 @@ def _stored_position(row: sa.RowMapping) -> StoredPosition:
         "model": row["name"],
         "kinds": kinds,
         "causes": causes,
-        "illegal": [dict(zip(("uci", "probability", "cause"), move, strict=True)) for move in illegal],
+        "illegal": [
+            dict(zip(("uci", "probability", "cause"), move, strict=True)) for move in illegal
+        ],
     }

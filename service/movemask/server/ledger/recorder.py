@@ -61,7 +61,12 @@ class Recorder:
     """
 
     def __init__(
-        self, ledger: Ledger, metrics: Metrics, plan: Plan | None = None, *, max_waiting: int = _MAX_WAITING
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        plan: Plan | None = None,
+        *,
+        max_waiting: int = _MAX_WAITING,
     ) -> None:
         self._ledger, self._metrics, self._plan = ledger, metrics, plan or Plan()
         self.max_waiting = max_waiting
@@ -122,8 +127,12 @@ class Recorder:
         """Waits for batches and gathers more, or until a try or pruning is due. Makes tables of the batches."""
         with self._changed:
             due = self._retry_at if self.failure else self._prune_at
-            if self._changed.wait_for(lambda: self._batches or self._closing, max(0.0, due - time.monotonic())):
-                self._changed.wait_for(lambda: self._closing or self._bytes > _MAX_BYTES // 2, _TOGETHER)
+            if self._changed.wait_for(
+                lambda: self._batches or self._closing, max(0.0, due - time.monotonic())
+            ):
+                self._changed.wait_for(
+                    lambda: self._closing or self._bytes > _MAX_BYTES // 2, _TOGETHER
+                )
             gathered = list(self._batches)
         parts: dict[tuple[int, int], list[AnsweredBatch]] = defaultdict(list)
         positions = Counter[int]()
@@ -145,11 +154,16 @@ class Recorder:
         kept = 0
         try:
             _count(self._metrics, batches)
-            if positions and room > 0:  # one draw for all: every kind costs most for the first position of a table
+            if (
+                positions and room > 0
+            ):  # one draw for all: every kind costs most for the first position of a table
                 table = LedgerTable.of(batches, self._plan.drawn(random.random()), self._plan.least)
                 sound = table.sound()
                 if len(sound) < positions:
-                    log.error("%d positions have no probabilities, or too long a FEN", positions - len(sound))
+                    log.error(
+                        "%d positions have no probabilities, or too long a FEN",
+                        positions - len(sound),
+                    )
                 if min(len(sound), room) < positions:
                     table = table.rows(sound[:room])
                 _count_leakage(self._metrics, table)
@@ -168,7 +182,8 @@ class Recorder:
         last = self._tables[-1] if len(self._tables) > 1 else None
         return (
             last is not None
-            and (last.digest, last.model, *last.measured) == (table.digest, table.model, *table.measured)
+            and (last.digest, last.model, *last.measured)
+            == (table.digest, table.model, *table.measured)
             and len(last) + len(table) <= _PER_TABLE
         )
 
@@ -226,9 +241,14 @@ class Recorder:
 def _count(metrics: Metrics, batches: Sequence[AnsweredBatch]) -> None:
     """Counts one model's batches: positions by status, and runs of the network."""
     model = batches[0].model.name
-    for status, count in Counter(answer.status for batch in batches for answer in batch.answers).items():
+    for status, count in Counter(
+        answer.status for batch in batches for answer in batch.answers
+    ).items():
         metrics.positions.labels(model, status).inc(count)
-    batch_size, queue_seconds = metrics.batch_size.labels(model), metrics.queue_seconds.labels(model)
+    batch_size, queue_seconds = (
+        metrics.batch_size.labels(model),
+        metrics.queue_seconds.labels(model),
+    )
     inference_seconds = metrics.inference_seconds.labels(model)
     for batch in batches:
         if batch.evaluated is not None:

@@ -30,7 +30,9 @@ def engine(url: sa.URL) -> sa.Engine:
 
 
 def _set_up(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # `_begin` begins transactions; the driver would leave CREATE TABLE out of them
+    connection.isolation_level = (
+        None  # `_begin` begins transactions; the driver would leave CREATE TABLE out of them
+    )
     cursor = connection.cursor()
     # No write-ahead log, which another program may have chosen: its two files would outlive a database that is deleted
     # or replaced alone. A file that another process has open keeps its own until a later transaction.

@@ -41,7 +41,9 @@ CELL = sa.Table(
     sa.Column("sum", sa.Double, nullable=False),
     sa.Column("kl", sa.Double, nullable=False),
     sa.Column("max", sa.Double, nullable=False),
-    sa.Column("histogram", sa.LargeBinary, nullable=False),  # uint64, little-endian: bin << 48 | count
+    sa.Column(
+        "histogram", sa.LargeBinary, nullable=False
+    ),  # uint64, little-endian: bin << 48 | count
     sa.PrimaryKeyConstraint("model", "tier", "start", "dimension", "kind", "group"),
 )
 
@@ -91,7 +93,9 @@ WRITER = sa.Table(
 )
 
 #: One row: the version of the tables.
-LEDGER_VERSION = sa.Table("ledger_version", METADATA, sa.Column("version", sa.Integer, nullable=False))
+LEDGER_VERSION = sa.Table(
+    "ledger_version", METADATA, sa.Column("version", sa.Integer, nullable=False)
+)
 
 #: PostgreSQL's advisory lock, with which one process at a time makes the tables.
 _LOCK = 0x6D6F7665
@@ -121,6 +125,8 @@ def make_tables(connection: sa.Connection, shown: str) -> None:
     """Makes the tables in this transaction, if there are none. Raises LedgerError as `has_tables`."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    if not has_tables(connection, shown):  # another process may have made them while this one waited
+    if not has_tables(
+        connection, shown
+    ):  # another process may have made them while this one waited
         METADATA.create_all(connection)
         connection.execute(sa.insert(LEDGER_VERSION).values(version=VERSION))

@@ -59,9 +59,13 @@ class Port:
             self._held.append(_file_socket(self.file))
             return
         try:
-            addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            addresses = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
             for family, _, _, _, address in dict.fromkeys(addresses):
-                bound = self._held[0].getsockname()[1] if self._held else port  # with port 0, the port of the first
+                bound = (
+                    self._held[0].getsockname()[1] if self._held else port
+                )  # with port 0, the port of the first
                 try:
                     self._open(family, (address[0], bound, *address[2:]))
                 except OSError as error:
@@ -69,11 +73,20 @@ class Port:
                         raise
         except OSError as error:
             self.close()
-            name, reason = "MOVEMASK_PORT", os.strerror(error.errno) if error.errno else error.strerror
+            name, reason = (
+                "MOVEMASK_PORT",
+                os.strerror(error.errno) if error.errno else error.strerror,
+            )
             if isinstance(error, socket.gaierror):
                 name, reason = "MOVEMASK_HOST", error.strerror
-            hint = "; give another --port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
-            raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}{hint}") from None
+            hint = (
+                "; give another --port, or 0 for a free one"
+                if error.errno == errno.EADDRINUSE
+                else ""
+            )
+            raise SettingsError(
+                f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}{hint}"
+            ) from None
         if not self._held:
             raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
 
@@ -109,7 +122,9 @@ class Port:
         self._held.append(_bound(family, address, both=self._both, reuse_port=True))
 
 
-def _bound(family: int, address: tuple[Any, ...], *, both: bool, reuse_port: bool = False) -> socket.socket:
+def _bound(
+    family: int, address: tuple[Any, ...], *, both: bool, reuse_port: bool = False
+) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":  # there it would share the port
@@ -147,7 +162,9 @@ class Sockets:
     def made(self) -> list[Listener]:
         """The sockets, which do not listen yet. Raises SettingsError if another program has taken the port."""
         try:
-            bound = [_bound(*address, both=self._both, reuse_port=True) for address in self._addresses]
+            bound = [
+                _bound(*address, both=self._both, reuse_port=True) for address in self._addresses
+            ]
         except OSError as error:
             raise _taken(error) from None
         self._made = [Listener(one.detach()) for one in (bound or self._shared)]
@@ -193,8 +210,12 @@ def _file_socket(file: Path) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)  # such as a path that is too long
-        raise SettingsError(f"MOVEMASK_HOST: cannot listen on {UNIX}{file}: {reason.lower()}") from None
+        reason = (
+            os.strerror(error.errno) if error.errno else str(error)
+        )  # such as a path that is too long
+        raise SettingsError(
+            f"MOVEMASK_HOST: cannot listen on {UNIX}{file}: {reason.lower()}"
+        ) from None
     return listener
 
 
@@ -219,7 +240,9 @@ def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
     """An asyncio event loop's exception handler: one line in the log when no connection can be accepted."""
     error = context.get("exception")
     if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
-        log.warning("no connections are accepted for a second: %s", os.strerror(error.errno).lower())
+        log.warning(
+            "no connections are accepted for a second: %s", os.strerror(error.errno).lower()
+        )
     else:
         loop.default_exception_handler(context)
 

@@ -46,7 +46,11 @@ def _run(settings: Settings) -> None:
     with ExitStack() as stack:
         port = stack.enter_context(closing(Port(settings.host, settings.port, workers)))
         address = _address(settings, port)
-        log.info("starting on %s, %s", address, f"with the engine {engine}" if engine else "without an engine")
+        log.info(
+            "starting on %s, %s",
+            address,
+            f"with the engine {engine}" if engine else "without an engine",
+        )
         _warn_without_keys(port, keyed=keys is not None)
         folder = stack.enter_context(runtime_folder(address))
         if folder is not None:
@@ -105,4 +109,6 @@ def _allow_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65_536, hard))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65_536, hard)
+            )

@@ -95,7 +95,9 @@ class Worker:
         if self.fault:
             return f"cannot serve: {self.fault}"
         if code is not None and code < 0:
-            names = {number.value: number.name for number in signal.Signals}  # not those for programs' own use
+            names = {
+                number.value: number.name for number in signal.Signals
+            }  # not those for programs' own use
             return f"ended ({names.get(-code, f'signal {-code}')})"
         return f"ended (exit code {code})"
 
@@ -157,7 +159,9 @@ class Supervisor:
         self._leaving: list[Worker] = []
         self._reload: list[Place] = []  # still to be replaced
         self._keys = self._new_keys = keys
-        self._models: dict[str, str] | None = None  # of the last start or reload; None: no worker has served
+        self._models: dict[str, str] | None = (
+            None  # of the last start or reload; None: no worker has served
+        )
         self._failed: Worker | None = None  # the first worker, if it could not serve
         self._stops = self._hangups = 0
         self._terminal = _is_terminal()
@@ -177,7 +181,9 @@ class Supervisor:
             hint = "the log's last line says what it was doing"
             if self._failed.process.exitcode == _NO_PROGRAM:
                 hint = f"this user cannot run {sys.executable}"
-            raise SettingsError(self._failed.fault or f"a worker {self._failed.end} before it could serve; {hint}")
+            raise SettingsError(
+                self._failed.fault or f"a worker {self._failed.end} before it could serve; {hint}"
+            )
 
     def handle(self, number: int, frame: object = None) -> None:
         """Handles a signal. SIGTTIN and SIGTTOU, by which other services get more and fewer workers, do nothing."""
@@ -204,7 +210,9 @@ class Supervisor:
                 self._forget(worker.order.number)
             elif self._stops > 1 or now >= worker.until:
                 worker.process.kill()
-        if self._hangups and self._terminal and not _is_terminal():  # the service's terminal was closed
+        if (
+            self._hangups and self._terminal and not _is_terminal()
+        ):  # the service's terminal was closed
             self._stops = max(self._stops, 1)
         if self._stops:
             self._stopping()
@@ -226,7 +234,11 @@ class Supervisor:
                 self._reload[0].replacement = self._started(self._new_keys, None, now)
             except OSError as error:
                 self._give_up(self._reload[0], _unstartable(error), now)
-        serving = [place.worker.models for place in self._places if place.worker and place.worker.models is not None]
+        serving = [
+            place.worker.models
+            for place in self._places
+            if place.worker and place.worker.models is not None
+        ]
         self._state.serving = len(serving)
         self._state.differing = sum(models != self._models for models in serving)
         return self._failed is not None
@@ -237,7 +249,9 @@ class Supervisor:
     def _started(self, keys: Keys | None, needed: frozenset[str] | None, now: float) -> Worker:
         """A new worker. Raises OSError."""
         taken = {worker.order.number for worker in self._all()}
-        order = Order(next(number for number in itertools.count() if number not in taken), keys, needed)
+        order = Order(
+            next(number for number in itertools.count() if number not in taken), keys, needed
+        )
         here, there = self._context.Pipe(duplex=False)
         with there:
             try:
@@ -257,7 +271,9 @@ class Supervisor:
             for place in self._places:
                 place.needed = frozenset(worker.models)
             self._ready()
-        elif worker.order.needed is not None and worker.models != self._models:  # in a reload, all change
+        elif (
+            worker.order.needed is not None and worker.models != self._models
+        ):  # in a reload, all change
             changed = sorted({name for name, _ in worker.models.items() ^ self._models.items()})
             fault = "model %s: worker %d has other files than the last reload found; reload, so that all workers agree"
             log.warning(fault, ", ".join(changed), worker.process.pid)
@@ -265,7 +281,11 @@ class Supervisor:
     def _keep(self, place: Place, now: float) -> None:
         """Starts another worker if that of a place has ended, and ends one that loads for too long."""
         loading = place.worker if self._models is not None else None
-        if loading is not None and loading.models is None and now - loading.begun > _LOADING_SECONDS:
+        if (
+            loading is not None
+            and loading.models is None
+            and now - loading.begun > _LOADING_SECONDS
+        ):
             loading.fault = _TOO_SLOW
             loading.process.kill()
         if place.worker is not None and not place.worker.process.is_alive():
@@ -276,8 +296,17 @@ class Supervisor:
                 return
             if ended.models is not None:
                 place.needed = frozenset(ended.models)
-            self._put_off(place, f"worker {ended.process.pid} {ended.end}", now, served=ended.models is not None)
-        if place.worker is None and now >= place.again and (self._models is not None or place is self._places[0]):
+            self._put_off(
+                place,
+                f"worker {ended.process.pid} {ended.end}",
+                now,
+                served=ended.models is not None,
+            )
+        if (
+            place.worker is None
+            and now >= place.again
+            and (self._models is not None or place is self._places[0])
+        ):
             try:
                 place.worker = self._started(self._keys, place.needed, now)
             except OSError as error:

@@ -65,8 +65,15 @@ class WorkerApp:
     """
 
     def __init__(self, start: WorkerStart, order: Order, send: Callable[[object], None]) -> None:
-        settings, rates, self._sockets, self._send = start.settings, start.rates, start.sockets, send
-        self._app = create_app(settings, rates=rates, state=start.state, keys=order.keys, needed=order.needed)
+        settings, rates, self._sockets, self._send = (
+            start.settings,
+            start.rates,
+            start.sockets,
+            send,
+        )
+        self._app = create_app(
+            settings, rates=rates, state=start.state, keys=order.keys, needed=order.needed
+        )
         limits = ConnectionLimits(
             connections=settings.max_connections,
             of_an_address=None if settings.proxies else settings.max_connections_per_address,
@@ -75,7 +82,9 @@ class WorkerApp:
             read_seconds=settings.read_seconds,
         )
         count = self._app.state.metrics.problem
-        self.guards = Guards(limits, rates.processes, self._looked, lambda: self._sockets.closed, count)
+        self.guards = Guards(
+            limits, rates.processes, self._looked, lambda: self._sockets.closed, count
+        )
         self._guarded = GuardedApp(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

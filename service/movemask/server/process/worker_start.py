@@ -41,12 +41,16 @@ class WorkerStart:
 
     def __call__(self, order: Order, supervisor: Connection) -> None:
         exit_at_once()
-        if hasattr(signal, "SIGHUP"):  # a terminal that is closed sends it to all; only the supervisor reloads
+        if hasattr(
+            signal, "SIGHUP"
+        ):  # a terminal that is closed sends it to all; only the supervisor reloads
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         logs.configure(self.settings.log_level, self.settings.log_format)
         logs.await_each_line(1)
         end_with_parent(self.grace)
-        from movemask.server.process.worker import run_worker  # here, so that the supervisor stays small
+        from movemask.server.process.worker import (
+            run_worker,  # here, so that the supervisor stays small
+        )
 
         try:
             run_worker(self, order, supervisor.send)

@@ -62,7 +62,9 @@ class EngineQueue:
             fault = f"{self.waiting} positions are already waiting for the engine; it has room for {_MOST_WAITING}"
             raise Overloaded(fault, retry_after=max(1, math.ceil(more * self._seconds)))
 
-    def evaluations(self, boards: Sequence[chess.Board], client: str) -> AsyncGenerator[tuple[int, Evaluation], None]:
+    def evaluations(
+        self, boards: Sequence[chess.Board], client: str
+    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         """As `Evaluations.of`; the positions wait from now on. Those that are not evaluated when the iterator is
         closed, or is gone without having begun, are dropped."""
         submission = _Submission(boards)
@@ -73,7 +75,9 @@ class EngineQueue:
         weakref.finalize(found, submission.drop)  # what has not begun runs no `finally`
         return found
 
-    async def _found(self, submission: _Submission, client: str) -> AsyncGenerator[tuple[int, Evaluation], None]:
+    async def _found(
+        self, submission: _Submission, client: str
+    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         try:
             for _ in submission.boards:
                 place, evaluation = await submission.found.get()

@@ -114,7 +114,9 @@ class Pipeline:
         self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
     ) -> list[tuple[R | Exception, bool]]:
         """The result of each query, and whether the network gave its answer."""
-        outcomes, evaluated = run_queries(self.model, [query for query, _ in items], waited, self._max_moves)
+        outcomes, evaluated = run_queries(
+            self.model, [query for query, _ in items], waited, self._max_moves
+        )
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         results = [
             (written(outcome, write), isinstance(outcome, Answer) and outcome.evaluated is not None)
@@ -133,5 +135,7 @@ class _ForCaller:
     def model(self) -> Model:
         return self.pipeline.model
 
-    async def submit(self, items: Sequence[tuple[Query, Callable[[Answer], R]]]) -> list[R | MovemaskError]:
+    async def submit(
+        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+    ) -> list[R | MovemaskError]:
         return await self.pipeline.submit(items, self.caller)

@@ -112,7 +112,9 @@ class Queue:
             return None
         return f"hangs: its network has been running for {seconds:.0f} s"
 
-    async def submit(self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None) -> Submission:
+    async def submit(
+        self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None
+    ) -> Submission:
         """The submission, with a result for each item. `costs` has each item's cost, 1 or more; by default 1.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
@@ -160,11 +162,16 @@ class Queue:
             waiting = self._order.line(submission.cost).items
             if waiting and waiting + len(costs) > self._max_waiting:
                 already = f"{waiting} positions are already waiting for model {self.name}"
-                raise Overloaded(f"{already}; the queue has room for {self._max_waiting}", retry_after=1)
+                raise Overloaded(
+                    f"{already}; the queue has room for {self._max_waiting}", retry_after=1
+                )
             idle = not self._order.items and not self._runs
             items = [Item(submission, place, cost) for place, cost in enumerate(costs)]
             self._order.add(submission.client, items, submission.submitted)
-            quick = not self._order.large.items and self._order.cost * self._small_seconds < _LOOP_SECONDS
+            quick = (
+                not self._order.large.items
+                and self._order.cost * self._small_seconds < _LOOP_SECONDS
+            )
             if quick and (idle or self._turn):
                 first, self._turn = not self._turn, True
                 return first
@@ -244,7 +251,11 @@ class Queue:
                 self._small_seconds = seconds / cost
             if self.closed:
                 self._changed.notify_all()
-            return [submission for submission in submissions if submission.error or not submission.unfinished]
+            return [
+                submission
+                for submission in submissions
+                if submission.error or not submission.unfinished
+            ]
 
 
 def _wake_callers(complete: Sequence[Submission]) -> None:
@@ -252,7 +263,9 @@ def _wake_callers(complete: Sequence[Submission]) -> None:
     futures = [submission.future for submission in complete]
     for loop in {future.get_loop() for future in futures}:
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve, [future for future in futures if future.get_loop() is loop])
+            loop.call_soon_threadsafe(
+                _resolve, [future for future in futures if future.get_loop() is loop]
+            )
 
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:

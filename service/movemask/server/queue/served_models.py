@@ -44,13 +44,17 @@ class ServedModels:
         self.registry = Registry(loaded, default, folders.first)
         self.registry.log_failures()
         if failed := [
-            name for name, entry in loaded.items() if not entry.served and (needed is None or name in needed)
+            name
+            for name, entry in loaded.items()
+            if not entry.served and (needed is None or name in needed)
         ]:
             raise SettingsError(
                 f"models_dir: {', '.join(str(files[name]) for name in failed)}: "
                 f"{'; '.join(str(loaded[name].failure) for name in failed)}"
             )
-        self._pipelines = {name: start(entry.model) for name, entry in loaded.items() if entry.model is not None}
+        self._pipelines = {
+            name: start(entry.model) for name, entry in loaded.items() if entry.model is not None
+        }
 
     def pipeline(self, name: str | None) -> Pipeline:
         """The pipeline of a model, by default of the default model. Raises UnknownModel or ModelUnavailable."""
@@ -69,7 +73,11 @@ class ServedModels:
     @property
     def faults(self) -> dict[str, str]:
         """Why models cannot answer, by name: they failed their check, or a run of their network hangs."""
-        failed = {entry.name: f"failed its check: {entry.failure}" for entry in self.registry if not entry.served}
+        failed = {
+            entry.name: f"failed its check: {entry.failure}"
+            for entry in self.registry
+            if not entry.served
+        }
         hanging = {name: pipeline.queue.fault for name, pipeline in self._pipelines.items()}
         return failed | {name: fault for name, fault in hanging.items() if fault is not None}
 

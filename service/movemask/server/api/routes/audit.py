@@ -40,7 +40,9 @@ routes = Routes("leakage")
     summary="Audit another program's logits or probabilities",
     response_model=JudgementOut,
     size=_BYTES,
-    pieces=lambda limits: 2 * (limits.moves + MAX_SLOTS),  # twice, so that a list that is too long is named
+    pieces=lambda limits: (
+        2 * (limits.moves + MAX_SLOTS)
+    ),  # twice, so that a list that is too long is named
     positions=lambda request: 1 + len(request.moves) // PLIES,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
@@ -50,7 +52,9 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     Send `logits` or `probabilities` with their `vocabulary`, or a `policy` that maps UCI moves to probabilities.
     `patterns` lists the known mistakes that the numbers resemble, such as multiplying by the mask.
     """
-    return Response(orjson.dumps(await run_in_threadpool(_judged, request)), media_type="application/json")
+    return Response(
+        orjson.dumps(await run_in_threadpool(_judged, request)), media_type="application/json"
+    )
 
 
 def _judged(request: AuditIn) -> JudgementOut:
@@ -59,14 +63,22 @@ def _judged(request: AuditIn) -> JudgementOut:
     least, named = request.threshold, request.limit
     if request.policy is not None:
         castling = None if request.castling is None else Castling(request.castling)
-        judgement = judge_policy(position, request.policy, castling=castling, least=least, named=named)
+        judgement = judge_policy(
+            position, request.policy, castling=castling, least=least, named=named
+        )
     else:
         if request.vocabulary not in vocabulary_names():
-            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
+            raise InvalidAudit(
+                f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}"
+            )
         logits = [-math.inf if number is None else number for number in request.logits or []]
-        name: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
+        name: Literal["logits", "probabilities"] = (
+            "logits" if request.probabilities is None else "probabilities"
+        )
         slots = vocabulary(request.vocabulary)
-        judgement = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
+        judgement = judge_slots(
+            name, request.probabilities or logits, position, slots, least=least, named=named
+        )
     return _Judgement(
         fen=fen_out(position),
         turn=position.turn,
@@ -82,7 +94,9 @@ def _judged(request: AuditIn) -> JudgementOut:
             for move in judgement.illegal
         ],
         patterns=[
-            _Pattern(pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail)
+            _Pattern(
+                pattern=cast(PatternName, pattern.name), share=pattern.share, detail=pattern.detail
+            )
             for pattern in judgement.patterns
         ],
     )

@@ -23,7 +23,13 @@ from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
 from movemask.server.api.media_types import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
-from movemask.server.api.responses import evaluated_out, game_out, games_out, moments_out, progress_out
+from movemask.server.api.responses import (
+    evaluated_out,
+    game_out,
+    games_out,
+    moments_out,
+    progress_out,
+)
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import RequestContext, context_of, while_connected
 from movemask.server.edge.keys import KeyScope
@@ -50,9 +56,14 @@ routes = Routes("games")
     response_model=GamesOut,
     statuses=(404, 502, 503),
     pieces=lambda limits: _PIECES,
-    positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,  # the moves are charged when they are known
+    positions=lambda request: (
+        1 + len(request.pgn) // _CHARACTERS
+    ),  # the moves are charged when they are known
     responses={
-        200: {"content": {PGN: TEXT, NDJSON: TEXT}, "description": "Reports on the games, or a PGN."},
+        200: {
+            "content": {PGN: TEXT, NDJSON: TEXT},
+            "description": "Reports on the games, or a PGN.",
+        },
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
@@ -75,7 +86,9 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     pipeline = services.models.pipeline(request.model)
     evaluator, engine = pipeline.for_caller(context), None
     if "evaluations" in request.include:
-        engine = services.engine.for_client(context.client, lambda count: context.charge(context.charged + count))
+        engine = services.engine.for_client(
+            context.client, lambda count: context.charge(context.charged + count)
+        )
     wanted = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
     if wanted == PGN:
         trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
@@ -95,9 +108,13 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     progress = None
     if engine is not None:
         reports = await while_connected(http.scope, completed(evaluator, engine, reports))
-        done = sum(len(report.costs.evaluations) for report in reports if isinstance(report, GameReport))
+        done = sum(
+            len(report.costs.evaluations) for report in reports if isinstance(report, GameReport)
+        )
         progress = progress_out(done, of)
-    return Response(await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON)
+    return Response(
+        await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON
+    )
 
 
 @routes.post(
@@ -116,7 +133,8 @@ async def split_games(request: SplitIn, http: Request, services: AppServices) ->
 
 def _parts(pgn: str) -> Response:
     parts = [
-        {"role": part.role, "line": part.line, "text": part.text, "tags": part.tags} for part in split(io.StringIO(pgn))
+        {"role": part.role, "line": part.line, "text": part.text, "tags": part.tags}
+        for part in split(io.StringIO(pgn))
     ]
     return Response(orjson.dumps({"parts": parts}), media_type=JSON)
 
@@ -128,7 +146,9 @@ def _read(request: GamesIn, limit: int) -> list[Game | MovemaskError]:
     return list(read_games(request.pgn, limit))
 
 
-def _charge(context: RequestContext, request: GamesIn, games: Iterable[Game | MovemaskError | None]) -> None:
+def _charge(
+    context: RequestContext, request: GamesIn, games: Iterable[Game | MovemaskError | None]
+) -> None:
     """Charges the client's rate for the moves of the games; raises RateLimited."""
     moves = sum(len(game.plies) for game in games if isinstance(game, Game))
     context.charge(context.charged + moves * (1 + LOOKED_AT * ("forecast" in request.include)))
@@ -158,7 +178,9 @@ async def _lines(
     async def key_moves(number: int, report: GameReport) -> bytes:
         try:
             report = await swept(evaluator, report)
-        except MovemaskError as error:  # the status has been sent; the key moves come without their ratings
+        except (
+            MovemaskError
+        ) as error:  # the status has been sent; the key moves come without their ratings
             counted_problem(error, services.metrics.problem)
         return orjson.dumps(moments_out(number, report)) + b"\n"
 
@@ -174,7 +196,11 @@ async def _lines(
 
 
 async def _annotated(
-    evaluator: Evaluator, trees: Sequence[Parsed], request: GamesIn, services: Services, engine: Evaluations | None
+    evaluator: Evaluator,
+    trees: Sequence[Parsed],
+    request: GamesIn,
+    services: Services,
+    engine: Evaluations | None,
 ) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
     texts = []
@@ -186,12 +212,19 @@ async def _annotated(
 
 
 def _json(
-    reports: Sequence[GameReport | MovemaskError], model: Model, services: Services, engine: ProgressOut | None
+    reports: Sequence[GameReport | MovemaskError],
+    model: Model,
+    services: Services,
+    engine: ProgressOut | None,
 ) -> bytes:
     """The reports, and the error of a game in its place."""
-    temperature = next((game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None)
+    temperature = next(
+        (game.moves[0].temperature for game in reports if not isinstance(game, MovemaskError)), None
+    )
     games = [
-        item_error(game, services.metrics.problem) if isinstance(game, MovemaskError) else game_out(game, model)
+        item_error(game, services.metrics.problem)
+        if isinstance(game, MovemaskError)
+        else game_out(game, model)
         for game in reports
     ]
     return orjson.dumps(games_out(games, model, temperature, engine))

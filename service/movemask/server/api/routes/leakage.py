@@ -41,7 +41,14 @@ from movemask.server.api.responses import fen_out, figures_out
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import context_of
 from movemask.server.edge.keys import KeyScope
-from movemask.server.ledger.reader import Bucket, CellsByKind, Span, StoredPosition, Summary, positions_of
+from movemask.server.ledger.reader import (
+    Bucket,
+    CellsByKind,
+    Span,
+    StoredPosition,
+    Summary,
+    positions_of,
+)
 from movemask.server.services import AppServices, Services
 from movemask.times import FORMS, rfc3339, time_of
 
@@ -79,7 +86,9 @@ _get = partial(routes.get, responses=problems.documented(404, 422, 503))
 
 async def _which(
     services: AppServices,
-    model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
+    model: Annotated[
+        str | None, Query(description="Name of a model in `/v1/models`; all if left out.")
+    ] = None,
     since: TimeText = None,
     until: TimeText = None,
     digest: Annotated[
@@ -101,7 +110,12 @@ async def _which(
 Which = Annotated[tuple[str | None, Span, str | None], Depends(_which)]
 
 
-@_get("/v1/leakage", scopes=_LEAKAGE, summary="Leakage by model and kind", response_model=LeakageFiguresOut)
+@_get(
+    "/v1/leakage",
+    scopes=_LEAKAGE,
+    summary="Leakage by model and kind",
+    response_model=LeakageFiguresOut,
+)
 async def figures(
     services: AppServices,
     which: Which,
@@ -122,12 +136,16 @@ async def figures(
 
     def read() -> LeakageFiguresOut:
         models = services.reader.summaries(*which, by=dimension)
-        return _LeakageFigures(models={model.name: model_figures_out(model, dimension) for model in models})
+        return _LeakageFigures(
+            models={model.name: model_figures_out(model, dimension) for model in models}
+        )
 
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/history", scopes=_LEAKAGE, summary="Leakage over time", response_model=HistoryOut)
+@_get(
+    "/v1/leakage/history", scopes=_LEAKAGE, summary="Leakage over time", response_model=HistoryOut
+)
 async def history(
     services: AppServices,
     which: Which,
@@ -139,12 +157,19 @@ async def history(
 
     def read() -> HistoryOut:
         histories = services.reader.history(*which, seconds=_BUCKETS[bucket])
-        return _History(models={model.name: _history_out(model, buckets) for model, buckets in histories})
+        return _History(
+            models={model.name: _history_out(model, buckets) for model, buckets in histories}
+        )
 
     return await _respond(services, read)
 
 
-@_get("/v1/leakage/worst", scopes=_POSITIONS, summary="The positions with the most leakage", response_model=WorstOut)
+@_get(
+    "/v1/leakage/worst",
+    scopes=_POSITIONS,
+    summary="The positions with the most leakage",
+    response_model=WorstOut,
+)
 async def worst(
     services: AppServices,
     which: Which,
@@ -171,7 +196,10 @@ async def worst(
     response_model=PositionsOut,
     responses={
         **problems.documented(404, 422, 503),
-        200: {"content": {_NDJSON: TEXT, _CSV: TEXT}, "description": "A page, or all of them as NDJSON or CSV."},
+        200: {
+            "content": {_NDJSON: TEXT, _CSV: TEXT},
+            "description": "A page, or all of them as NDJSON or CSV.",
+        },
     },
 )
 async def positions(
@@ -181,11 +209,17 @@ async def positions(
     limit: Annotated[
         int | None,
         Query(
-            ge=1, le=_MOST, description="Most positions to return; in JSON the default is 100 and the maximum 1,000."
+            ge=1,
+            le=_MOST,
+            description="Most positions to return; in JSON the default is 100 and the maximum 1,000.",
         ),
     ] = None,
-    cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` from the previous page.")] = None,
-    format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Overrides `Accept`.")] = None,
+    cursor: Annotated[
+        str | None, Query(pattern="^[0-9]{1,18}$", description="`next` from the previous page.")
+    ] = None,
+    format: Annotated[
+        Literal["json", "ndjson", "csv"] | None, Query(description="Overrides `Accept`.")
+    ] = None,
     accept: Annotated[str, Header(description="Media type of the answer.")] = "application/json",
 ) -> Response:
     """Individual positions, those written last first. JSON is paged, and the pages stay stable while new positions
@@ -194,7 +228,9 @@ async def positions(
     chosen = format or _FORMATS[preferred(accept, tuple(_FORMATS))]
     if chosen == "json":
         if limit is not None and limit > 1000:
-            raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")
+            raise InvalidParameter(
+                f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit"
+            )
         wanted = limit or 100
 
         def read() -> PositionsOut:
@@ -219,7 +255,9 @@ async def positions(
 
 async def _respond(services: Services, read: Callable[[], Out]) -> Response:
     """The JSON of the result of `read`; made on a thread of the readers."""
-    return Response(await services.read(lambda: orjson.dumps(read())), media_type="application/json")
+    return Response(
+        await services.read(lambda: orjson.dumps(read())), media_type="application/json"
+    )
 
 
 def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
@@ -236,7 +274,9 @@ def model_figures_out(model: Summary, by: str | None = None) -> ModelLeakageOut:
         out.since_utc, out.until_utc = map(rfc3339, model.covered)
     if by is not None and model.groups is not None:
         total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
-        out.by = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
+        out.by = {
+            by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}
+        }
     return out
 
 
@@ -296,7 +336,9 @@ def _position_out(position: StoredPosition) -> StoredPositionOut:
 def _fen_out(position: StoredPosition) -> str:
     """The FEN that the answer had. The stored FEN has the square behind every double push."""
     fen: str = position["fen"]
-    return fen if fen.split()[3] == "-" else fen_out(Position.read(fen, chess960=position["chess960"]))
+    return (
+        fen if fen.split()[3] == "-" else fen_out(Position.read(fen, chess960=position["chess960"]))
+    )
 
 
 def _parts(
@@ -324,7 +366,10 @@ def _parts(
 
 def _ndjson(positions: list[StoredPosition]) -> bytes:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
-    return b"".join(orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE) for position in positions)
+    return b"".join(
+        orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE)
+        for position in positions
+    )
 
 
 def _csv(positions: list[StoredPosition]) -> bytes:
@@ -336,7 +381,9 @@ def _csv(positions: list[StoredPosition]) -> bytes:
         figures, by_cause = position["kinds"], position["causes"]
         leaked = [figures[kind].leaked if kind in figures else None for kind in KINDS]
         causes = [by_cause.get(cause.value) for cause in Cause]
-        illegal = " ".join(f"{move['uci']}:{move['probability']!r}:{move['cause']}" for move in position["illegal"])
+        illegal = " ".join(
+            f"{move['uci']}:{move['probability']!r}:{move['cause']}" for move in position["illegal"]
+        )
         lines.append([*plain, *leaked, *causes, illegal])
     return _csv_lines(lines)
 
@@ -344,5 +391,7 @@ def _csv(positions: list[StoredPosition]) -> bytes:
 def _csv_lines(lines: Iterable[Iterable[object]]) -> bytes:
     out = io.StringIO()
     for line in lines:
-        csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in line)
+        csv.writer(out).writerow(
+            str(value).lower() if isinstance(value, bool) else value for value in line
+        )
     return out.getvalue().encode()

@@ -38,7 +38,9 @@ from movemask.version import __version__
 _Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
 _Vocabulary = as_json(VocabularyOut)
 
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The ETag in If-None-Match is current."}}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The ETag in If-None-Match is current."}
+}
 
 _EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.LEAKAGE})
 
@@ -68,7 +70,11 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     detailed = KeyScope.METRICS in context_of(http.scope).scopes
     faults, default = services.models.faults, services.models.registry.default
     if default in faults:
-        detail = f"the default model {default!r} {faults[default]}" if detailed else "the default model cannot answer"
+        detail = (
+            f"the default model {default!r} {faults[default]}"
+            if detailed
+            else "the default model cannot answer"
+        )
         return problems.response(problems.problem("not-ready", detail))
     if not detailed:
         return ReadyOut(status="ready")
@@ -85,7 +91,9 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
 @keyed_routes.get("/v1/version", scopes=_EVERY, summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
     """The versions of the service and of its API, and the name of the default model."""
-    return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
+    return VersionOut(
+        name="movemask", version=__version__, api="v1", model=services.models.registry.default
+    )
 
 
 @keyed_routes.get(
@@ -97,11 +105,17 @@ async def version(services: AppServices) -> VersionOut:
 )
 async def metrics(services: AppServices) -> Response:
     """Metrics in Prometheus format, for all worker processes together."""
-    return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+    return Response(
+        await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST
+    )
 
 
 @model_routes.get(
-    "/v1/models", scopes=_LISTED, summary="List the models", response_model=ModelsOut, responses=_NOT_MODIFIED
+    "/v1/models",
+    scopes=_LISTED,
+    summary="List the models",
+    response_model=ModelsOut,
+    responses=_NOT_MODIFIED,
 )
 async def models(http: Request, services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why. The response has an `ETag`."""
@@ -125,8 +139,12 @@ async def model(
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.LEAKAGE in context_of(http.scope).scopes:
-        with suppress(LedgerError, Overloaded):  # all else is known: why a model is not served, above all
-            for figures in await services.read(lambda: services.reader.summaries(entry.name, digest=entry.digest)):
+        with suppress(
+            LedgerError, Overloaded
+        ):  # all else is known: why a model is not served, above all
+            for figures in await services.read(
+                lambda: services.reader.summaries(entry.name, digest=entry.digest)
+            ):
                 out.leakage = model_figures_out(figures)
     return _response(out)
 
@@ -139,7 +157,8 @@ async def model(
     responses=problems.documented(404, 503),
 )
 async def vocabulary_of(
-    name: Annotated[str, Path(description="Name of a vocabulary or of a model.")], services: AppServices
+    name: Annotated[str, Path(description="Name of a vocabulary or of a model.")],
+    services: AppServices,
 ) -> Response:
     """Which move each logit stands for, in the order of the slots. A model's slots are those of its vocabulary with
     the variations of its contract."""
@@ -147,7 +166,9 @@ async def vocabulary_of(
         return _response(_Vocabulary(**described(vocabulary(name), name)))
     contract = services.models.registry.entry(name).contract
     if contract is None:
-        raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
+        raise ModelUnavailable(
+            f"model {name!r} has no contract that can be read, so its slots are not known"
+        )
     words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
     return _response(_Vocabulary(**described(words, name)))
 
@@ -158,13 +179,17 @@ def _response(out: Out) -> Response:
 
 def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
     """A model, without its leakage."""
-    out = _ModelEntry(name=entry.name, default=entry.name == services.models.registry.default, served=entry.served)
+    out = _ModelEntry(
+        name=entry.name, default=entry.name == services.models.registry.default, served=entry.served
+    )
     if entry.failure is not None:
         out.failure = entry.failure
     if entry.digest is not None:
         out.digest = entry.digest
     if entry.steps:
-        out.check = [_CheckStep(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
+        out.check = [
+            _CheckStep(name=step.name, passed=step.passed, found=step.found) for step in entry.steps
+        ]
     if entry.contract is not None:
         out.contract = entry.contract.model_dump(mode="json", exclude={"card"})
         out.card = entry.contract.card

@@ -35,11 +35,19 @@ routes = Routes("page")
 @cache
 def page_files() -> tuple[str, dict[str, bytes]]:
     """The digest of all files of the page, and the files by name, compressed."""
-    contents = {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in TYPES}
+    contents = {
+        file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in TYPES
+    }
     named = b"".join(name.encode() + content for name, content in contents.items())
     version = blake2b(named, digest_size=8).hexdigest()
-    preloads = [f'<link rel="modulepreload" href="page/{version}/{name}">' for name in contents if name.endswith(".js")]
-    index = contents[_INDEX].decode().replace(_MODULES, "\n".join(preloads)).replace(_VERSION, version)
+    preloads = [
+        f'<link rel="modulepreload" href="page/{version}/{name}">'
+        for name in contents
+        if name.endswith(".js")
+    ]
+    index = (
+        contents[_INDEX].decode().replace(_MODULES, "\n".join(preloads)).replace(_VERSION, version)
+    )
     contents[_INDEX] = index.encode()
     return version, {name: gzip.compress(content, 9, mtime=0) for name, content in contents.items()}
 
@@ -56,7 +64,9 @@ async def file(version: str, name: str, http: Request) -> Response:
     current, files = page_files()
     if name not in files or name == _INDEX:
         raise HTTPException(404)
-    return _sent(http, name, "public, max-age=31536000, immutable" if version == current else "no-cache")
+    return _sent(
+        http, name, "public, max-age=31536000, immutable" if version == current else "no-cache"
+    )
 
 
 def _sent(http: Request, name: str, caching: str) -> Response:

@@ -87,7 +87,9 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     query = query_of(request)
     include = [name for name in request.include if name != "forecast"]
     if len(include) == len(request.include):
-        content = await _content(query, request.model, http, services, lambda answer: policy_out(answer, include))
+        content = await _content(
+            query, request.model, http, services, lambda answer: policy_out(answer, include)
+        )
         return Response(content, media_type=JSON)
     evaluator = services.models.pipeline(request.model).for_caller(context_of(http.scope))
     coroutine = _with_forecast(query, include, evaluator)
@@ -100,24 +102,37 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     operation_id="getPolicy",
     summary="Move probabilities for a position, in a link",
     response_model=PolicyOut,
-    responses={**documented(404, 422, 502, 503), 304: {"description": "The ETag in If-None-Match is current."}},
+    responses={
+        **documented(404, 422, 502, 503),
+        304: {"description": "The ETag in If-None-Match is current."},
+    },
 )
 async def policy_by_link(
     http: Request,
     services: AppServices,
-    fen: Annotated[str, Parameter(max_length=MAX_LENGTH, description="A FEN; `startpos` is the start position.")],
-    model: Annotated[str | None, Parameter(description="Name of a model; otherwise the default model.")] = None,
-    elo: Annotated[
-        float | None, Parameter(ge=0, le=MAX_RATING, description="Rating of both players, in Elo points.")
+    fen: Annotated[
+        str,
+        Parameter(max_length=MAX_LENGTH, description="A FEN; `startpos` is the start position."),
+    ],
+    model: Annotated[
+        str | None, Parameter(description="Name of a model; otherwise the default model.")
     ] = None,
-    chess960: Annotated[bool, Parameter(description="Read the FEN and write castling as Chess960.")] = False,
+    elo: Annotated[
+        float | None,
+        Parameter(ge=0, le=MAX_RATING, description="Rating of both players, in Elo points."),
+    ] = None,
+    chess960: Annotated[
+        bool, Parameter(description="Read the FEN and write castling as Chess960.")
+    ] = False,
 ) -> Response:
     """The same as `POST /v1/policy`, for links and caches. Use `POST` for moves, two ratings and other options.
 
     The response has an `ETag`, and a client may reuse it for a minute, so it has no `timing`.
     """
     query = Query(fen=fen, chess960=chess960, elo=None if elo is None else Elo(elo, elo))
-    content = await _content(query, model, http, services, lambda answer: policy_out(answer, (), timing=False))
+    content = await _content(
+        query, model, http, services, lambda answer: policy_out(answer, (), timing=False)
+    )
     return cacheable(http, content, seconds=_KEPT_SECONDS)
 
 
@@ -137,7 +152,9 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     if request.method == "sample" and seed is None:
         seed = secrets.randbits(53)  # every JSON reader can hold 53 bits
     query = query_of(request)
-    content = await _content(query, request.model, http, services, lambda answer: move_out(answer, request, seed))
+    content = await _content(
+        query, request.model, http, services, lambda answer: move_out(answer, request, seed)
+    )
     return Response(content, media_type=JSON)
 
 
@@ -149,7 +166,9 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     pieces=lambda limits: MAX_PLIES + _POSITION_PIECES * (1 + limits.positions),
     positions=lambda request: sum(map(positions_of, request.positions)),
     statuses=_STATUSES,
-    responses={200: {"content": {NDJSON: TEXT}, "description": "Results in the order of the positions."}},
+    responses={
+        200: {"content": {NDJSON: TEXT}, "description": "Results in the order of the positions."}
+    },
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
     """Answers many positions at once, in the order you sent them. An invalid position gets an `error` in its place; the
@@ -157,14 +176,20 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
 
     With `Accept: application/x-ndjson` each result is streamed on a line of its own.
     """
-    plies = sum(len(position.moves) for position in request.positions if isinstance(position, BatchPositionIn))
+    plies = sum(
+        len(position.moves)
+        for position in request.positions
+        if isinstance(position, BatchPositionIn)
+    )
     if plies > MAX_PLIES:
         raise LimitExceeded(
             f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
-    pipeline = services.models.pipeline(request.model)  # an unknown model is a 404, before a stream begins
+    pipeline = services.models.pipeline(
+        request.model
+    )  # an unknown model is a 404, before a stream begins
     if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
         return StreamingResponse(_ndjson(request, pipeline, services, context), media_type=NDJSON)
     results = await while_connected(
@@ -179,8 +204,12 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     size=SWEEP_BYTES,
-    pieces=lambda limits: 2 * (limits.moves + MAX_POSITIONS),  # twice, so that a list that is too long is named
-    positions=lambda request: positions_of(request) - 1 + len(request.ratings or request.models or RATINGS),
+    pieces=lambda limits: (
+        2 * (limits.moves + MAX_POSITIONS)
+    ),  # twice, so that a list that is too long is named
+    positions=lambda request: (
+        positions_of(request) - 1 + len(request.ratings or request.models or RATINGS)
+    ),
     statuses=_STATUSES,
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
@@ -197,10 +226,16 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
         evaluator, model = pipeline.for_caller(context_of(http.scope)), pipeline.model
         if request.models is None:
             vary = Vary(request.vary or "both")
-            series.append(Series(evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+            series.append(
+                Series(
+                    evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)
+                )
+            )
         else:
             series.append(Series(evaluator, [query.elo]))
-    position = await run_in_threadpool(Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most)
+    position = await run_in_threadpool(
+        Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
+    )
     include: list[Include] = ["statistics"] if "statistics" in request.include else []
     coroutine = sweep(series, position, query.rule, lambda answer: point_out(answer, include))
     points = await while_connected(http.scope, coroutine)
@@ -210,7 +245,9 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
 
 async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Evaluator) -> bytes:
     """The JSON of a `PolicyOut` with a forecast; raises the position's error."""
-    (outcome,) = await evaluator.submit([(query, lambda answer: (policy_out(answer, include), Outlook.of(answer)))])
+    (outcome,) = await evaluator.submit(
+        [(query, lambda answer: (policy_out(answer, include), Outlook.of(answer)))]
+    )
     if isinstance(outcome, MovemaskError):
         raise outcome
     out, outlook = outcome
@@ -231,14 +268,23 @@ async def _ndjson(
             results = await _results(request, start, stop, pipeline, services, context)
         except MovemaskError as error:  # the status has been sent, so every position gets the error
             results = [
-                _named(orjson.dumps(item_error(error, services.metrics.problem)), index, request.positions[index])
+                _named(
+                    orjson.dumps(item_error(error, services.metrics.problem)),
+                    index,
+                    request.positions[index],
+                )
                 for index in range(start, stop)
             ]
         yield b"\n".join([*results, b""])
 
 
 async def _results(
-    request: BatchIn, start: int, stop: int, pipeline: Pipeline, services: Services, context: RequestContext
+    request: BatchIn,
+    start: int,
+    stop: int,
+    pipeline: Pipeline,
+    services: Services,
+    context: RequestContext,
 ) -> list[bytes]:
     """The JSON of the answers or errors of the positions from `start` to `stop`, in order."""
     positions = request.positions[start:stop]
@@ -272,12 +318,19 @@ def _named(result: bytes, index: int, position: BatchPositionIn | InvalidItem) -
 
 
 async def _content(
-    query: Query, model: str | None, http: Request, services: Services, write: Callable[[Answer], Out]
+    query: Query,
+    model: str | None,
+    http: Request,
+    services: Services,
+    write: Callable[[Answer], Out],
 ) -> bytes:
     """The JSON of the answer to one position; raises its error."""
     pipeline = services.models.pipeline(model)
     (outcome,) = await while_connected(
-        http.scope, pipeline.submit([(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope))
+        http.scope,
+        pipeline.submit(
+            [(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope)
+        ),
     )
     if isinstance(outcome, MovemaskError):
         raise outcome
