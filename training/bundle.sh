@@ -24,6 +24,6 @@ else
   echo "goes on from $best"
   cp $best/checkpoint.pt run/
 fi
-python3 -m training.train run.toml --anneal $((total - SECONDS - 45))
+python3 -m training.train run.toml --anneal-seconds $((total - SECONDS - 45))
 rm -f run/checkpoint*.pt # with the optimizers' state, which begins anew
 tail -n 1 run/log.jsonl

@@ -1,7 +1,7 @@
 """Checkpoints that survive: written beside the last one and renamed, and the one before it kept.
 
 Beside them lies `trunk.pt`, from which another run goes on: the weights in float16 and the ranges of the rounding, a
-quarter of a checkpoint's size, because the optimizers begin anew.
+quarter of a checkpoint's size, because the optimizers and an anneal begin anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         os.replace(folder / LAST, folder / BEFORE)
     os.replace(half, folder / LAST)
     weights = {name: weight.half() for name, weight in state["network"].items()}
-    torch.save({name: part for name, part in state.items() if name != "optimizers"} | {"network": weights}, half)
+    kept = {name: part for name, part in state.items() if name not in ("optimizers", "anneal")}
+    torch.save(kept | {"network": weights}, half)
     os.replace(half, folder / TRUNK)
 
 

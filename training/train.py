@@ -3,7 +3,8 @@
 The teacher runs beside it, on a thread of its own. First each layer learns alone what two of the teacher's do to the
 teacher's own states, then the network runs whole and its states, its policy and its value are those to match. A run
 takes several stretches: it saves every two minutes, when interrupted, and after `--seconds`. `--anneal` brings the rate
-to zero for a network that is used before the run's positions are seen; the run itself goes on from `trunk.pt`.
+to zero for a network that is used before the run's positions are seen. An anneal may take several stretches too: its
+checkpoint says where it started. The run itself goes on from `trunk.pt`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,37 @@ _SECONDS = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
 
 
-def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool = False) -> None:
+@dataclass(frozen=True)
+class Anneal:
+    """Positions over which the rate falls on a straight line to zero, and how many the run had seen at the start."""
+
+    start: int
+    positions: int
+
+    @property
+    def end(self) -> int:
+        """Number of positions that the run has seen when the rate is zero."""
+        return self.start + self.positions
+
+    def factor(self, seen: int) -> float:
+        """Share of the learning rate that is left after `seen` positions of the run."""
+        return max((self.end - seen) / self.positions, 0.0)
+
+
+def train(
+    run: Run,
+    seconds: float = inf,
+    anneal: int | None = None,
+    anneal_seconds: float = inf,
+    *,
+    rounding: bool = False,
+) -> None:
     """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
 
-    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the stretch ends. With
-    `rounding` the network is rounded as its integers will be, from now on.
+    With `anneal` the rate falls on a straight line to zero over that many positions, and training ends there. The
+    checkpoint holds the anneal: a run that is started again goes on with it, whether `anneal` is given again or not.
+    `anneal_seconds` does the same by the clock, within one process, for a machine that is lent for a known time.
+    With `rounding` the network is rounded as its integers will be, from now on.
     """
     settings, taught, device = run.training, run.teaching, best_device()
     torch.manual_seed(run.seed)
@@ -53,13 +80,17 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     optimizers = optimizers_of(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
     run.folder.mkdir(parents=True, exist_ok=True)
-    if (state := checkpoints.load(run.folder)) is not None:
+    state = checkpoints.load(run.folder)
+    if state is not None:
         done, spent = _restored(state, run, network, optimizers)
+    annealing = _anneal(state, done * settings.batch, anneal)
+    if annealing is not None:
+        steps = min(steps, annealing.end // settings.batch)
     seen = dataset.load(run.data, "train")
     held = held_out(run, teacher, device, settings.validated)
     if rounding and not held_ranges(network):
         hold(network, ranges(network, (batches[0].inputs() for batches in held), SHARE))
-    progress = Progress(run, network, optimizers, spent, held)
+    progress = Progress(run, network, optimizers, spent, held, annealing)
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
     rows = dataset.order(seen, run.data, run.seed)
@@ -68,7 +99,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     )
     whole = torch.compile(network.states) if settings.compile else network.states
     first, began, gone = done, time.monotonic(), 0.0
-    limit = min(seconds, anneal)
+    limit = min(seconds, anneal_seconds)
     bar = _bar(limit, done * settings.batch, steps * settings.batch)
     stopping = _asked_to_stop()
     stop = next(stopping)
@@ -76,10 +107,11 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
         batch = next(batches)
         gone += min(time.monotonic() - began, STOPPED)
         began = time.monotonic()
-        _set_rate(
-            optimizers,
-            settings.learning_rate * min((done - first + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)),
-        )
+        warm_up = min((done - first + 1) / settings.warm_up, 1.0)
+        left = max(1 - gone / anneal_seconds, 0.0)
+        if annealing is not None:
+            left = min(left, annealing.factor(done * settings.batch))
+        _set_rate(optimizers, settings.learning_rate * min(warm_up, left))
         losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
         done, stop = done + 1, next(stopping) or gone >= limit
         if limit < inf:
@@ -90,6 +122,16 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
         progress.after(done, losses, last=done == steps or stop)
     bar.close()
     batches.close()  # type: ignore[attr-defined]
+
+
+def _anneal(state: dict[str, Any] | None, seen: int, positions: int | None) -> Anneal | None:
+    """The anneal that the checkpoint is in, else a new one over `positions`, else None."""
+    if state is not None and state.get("anneal") is not None:
+        annealing = Anneal(**state["anneal"])
+        if seen < annealing.end:
+            print(f"goes on with the anneal from {annealing.start:,} to {annealing.end:,} positions")
+            return annealing
+    return Anneal(seen, positions) if positions is not None else None
 
 
 def _bar(limit: float, seen: int, wanted: int) -> tqdm[Any]:
@@ -158,9 +200,16 @@ class Progress:
     """What a stretch leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
 
     def __init__(
-        self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], spent: float, held: list[list[Batch]]
+        self,
+        run: Run,
+        network: Network,
+        optimizers: list[torch.optim.Optimizer],
+        spent: float,
+        held: list[list[Batch]],
+        annealing: Anneal | None,
     ) -> None:
         self._run, self._network, self._optimizers, self._spent, self._held = run, network, optimizers, spent, held
+        self._annealing = annealing
         self._clock = self._saved = time.monotonic()
         self._sums: dict[str, Tensor] = {}
         self._summed: Counter[str] = Counter()  # batches with that loss: a ready policy has neither value nor states
@@ -177,7 +226,8 @@ class Progress:
         if last or time.monotonic() - self._saved >= settings.checkpoint_seconds:
             self._saved = time.monotonic()
             spent = self._spent + self._saved - self._clock
-            checkpoints.save(self._run.folder, _state(self._network, self._optimizers, done, settings.batch, spent))
+            state = _state(self._network, self._optimizers, done, settings.batch, spent, self._annealing)
+            checkpoints.save(self._run.folder, state)
 
     def _log(self, done: int) -> None:
         line = {
@@ -211,7 +261,12 @@ def _set_rate(optimizers: list[torch.optim.Optimizer], rate: float) -> None:
 
 
 def _state(
-    network: Network, optimizers: list[torch.optim.Optimizer], done: int, batch: int, spent: float
+    network: Network,
+    optimizers: list[torch.optim.Optimizer],
+    done: int,
+    batch: int,
+    spent: float,
+    annealing: Anneal | None,
 ) -> dict[str, Any]:
     return {
         "network": network.state_dict(),
@@ -220,6 +275,7 @@ def _state(
         "step": done,
         "batch": batch,
         "seconds": spent,
+        "anneal": asdict(annealing) if annealing is not None else None,
     }
 
 
@@ -264,11 +320,30 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
     parser.add_argument("--seconds", type=float, default=inf, help="stop after a stretch of this long")
     parser.add_argument(
-        "--anneal", type=float, default=inf, help="bring the rate down to zero in so many seconds, then stop"
+        "--anneal",
+        type=_positions,
+        metavar="POSITIONS",
+        help="bring the rate down to zero over this many positions, then stop; goes on after a restart",
+    )
+    parser.add_argument(
+        "--anneal-seconds", type=float, default=inf, help="the same by the clock, on a machine lent for a known time"
     )
     parser.add_argument("--rounding", action="store_true", help="round as the integers will, from now on")
     arguments = parser.parse_args()
-    train(load_run(arguments.run), arguments.seconds, arguments.anneal, rounding=arguments.rounding)
+    train(
+        load_run(arguments.run),
+        arguments.seconds,
+        arguments.anneal,
+        arguments.anneal_seconds,
+        rounding=arguments.rounding,
+    )
+
+
+def _positions(text: str) -> int:
+    number = int(text.replace(",", "").replace("_", ""))
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+    return number
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,19 +211,39 @@ def test_batches_are_the_same_whoever_gathers_them(run: Run) -> None:
             assert torch.equal(a, b)
 
 
-def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = replace(run, folder=run.folder.with_name("annealed"), training=replace(run.training, positions=10**7))
-    train.train(run, anneal=1)
+def test_anneal_seconds_ends_early_with_lower_rates(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run = replace(run, folder=run.folder.with_name("timed"), training=replace(run.training, positions=10**7))
+    train.train(run, anneal_seconds=1)
     assert "1 of 1 s, positions=" in capsys.readouterr().err  # not of the 10,000,000 positions of the run
-    annealed = checkpoints.load(run.folder)
-    assert annealed is not None
-    assert 0 < annealed["step"] < 10**7 // 64
-    rates = [group["lr"] for one in annealed["optimizers"] for group in one["param_groups"]]
-    assert max(rates) < run.training.learning_rate
+    state = checkpoints.load(run.folder)
+    assert state is not None
+    assert 0 < state["step"] < 10**7 // 64
+    assert max(_rates(state)) < run.training.learning_rate
     line = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
     assert line["with_game"]["cross_entropy"] != line["bare"]["cross_entropy"]
+
+
+def test_anneal_survives_restart(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """An anneal over two stretches once ended the first at half of the rate and began the second at the whole."""
+    settings = replace(run.training, positions=10**7, warm_up=1)
+    start = replace(run, folder=run.folder.with_name("annealed"), training=replace(settings, positions=128))
+    run = replace(start, training=settings)
+    train.train(start)  # 2 steps before the anneal
+    rates = []
+    for seconds in (1e-3, 1e-3, inf):
+        train.train(run, seconds, anneal=512 if not rates else None)  # a restart needs no flag
+        state = checkpoints.load(run.folder)
+        assert state is not None
+        rates.append((state["step"], *{rate / run.training.learning_rate for rate in _rates(state)}))
+    # The step that leaves step `n` behind had the rate of n - 1 steps: 8 steps of 64 positions from step 2 on.
+    assert rates == [(3, pytest.approx(1)), (4, pytest.approx(7 / 8)), (10, pytest.approx(1 / 8))]
+    assert "goes on with the anneal from 128 to 640 positions" in capsys.readouterr().out
+    trunk = torch.load(run.folder / checkpoints.TRUNK, weights_only=True)
+    assert "anneal" not in trunk, "another run starts at its whole rate"
+
+
+def _rates(state: dict[str, Any]) -> list[float]:
+    return [group["lr"] for optimizer in state["optimizers"] for group in optimizer["param_groups"]]
 
 
 def test_weights_are_compared_on_the_same_positions_with_the_error_of_the_difference(run: Run) -> None:
