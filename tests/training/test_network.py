@@ -229,7 +229,7 @@ def test_anneal_survives_restart(run: Run, capsys: pytest.CaptureFixture[str]) -
     start = replace(run, folder=run.folder.with_name("annealed"), training=replace(settings, positions=128))
     run = replace(start, training=settings)
     train.train(start)  # 2 steps before the anneal
-    rates = []
+    rates: list[Any] = []
     for seconds in (1e-3, 1e-3, inf):
         train.train(run, seconds, anneal=512 if not rates else None)  # a restart needs no flag
         state = checkpoints.load(run.folder)
