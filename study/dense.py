@@ -157,7 +157,7 @@ def masked_softmax_one(
 
 
 def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLike, legal_mask: ArrayLike) -> Float:
-    """A statistic of one distribution (`numeric.distributions`) over the legal slots: policy `[B, A]` → `[B]`."""
+    """A statistic of one distribution (`policy.distributions`) over the legal slots: policy `[B, A]` → `[B]`."""
     legal = LegalLogits.of(policy, legal_mask)
     return statistic(legal.values, legal.indptr)
 

@@ -1,4 +1,4 @@
-"""Distances between two distributions over the same entries. `numeric.distributions` has their KL divergence.
+"""Distances between two distributions over the same entries. `movemask.policy.distributions` has their KL divergence.
 
 Both functions take probabilities `[N]` of the rows of a ragged batch, others `[N]` and indptr `[B + 1]`, and return
 float64 `[B]`. The distance of two empty rows is 0. They raise ValueError for shapes that do not fit and for numbers

@@ -179,13 +179,6 @@ def test_the_example_contracts_can_be_read(file: Path) -> None:
     assert read_contract(file).card
 
 
-def test_links_lead_somewhere() -> None:
-    pages = ("README.md", "docs/*.md", "benchmarks/results/*.md", "training/*.md", "study/*.ipynb")
-    for file in (file for one in pages for file in ROOT.glob(one)):
-        for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
-            assert (file.parent / target).exists(), f"{file.name}: {target}"
-
-
 def test_the_examples_of_the_numerics_page_run() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", doc("numerics.md"), re.S)
     exec(example, {})
