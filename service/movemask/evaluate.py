@@ -107,6 +107,18 @@ class Answer:
         return codes[moves], probabilities[moves]
 
     @property
+    def unshaped(self) -> tuple[list[int], list[float]]:
+        """All legal moves and their plain softmax, whatever the rule: temperature 1, no filter. Most probable first."""
+        if self.evaluated is None:
+            return [], []
+        unmasked, moves = self.evaluated.unmasked, self.evaluated.batch.legal(self.row)
+        logits = unmasked.legal[moves]
+        order = np.argsort(-logits, kind="stable")
+        codes: list[int] = self.evaluated.batch.codes[moves][order].tolist()
+        probabilities: list[float] = np.exp(logits[order] - unmasked.log_legal[self.row]).tolist()
+        return codes, probabilities
+
+    @property
     def logits(self) -> list[float]:
         """The logits of `policy`'s moves, in the same order."""
         if self.evaluated is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import chess
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +20,15 @@ from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.conftest import Serve
 from tests.server.asking import asked
+
+RULES: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"temperature": 0.1},
+    {"top_k": 1},
+    {"top_p": 0.5},
+    {"min_p": 0.5},
+    {"normalizer": "sparsemax"},
+]
 
 MIDDLEGAME = "r1bq1rk1/2p1bppp/p1np1n2/1p2p3/4P3/1BP2N1P/PP1P1PP1/RNBQR1K1 b - - 0 9"
 
@@ -83,7 +94,14 @@ def test_a_move_tells_its_seconds_when_the_clock_is_given(serve: Serve) -> None:
     clock = {"remaining": 180, "increment": 2}
     answer = asked(client, "/v1/move", fen=MIDDLEGAME, clock=clock)
     assert 2 < answer["seconds"] < 15
-    assert asked(client, "/v1/move", fen=MIDDLEGAME, clock=clock, temperature=0.1)["seconds"] == answer["seconds"]
     assert "seconds" not in asked(client, "/v1/move", fen=MIDDLEGAME)
     refused = client.post("/v1/move", json={"fen": MIDDLEGAME, "clock": {"remaining": -1}})
     assert refused.json()["errors"][0]["field"] == "clock.remaining"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_seconds_do_not_depend_on_the_rule(serve: Serve, rule: dict[str, Any]) -> None:
+    client = serve(shipped_models())
+    request = {"fen": MIDDLEGAME, "clock": {"remaining": 180}}
+    plain = asked(client, "/v1/move", **request)
+    assert asked(client, "/v1/move", **request, **rule)["seconds"] == plain["seconds"]

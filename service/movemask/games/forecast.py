@@ -27,7 +27,7 @@ _POSITIONS_PER_SUBMISSION = 512
 class Outlook:
     """A position, the network's value, the request's ratings, and the likeliest moves with their probabilities.
 
-    The probabilities are at temperature 1.
+    The moves and their probabilities are those of plain softmax, whatever the request's rule.
     """
 
     position: Position
@@ -38,12 +38,8 @@ class Outlook:
     @classmethod
     def of(cls, answer: Answer) -> Outlook:
         """The outlook from an answer."""
-        moves: tuple[tuple[chess.Move, float], ...] = ()
-        if answer.evaluated is not None:
-            likeliest = moves_of(answer.policy[0][:LOOKED_AT])
-            moves = tuple(
-                zip(likeliest, answer.evaluated.policies.unshaped(answer.row), strict=False)
-            )
+        codes, probabilities = answer.unshaped
+        moves = tuple(zip(moves_of(codes[:LOOKED_AT]), probabilities, strict=False))
         return cls(answer.position, answer.value, answer.query.elo, moves)
 
 

@@ -183,12 +183,6 @@ class Policies:
         """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
         return distributions.drawn(self._shares(row, temperature), seed)
 
-    def unshaped(self, row: int) -> list[float]:
-        """Plain softmax of a row's logits at temperature 1, whatever the rule."""
-        logits = self.logits[self.indptr[row] : self.indptr[row + 1]]
-        probabilities: list[float] = softmax.softmax(logits, np.array([0, len(logits)])).tolist()
-        return probabilities
-
     def _shares(self, row: int, temperature: float) -> Float:
         """The probabilities of a row, rescaled to sum to 1.
 

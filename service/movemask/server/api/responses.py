@@ -113,9 +113,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
             clock = Clock(request.clock.remaining, request.clock.increment)
-            out.seconds = round(
-                think_time(position, move, evaluated.policies.unshaped(answer.row), clock), 2
-            )
+            out.seconds = round(think_time(position, move, answer.unshaped[1], clock), 2)
     _add_where(out, position, legal=evaluated is not None)
     _add_figures(out, answer, request.include)
     return out
