@@ -66,7 +66,20 @@ def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
     for number in range(1000):
         add(order, f"small {number}", 1)
     assert taken(order)["large"] == SLICE
-    assert sum(item.submission == "large" for item in order.take(3, 0)) == 0  # there is no room beside the small ones
+
+
+@pytest.mark.parametrize("cost", [1, 1.5, 5])
+@pytest.mark.parametrize(("room", "batches"), [(1, 4), (2, 2), (3, 2), (4, 1)])
+def test_small_batches_reach_large_submissions(room: int, batches: int, cost: float) -> None:
+    """With MOVEMASK_MAX_BATCH 1 or 2, a large submission once waited until no small one came."""
+    order = FairOrder[str]()
+    add(order, "large", 1000)
+    for number in range(1000):
+        add(order, f"small {number}", 1, cost)
+    for _ in range(5):
+        submissions = [item.submission for _ in range(batches) for item in order.take(room, 0)]
+        assert submissions.count("large") == SLICE
+        assert len(submissions) > 1
 
 
 def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
