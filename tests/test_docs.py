@@ -1,4 +1,4 @@
-"""What a reader would lose: documents that say what is so. What can be run is run, what can be listed is compared."""
+"""Documents: examples that run, and lists that are complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 import pytest
@@ -22,6 +22,7 @@ from movemask.encoding.encoders import plane_encoder_names
 from movemask.encoding.variations import variation_names
 from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
+from movemask.leakage.judgement import GIVEN
 from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
 from movemask.server import problems
@@ -48,7 +49,7 @@ def first_column(text: str) -> set[str]:
 TOLERANCE = 0.02
 
 
-def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
+def test_readme_policy_is_answer(shipped: TestClient) -> None:
     command = re.search(r"curl -s localhost:8000(\S+) .*? -d '(.*?)'", README, re.S)
     shown = re.search(r"```json\n(.*?)```", README, re.S)
     assert command
@@ -67,7 +68,7 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
     assert answer == expected
 
 
-def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
+def test_api_examples_are_answered(shipped: TestClient) -> None:
     commands = re.findall(r"```sh\n(curl .*?)\n```", doc("api.md"), re.S)
     assert len(commands) > 10
     for command in commands:
@@ -78,19 +79,50 @@ def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
         assert answer.status_code == 200, (command, answer.text)
 
 
-def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-7").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-7`"))
-    for words, unit, scale in (("top1", " %", 100), ("cross_entropy", "", 1)):
-        bare, known = measured[words], measured[f"{words}_with_moves"]
-        digits = 3 if scale == 1 else 1
-        assert f"| {scale * bare:.{digits}f}{unit} / {scale * known:.{digits}f}{unit} |" in row
-    assert f"| {measured['raw_leakage_mean']} |" in row
-    assert f"{measured['positions']:,} positions" in README
-    assert measured["command"] in README
+def test_readme_leakage_is_part_of_answer(shipped: TestClient) -> None:
+    policy, leakage = re.findall(r"```sh\n(curl .*?)```", README, re.S)
+    command = re.search(r"localhost:8000(\S+) .*? -d '(.*?)'", policy, re.S)
+    shown = re.search(r"```jsonc\n(.*?)```", README, re.S)
+    assert command
+    assert shown
+    shipped.post(command[1], json=json.loads(command[2])).raise_for_status()
+    answer = shipped.get(leakage.strip().rpartition("localhost:8000")[2]).json()
+    assert_part(json.loads(re.sub(r"//.*", "", shown[1])), answer)
 
 
-def test_every_setting_is_listed_with_its_default() -> None:
+def assert_part(part: Any, whole: Any) -> None:
+    """Asserts that everything in `part` is in `whole`, numbers up to TOLERANCE."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            assert_part(value, whole[key])
+    else:
+        assert whole == pytest.approx(part, rel=TOLERANCE)
+
+
+def test_readme_networks_match_reports() -> None:
+    report = (ROOT / "models" / "movemask-7.report.md").read_text()
+    held_out = {cells[0]: cells for cells in tables(report) if len(cells) == 8}
+    megabytes = {cells[0]: cells[2] for cells in tables(report.partition("## Cost")[2])}
+    rows = {cells[0]: cells for cells in tables(README.partition("## Networks")[2])}
+    for row, name, file in (
+        ("`movemask-7` (shipped)", "movemask-7", "movemask-7"),
+        ("Maia-1", "maia-1 nearest", "maia-1100"),
+    ):
+        bare, known = held_out[name], held_out[f"{name} + moves"]
+        top1 = " / ".join(f"{cells[1].partition(' ±')[0]} %" for cells in (bare, known))
+        cross_entropy = " / ".join(cells[3].partition(" ±")[0] for cells in (bare, known))
+        assert rows[row][2:] == [top1, cross_entropy, bare[5], megabytes[file]]
+    positions = re.match(r"[\d,]+ positions", report.partition("\n\n")[2])
+    assert positions
+    assert positions[0].replace("positions", "held-out positions") in README
+
+
+def tables(text: str) -> list[list[str]]:
+    """The rows of all tables, as cells."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_settings_are_listed_with_default() -> None:
     text = doc("settings.md")
     assert {name for name in first_column(text) if name.startswith(PREFIX)} == {
         PREFIX + name.upper() for name in Settings.model_fields
@@ -112,7 +144,7 @@ def flags_in(name: str) -> set[str]:
     return {word for word in first_column(doc(name)) if word.startswith("--")}
 
 
-def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
+def test_endpoints_flags_options_and_alerts_are_listed() -> None:
     paths = create_app(Settings.read()).openapi()["paths"]
     endpoints = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert set(re.findall(r"^## ([A-Z]+ /\S*)$", doc("api.md"), re.M)) == endpoints
@@ -123,15 +155,17 @@ def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
     assert set(alerts) == first_column(section("operations.md", "Alerts"))
 
 
-def test_every_kind_cause_and_column_is_listed() -> None:
+def test_kinds_causes_and_columns_are_listed() -> None:
     causes = {cause.value for cause in Cause}
     assert set(KINDS) | causes <= first_column(doc("leakage.md"))
+    fills = {kind for kind in KINDS if kind.startswith("filled_")}
+    assert set(KINDS) - fills | {"filled_…", GIVEN} <= first_column(doc("glossary.md"))
     derived = {f"{kind}{ending}" for kind in KINDS for ending in ("", "_flipped", "_kl")}
     derived |= {f"cause_{cause}" for cause in causes}
     assert set(schema(KINDS).names) - derived <= first_column(doc("audit.md"))
 
 
-def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serve) -> None:
+def test_leakage_page_audit_example_is_answered(serve: Serve) -> None:
     command = re.search(r"curl -s localhost:8000/v1/audit .*? -d '(.*?)'", doc("leakage.md"), re.S)
     assert command
     answer = serve().post("/v1/audit", json=json.loads(command[1])).json()
@@ -143,7 +177,7 @@ def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serv
     assert answer["top"] == {"uci": "e2e4", "legal": True}
 
 
-def test_every_problem_is_listed_with_its_status() -> None:
+def test_problems_are_listed_with_status() -> None:
     text = doc("errors.md")
     for name, status in problems.STATUSES.items():
         row = next((line for line in text.splitlines() if line.startswith("|") and f"`{name}`" in line), None)
@@ -165,7 +199,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     return found
 
 
-def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
+def test_contract_keys_and_values_are_listed() -> None:
     text = doc("models.md")
     assert keys(Contract) <= first_column(text)
     for name in (*plane_encoder_names(), *vocabulary_names()):
@@ -175,17 +209,17 @@ def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda file: file.name)
-def test_the_example_contracts_can_be_read(file: Path) -> None:
+def test_example_contracts_are_readable(file: Path) -> None:
     assert read_contract(file).card
 
 
-def test_the_examples_of_the_numerics_page_run() -> None:
+def test_numerics_example_runs() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", doc("numerics.md"), re.S)
     exec(example, {})
 
 
 @pytest.mark.deep
-def test_the_benchmark_prints_every_table() -> None:
+def test_serving_benchmark_prints_tables() -> None:
     command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for words in ("bare onnxruntime, inputs ready", "16 connections", "a plain FastAPI handler"):

@@ -1,4 +1,4 @@
-"""What a reader would lose: README's way of a FEN, in the order in which its files run."""
+"""docs/architecture.md: the path of a request, against a trace; the packages."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from tests.processes import environment
 
 @pytest.fixture(scope="module")
 def named() -> list[str]:
-    """The files that README's steps name, in their order."""
-    section = (ROOT / "README.md").read_text().partition("## How the pieces fit")[2]
-    files: list[str] = []
-    folder = ""
-    for name in re.findall(r"`([\w/]+\.py)`", section[section.index("\n1. ") : section.index("\nBefore that: ")]):
-        if "/" in name or ((Path(movemask.__file__).parent / name).exists() and name in ("evaluate.py", "columns.py")):
-            folder = name.rpartition("/")[0]
-        files.append(f"{folder}/{name.rpartition('/')[2]}".lstrip("/"))
-    return files
+    """The files that the steps of the page name, in their order."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    return re.findall(r"`([\w/]+\.py)`", page[page.index("\n1. ") : page.index("\n## Processes")])
 
 
-def test_readme_names_the_files_of_a_request_in_the_order_in_which_they_run(named: list[str]) -> None:
+def test_architecture_names_files_of_request_in_order(named: list[str]) -> None:
     path = {"PYTHONPATH": f"{ROOT / 'service'}:{ROOT}"}
     command = [sys.executable, "-m", "tests.tracing"]
-    done = subprocess.run(command, env=environment(**path), cwd=ROOT, capture_output=True, text=True, check=True)
-    trace = json.loads(done.stdout)
+    process = subprocess.run(command, env=environment(**path), cwd=ROOT, capture_output=True, text=True, check=True)
+    trace = json.loads(process.stdout)
     run = [*trace["before"], *trace["after"]]
     written = run.index("network/value.py") + 1
     shapes = named.index("schemas/answers.py")  # which are declared, not run
     assert named[:shapes] == run[:written]
     # What follows runs beside the reply, on threads of its own.
     assert set(named[shapes + 1 :]) == set(run[written:])
+
+
+def test_architecture_lists_packages() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Packages")[2]
+    package = Path(movemask.__file__).parent
+    for folder in (package, package / "server"):
+        names = {f"{child.name}/" if child.is_dir() else child.name for child in folder.iterdir()}
+        names = {name for name in names if name.endswith(("/", ".py")) and not name.startswith("__")}
+        assert {name for name in names if f"`{name}`" not in page} == set()

@@ -99,7 +99,7 @@ class Shipping:
         """Writes the card's figures into README's row, and into the audit's list of known networks."""
         measured = tomlkit.parse((MODELS / f"{self.name}.toml").read_text())["card"]["measured"].unwrap()
         report = (MODELS / f"{self.name}.report.md").read_text()
-        size = re.search(rf"^\| {self.name} \| (\d+) \| ([\d.]+) \|$", report, re.M)
+        size = re.search(rf"^\| {self.name} \| \d+ \| ([\d.]+) \|$", report, re.M)
         assert size is not None, report
         top, loss = ([measured[key], measured[f"{key}_with_moves"]] for key in ("top1", "cross_entropy"))
         cells = [
@@ -107,15 +107,11 @@ class Shipping:
             " / ".join(f"{nats:.3f}" for nats in loss),
             f"{measured['raw_leakage_mean']}",
             size[1],
-            size[2],
         ]
         readme = ROOT / "README.md"
         row = re.compile(rf"^(\| `{self.name}` [^|]*\|[^|]*\|).*$", re.M)
         text = row.sub(lambda found: f"{found[1]} {' | '.join(cells)} |", readme.read_text())
-        text = re.sub(r"`python -m training\.report [^`]*`", f"`{measured['command']}`", text)
-        readme.write_text(
-            re.sub(r"[\d,]+ positions of held-out", f"{measured['positions']:,} positions of held-out", text)
-        )
+        readme.write_text(re.sub(r"[\d,]+ held-out positions", f"{measured['positions']:,} held-out positions", text))
         known = ROOT / "service/movemask/leakage/known.py"
         row = re.compile(rf'("{self.name}": )[\d.]+')
         known.write_text(row.sub(rf"\g<1>{measured['raw_leakage_mean']}", known.read_text()))
