@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
+from tests.games.engines import program
 from tests.games.test_evaluations import LEGAL
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
@@ -105,6 +106,37 @@ def test_a_game_is_found_by_its_player_and_removed_alone(visit: Visit) -> None:
     page.reload()
     visit.settles()
     assert [row[0] for row in listed(page)] == ["Player 1 \N{EN DASH} ?", "Player 3 \N{EN DASH} ?"]
+
+
+def test_games_not_judged_are_judged_once_there_is_an_engine(
+    browser: Browser, shipped_alone: Path, tmp_path: Path
+) -> None:
+    """A dash once meant both that no move was a mistake and that nobody had judged the moves."""
+    port = free_port()
+    with served(shipped_alone, "--runs", "1", port=port) as (process, _):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        page = visit.open("#games")
+        page.get_by_label("or text").fill('[White "Ann"]\n\n1. e4 e5 *\n\n[White "Bob"]\n\n1. d4 d5 2. c4 *\n')
+        page.get_by_role("button", name="Add").click()
+        all_read(page, 2)
+        expect(page.locator("#library-count")).to_contain_text("2 not judged, as the service has no engine")
+        assert key_moves(page) == ["not judged", "not judged"]
+        assert stopped(process) == 0
+    with served(shipped_alone, "--runs", "1", "--engine", program(tmp_path, "dies"), port=port) as (process, _):
+        page.get_by_role("button", name="Judge the rest").click()
+        expect(page.locator("#library-waiting")).to_have_text("The engine has stopped. Trying again in 60 s.")
+        assert key_moves(page) == ["1 of 3 positions judged", "not judged"]
+        assert stopped(process) == 0
+    with served(shipped_alone, "--runs", "1", "--engine", program(tmp_path, "moves"), port=port):
+        page.reload()
+        expect(page.locator("#library-count")).to_have_text("2 of 2 games read")
+        assert key_moves(page) == ["\N{EN DASH}", "\N{EN DASH}"]
+        visit.leave()
+
+
+def key_moves(page: Page) -> list[str]:
+    """The last column of the list."""
+    return [row[5] for row in listed(page)]
 
 
 def test_a_game_that_goes_on_leaves_the_list_as_it_is(visit: Visit) -> None:

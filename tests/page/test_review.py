@@ -11,6 +11,7 @@ import chess.pgn
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from tests.games.engines import program
 from tests.page.test_library import listed
 from tests.page.test_match import agree, begin
 from tests.page.visits import Visit
@@ -263,7 +264,7 @@ def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Br
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         page = visit.open()
         visit.load(KID)
-        expect(page.locator("#engine-said")).to_contain_text("Mistakes are not marked: the service has no engine")
+        expect(page.locator("#engine-said")).to_contain_text("The service has no engine")
         expect(page.locator("#moments ol > li")).to_have_count(1)
         expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")
         expect(page.locator("#review-counts")).to_be_empty()
@@ -427,6 +428,49 @@ def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
     assert places(page) == before
     visit.leave()
+
+
+#: Cuts what the engine finds after the first half, as when it dies; once.
+CUT = """() => {
+    const asked = window.fetch;
+    window.fetch = async (address, options) => {
+        const answer = await asked(address, options);
+        if (!JSON.parse(options?.body ?? "{}").include?.includes("evaluations")) return answer;
+        window.fetch = asked;
+        const lines = (await answer.text()).split(/(?<=\\n)/);
+        return new Response(lines.slice(0, Math.ceil(lines.length / 2)).join(""), answer);
+    };
+}"""
+
+
+def test_review_counts_only_what_was_judged(visit: Visit) -> None:
+    """A dead engine once gave a game full of blunders a clean bill."""
+    page = visit.open()
+    page.evaluate(CUT)
+    visit.load(KID)
+    counts = page.locator("#review-counts")
+    expect(counts).to_have_text(
+        re.compile(r"^7 of 14 positions judged\. Both sides: 0 inaccuracies, 0 mistakes, 1 blunder\.$")
+    )
+    expect(page.locator("#engine-said")).to_have_text("The engine has stopped. It is asked again in a minute.")
+    expect(page.locator("#review-moves li").first).to_contain_text("not judged")
+    page.get_by_role("button", name="Judge the rest").click()
+    expect(counts).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    expect(page.get_by_role("button", name="Judge the rest")).to_be_hidden()
+    expect(page.locator("#panel-review")).not_to_contain_text("not judged")
+
+
+def test_review_of_a_dead_engine_claims_nothing(browser: Browser, shipped_alone: Path, tmp_path: Path) -> None:
+    with served(shipped_alone, "--runs", "1", "--engine", program(tmp_path, "dies")) as (_, port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        page = visit.open()
+        visit.load("1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *")
+        expect(page.locator("#review-counts")).to_have_text("1 of 7 positions judged.")
+        expect(page.locator("#moments")).to_be_hidden()
+        with page.expect_request("**/v1/games"):
+            page.get_by_role("button", name="Judge the rest").click()
+        expect(page.locator("#review-counts")).to_have_text("0 of 7 positions judged.")
+        visit.leave()
 
 
 def held_back(page: Page) -> list[Route]:

@@ -80,9 +80,14 @@ class Engine:
         self._paused_until = 0.0
 
     @property
+    def exists(self) -> bool:
+        """Whether there is an engine, even if it has just failed."""
+        return self._command is not None
+
+    @property
     def ready(self) -> bool:
         """Whether there is an engine, and it has not just failed."""
-        return self._command is not None and time.monotonic() >= self._paused_until
+        return self.exists and time.monotonic() >= self._paused_until
 
     async def evaluate(self, board: chess.Board, game: object) -> Evaluation | None:
         """The evaluation of a position that is not over; None if the engine fails, or plays no Chess960. One call at a

@@ -123,6 +123,7 @@ export class Analysis {
       finished: Boolean(review?.finished),
       goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
       choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
+      again: () => this.judgeAgain(),
     });
   }
 
@@ -217,6 +218,12 @@ export class Analysis {
     } catch (error) {
       this.#costless(error);
     }
+  }
+
+  /** Has the engine judge what it has left of the game on the board. */
+  judgeAgain() {
+    const { state } = this.#store;
+    if (reviewable(state)) this.#costs.again(state).catch((error) => this.#costless(error));
   }
 
   /** Tells why the engine has judged nothing, and asks again where that helps. */

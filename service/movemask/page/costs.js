@@ -6,6 +6,7 @@ import { named, played } from "./state.js";
 import { Tree, evaluationOf } from "./tree.js";
 
 const GAMES = 6; // whose costs are kept
+const PAUSE = 60_000; // ms that the service leaves an engine alone that has failed
 
 /** A game, as far as costs depend on it; its key moves' likelihoods depend on the network. */
 const gameOf = ({ model, tree }) => JSON.stringify([model, tree.fen, tree.chess960, tree.evaluations]);
@@ -17,8 +18,11 @@ function learn({ moves }, key, cost) {
   return moves.get(key).mark !== before?.mark;
 }
 
+/** Whether the engine has stopped before it was done. */
+const isCut = ({ finished, engine }) => finished && engine && engine.done < engine.of;
+
 /** Whether the engine has done all that it was asked for. */
-const isDone = ({ finished = false, engine = null } = {}) => finished && engine !== null && engine.done === engine.of;
+const isDone = (review) => Boolean(review?.finished && review.engine && !isCut(review));
 
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
@@ -50,8 +54,8 @@ export class Costs {
   }
 
   /**
-   * Has the engine look at the main line; one that it looks at already goes on. What it has not done, it is asked for again when
-   * the game comes to the board again: it may have failed. Throws what the service says.
+   * Has the engine look at the main line; one that it looks at already goes on. What it has not done, it is asked for again after
+   * a pause, and when the game comes to the board again. Throws what the service says.
    */
   async readMain(state) {
     const { tree } = state,
@@ -83,11 +87,18 @@ export class Costs {
     try {
       await stream("v1/games", body, take, asked.abort.signal);
       review.finished = true;
+      if (isCut(review)) setTimeout(() => this.#asked === asked && this.again(state).catch(() => {}), PAUSE);
     } catch (error) {
       if (this.#asked === asked) this.#asked = null;
       if (error.name !== "AbortError") throw error;
     }
     this.#changed();
+  }
+
+  /** Has the engine look at the main line again, for what it has not done. */
+  again(state) {
+    this.leave();
+    return this.readMain(state);
   }
 
   /** Has the engine judge the move that led to the board, whatever came before it. */

@@ -12,6 +12,8 @@ import { pgnFault, wrong } from "./words.js";
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
 const WAIT = 5; // s until a service that does not answer is asked again
+const PAUSE = 60; // s that the service leaves an engine alone that has failed
+const TRIES = 3; // of a game that an engine does not judge
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
 const COST = "Key move"; // the column whose figures are sorted from the top
 const HEADS = ["Players", "Result", "Date", "Event", "Opening", COST];
@@ -26,6 +28,7 @@ let running = false,
 let hurry = () => {}; // ends a wait
 let waiting = "",
   refused = ""; // why the service is not asked now; why the browser keeps nothing
+let engine = ""; // "none" if the service has none, "cut" if it has stopped before it was done
 let notice, named; // whom to tell of errors; what a request says of the model
 
 /**
@@ -35,7 +38,12 @@ let notice, named; // whom to tell of errors; what a request says of the model
 export function start({ open, notices, model }) {
   [notice, named] = [notices, model];
   watch(follow);
-  byId("library-go").onclick = () => (running && !stopping ? stop() : read());
+  byId("library-go").onclick = () => {
+    if (running && !stopping) return stop();
+    engine = "";
+    for (const entry of entries) entry.tries = 0;
+    read();
+  };
   byId("library-more").onclick = () => {
     most += SHOWN;
     draw();
@@ -69,6 +77,7 @@ export async function show() {
   if (entries) return;
   await ready();
   draw();
+  read();
 }
 
 /** Adds the games among the parts of a text that are not in the list, and has them read. Throws if there are none. */
@@ -135,7 +144,7 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
  * What the list says of a game.
  * @type {(game: any) => string[]}
  */
-export const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) => {
+export const cellsOf = ({ tags: headers = {}, asked, judged, part, opening, moment, error }) => {
   const rating = (side) => ratingOf(headers[`${side}Elo`]);
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
@@ -146,19 +155,33 @@ export const cellsOf = ({ tags: headers = {}, asked, opening, moment, error }) =
     (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),
     headers.Event ?? "",
     names.join(" "),
-    error ? `Cannot be read: ${error}` : (moment ?? (asked ? "–" : "")),
+    error
+      ? `Cannot be read: ${error}`
+      : asked
+        ? [moment ?? (judged ? "–" : ""), judged ? "" : (part ?? "not judged")].filter(Boolean).join(" · ")
+        : "",
   ];
 };
 
+/** Whether nothing tells what the moves of a game that was read cost, or not all of them. */
+const isUnjudged = ({ game }) => Boolean(game.asked && !game.judged && !game.error);
+
+/** Whether all moves of a report have a cost; lichess gives the first position no evaluation. */
+const isJudged = (moves, engine) => (engine ? engine.done === engine.of : moves.filter(({ lost }) => lost === undefined).length < 2);
+
 const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
 
-/** Has the service read the games that it has not read yet, one at a time, and waits where that helps. */
+/** Has the service read the games that it has not read or judged yet, one at a time, and waits where that helps. */
 async function read() {
   stopping = false;
   if (running) return;
   running = true;
   const unread = () => entries.findLast(({ game }) => game.played && !game.asked) ?? entries.find(({ game }) => !game.asked);
-  for (let next; !stopping && (next = unread()); ) await ask(next);
+  const unjudged = () => (engine === "none" ? undefined : entries.find((entry) => isUnjudged(entry) && (entry.tries ?? 0) < TRIES));
+  for (let next; !stopping && (next = unread() ?? unjudged()); ) {
+    if (next.game.asked && engine === "cut") await pause(PAUSE, "The engine has stopped.");
+    if (!stopping && entries.includes(next)) await ask(next);
+  }
   running = false;
   progress();
 }
@@ -174,9 +197,16 @@ async function ask(entry) {
   try {
     const {
       games: [answer],
+      engine: how,
     } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations"] });
+    const judged = !answer.error && isJudged(answer.moves, how);
+    if (!answer.error && !judged) engine = how ? "cut" : "none";
+    else if (how) engine = "";
+    entry.tries = judged ? 0 : (entry.tries ?? 0) + 1;
     Object.assign(game, {
       asked: true,
+      judged,
+      part: how?.done && !judged ? `${how.done} of ${how.of} positions judged` : undefined,
       opening: answer.opening,
       moment: answer.moments?.[0] && `${answer.moments[0].mark ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
@@ -229,8 +259,15 @@ async function held(error) {
     notice.tell("library", error, read);
   }
   progress();
-  if (wait && !stopping) await new Promise((done) => setTimeout((hurry = done), 1000 * wait));
-  if (wait && stopping) waiting = "";
+  if (wait) await pause(wait);
+}
+
+/** Waits some seconds, or until the reading is stopped; `why` is said meanwhile. */
+async function pause(seconds, why = "") {
+  if (why) waiting = `${why} Trying again in ${seconds} s.`;
+  progress();
+  if (!stopping) await new Promise((done) => setTimeout((hurry = done), 1000 * seconds));
+  if (stopping || why) waiting = "";
 }
 
 /** Keeps games, or says that the browser does not. True if it does. */
@@ -317,10 +354,17 @@ function progress() {
   for (const id of ["library-tools", "library-list"]) byId(id).hidden = !entries.length;
   byId("library-empty").hidden = entries.length > 0;
   Object.assign(byId("library-progress"), { max: entries.length || 1, value: asked });
-  byId("library-go").hidden = asked === entries.length;
-  byId("library-go").textContent = running && !stopping ? "Stop" : "Continue";
-  byId("library-count").textContent =
-    `${asked.toLocaleString("en")} of ${counted(entries.length)} read${unread ? `; ${unread} cannot be read` : ""}`;
+  const unjudged = entries.filter(isUnjudged).length,
+    busy = running && !stopping;
+  byId("library-go").hidden = asked === entries.length && !unjudged;
+  byId("library-go").textContent = busy ? "Stop" : asked < entries.length ? "Continue" : "Judge the rest";
+  byId("library-count").textContent = [
+    `${asked.toLocaleString("en")} of ${counted(entries.length)} read`,
+    unread ? `${unread} cannot be read` : "",
+    unjudged ? `${unjudged.toLocaleString("en")} not judged${engine === "none" ? ", as the service has no engine" : ""}` : "",
+  ]
+    .filter(Boolean)
+    .join("; ");
   say(byId("library-waiting"), waiting);
   say(byId("library-refused"), refused);
 }

@@ -107,7 +107,10 @@ store.subscribe((state, before, event) => {
   showGoing(state);
   openDoors(state);
   table.prepare(state);
-  if (event.type === "load") showBoard();
+  if (event.type === "load") {
+    showBoard();
+    analysis.judgeAgain();
+  }
   if (["play", "load", "begin"].includes(event.type)) for (const past of ["event", "typed"]) notice.clear(past);
   if (state.match?.ending && !before.match?.ending && following(state)) byId("result").focus({ preventScroll: true });
   if (event.type === "offered") return; // nothing to ask for

@@ -5,9 +5,8 @@ import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
 const NO_ENGINE =
-  "Mistakes are not marked: the service has no engine, or it has just failed, and this PGN has no evaluations. Whoever runs the " +
-  "service can install Stockfish, or name another engine in MOVEMASK_ENGINE. " +
-  "The network says who would play a move, not whether it is good.";
+  "The service has no engine, and this PGN lacks evaluations. Whoever runs the service can install Stockfish, or name another " +
+  "engine in MOVEMASK_ENGINE. The network says who would play a move, not whether it is good.";
 
 /** A button, or nothing where it is not to be offered. */
 const button = (text, onclick, className) => (onclick ? [" ", element("button", { type: "button", className, onclick }, text)] : []);
@@ -36,19 +35,21 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
  * Shows the review of a game. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are
  * on their way. `nameOf` gives a ply's move with its number; `at` is where the board is on the main line, or -1; `own` says that
  * the side is the player's; `moments` are the key moves; `engine` is how far the engine is, `finished` that it is done; `goTo`
- * gets a place on the line, `choose` a side.
+ * gets a place on the line, `choose` a side; `again` has the engine look at what it has not judged.
  */
-export function showReview({ shown, side, own, verdicts, nameOf, at, moments, engine, finished, goTo, choose }) {
+export function showReview({ shown, side, own, verdicts, nameOf, at, moments, engine, finished, goTo, choose, again }) {
   if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
   const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
     all = [...(verdicts ?? [])],
     judged = all.filter(([, { cost }]) => cost).length,
-    unjudged = all.length - judged > 1; // lichess gives the first position no evaluation
-  const told = finished && all.length && (engine || !unjudged);
-  byId("review-counts").textContent = told ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "";
-  showEngine(engine, finished, unjudged);
+    cut = finished && engine && engine.done < engine.of,
+    whole = finished && !cut && all.length - judged < 2; // lichess gives the first position no evaluation
+  const told = finished && (whole || judged > 1) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "", // the rules judge a mate
+    part = engine ? `${engine.done} of ${engine.of} positions judged. ` : `${judged} of ${all.length} moves judged. `;
+  byId("review-counts").textContent = `${finished && !whole && (engine || told) ? part : ""}${told}`;
+  showEngine(engine, finished, cut ? "cut" : whole ? "whole" : "none", again);
   const current = (place) => (place === at ? "true" : undefined);
   const show = (place) => {
     goTo(place);
@@ -62,14 +63,21 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
       element(
         "li",
         {},
-        entry(ply, element("b", {}, nameOf(ply)), " ", element("span", { className: kind }, cost), " ", element("span", {}, human)),
+        entry(
+          ply,
+          element("b", {}, nameOf(ply)),
+          " ",
+          element("span", { className: kind }, cost || (finished ? "not judged" : "")),
+          " ",
+          element("span", {}, human),
+        ),
       ),
     ),
   );
   const awaited = engine ? "They are shown when the engine is done." : "The game is being read.",
-    none = finished ? "No move cost 10 points or more." : awaited;
-  byId("key-moves").hidden = finished && !engine && !moments.length; // nothing tells which they are
-  byId("panel-review").classList.toggle("uncosted", finished && unjudged && judged < 2); // the rules judge a mate
+    none = !finished ? awaited : whole ? "No move cost 10 points or more." : "No move that was judged cost 10 points or more.";
+  byId("key-moves").hidden = finished && !moments.length && !told; // nothing tells which they are
+  byId("panel-review").classList.toggle("uncosted", finished && !told);
   const entries = (finished ? moments : []).map(({ ply, by_rating: shares = [], ...moment }) => {
     const verdict = verdicts?.get(ply - 1),
       kind = verdict?.kind ?? moment.mark ?? "fault";
@@ -79,13 +87,15 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
   refill(byId("moments"), entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
 }
 
-/** How far the engine is, or why there are no marks; `unjudged` says that it left moves without a cost. */
-function showEngine(engine, finished, unjudged) {
+/** How far the engine is, or why moves are not judged: it was `cut` short, or there is "none"; `again` has it go on. */
+function showEngine(engine, finished, why, again) {
   const busy = Boolean(engine) && !finished;
   byId("engine-progress").hidden = !busy;
+  byId("engine-again").hidden = busy || why !== "cut";
+  byId("engine-again").onclick = again;
   if (busy) return showProgress(engine);
-  const failed = engine && engine.done < engine.of ? "The engine has failed; the service's log says why." : NO_ENGINE;
-  say(byId("engine-said"), finished && unjudged ? failed : "");
+  const said = { cut: "The engine has stopped. It is asked again in a minute.", none: NO_ENGINE, whole: "" };
+  say(byId("engine-said"), finished ? said[why] : "");
 }
 
 /** How far the engine is that looks at a game. */

@@ -82,5 +82,10 @@ async def test_when_the_engine_fails_nobody_waits_for_it(tmp_path: Path) -> None
             return len([place async for place, _ in queue.evaluations(BOARDS, client)])
 
         assert sum(await asyncio.gather(follow("a"), follow("b"))) == 1
-        assert queue.for_client("a", lambda positions: None) is None
+        charged: list[int] = []
+        engine = queue.for_client("a", charged.append)
+        assert engine is not None
+        assert [place async for place, _ in engine.of(BOARDS)] == []  # it is left alone for a while
+        assert charged == [0]
         assert queue.waiting == 0
+    assert EngineQueue(Engine(None)).for_client("a", charged.append) is None

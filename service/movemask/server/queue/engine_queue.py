@@ -49,11 +49,17 @@ class EngineQueue:
         return self._turns.items
 
     def for_client(self, client: str, charge: Callable[[int], None]) -> Evaluations | None:
-        """The engine for one client's positions; None if there is none, or it has just failed.
+        """The engine for one client's positions; None if there is none.
 
-        Its `of` calls `charge` with the number of positions, and raises what that raises, and Overloaded.
+        One that has just failed evaluates nothing for a while. Its `of` calls `charge` with the number of positions,
+        and raises what that raises, and Overloaded.
         """
-        return _ForClient(self, client, charge) if self._engine.ready else None
+        return _ForClient(self, client, charge) if self._engine.exists else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the engine evaluates positions now."""
+        return self._engine.ready
 
     def admit(self, positions: int) -> None:
         """Raises Overloaded if that many more positions would have to wait too long."""
@@ -114,6 +120,8 @@ class _ForClient:
     charge: Callable[[int], None]
 
     def of(self, boards: Sequence[chess.Board]) -> AsyncGenerator[tuple[int, Evaluation], None]:
+        if not self.queue.ready:
+            boards = ()
         self.queue.admit(len(boards))
         self.charge(len(boards))
         return self.queue.evaluations(boards, self.client)
