@@ -13,7 +13,7 @@ def main() -> None:
         from movemask.cli.main import main as command
     except KeyboardInterrupt:
         sys.exit(130)  # 128 and SIGINT, as shells have it
-    command()
+    command(prog_name="movemask")
 
 
 if __name__ == "__main__":

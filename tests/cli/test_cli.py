@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from contextlib import nullcontext
+from hashlib import sha256
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -20,6 +23,7 @@ from click.testing import CliRunner
 from movemask.cli.main import main
 from movemask.network.files import shipped_models
 from movemask.server.settings import Settings
+from movemask.version import __version__
 from tests.conftest import ROOT
 from tests.disks import file_system
 from tests.networks import write_fake
@@ -136,6 +140,40 @@ def test_a_database_that_is_none_stops_the_start_and_is_named() -> None:
     assert done.returncode == 1
     assert "MOVEMASK_DATABASE_URL: 'mysql://user:***@x' is not a database URL" in done.stderr
     assert "secret" not in done.stderr
+
+
+def test_serve_script_installs_command(tmp_path: Path) -> None:
+    """The command works from any folder after the first run of scripts/serve, and so does `import movemask`."""
+    for file in ("scripts/serve", "scripts/install", "requirements/tools.txt"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    (tmp_path / "service").symlink_to(ROOT / "service")
+    venv.create(tmp_path / ".venv")
+    python, command = tmp_path / ".venv/bin/python", tmp_path / ".venv/bin/movemask"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    (site,) = subprocess.check_output([python, "-c", where], text=True).splitlines()
+    Path(site, "packages.pth").write_text(sysconfig.get_path("purelib"))
+    digest = sha256((ROOT / "requirements/tools.txt").read_bytes()).hexdigest()
+    (tmp_path / ".venv/.installed").write_text(f"{digest}  -\n")
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    refused = subprocess.run(
+        [tmp_path / "scripts/serve", "--port", "99999"], env=outside, capture_output=True, text=True
+    )
+    assert refused.returncode == 1
+    assert "99999" in refused.stderr or "65535" in refused.stderr
+    version = subprocess.check_output([command, "--version"], cwd="/", env=outside, text=True)
+    assert version == f"movemask, version {__version__}\n"
+    usage = subprocess.check_output([command, "--help"], cwd="/", env=outside, text=True)
+    assert usage.startswith("Usage: movemask [OPTIONS]")
+    subprocess.run([python, "-c", "import movemask.client"], cwd="/", env=outside, check=True)
+
+
+def test_command_lists_are_not_cut_off() -> None:
+    for group in ((), ("models",), ("keys",), ("positions",)):
+        lines = run(*group, "--help").output.partition("Commands:\n")[2].splitlines()
+        assert lines
+        assert not [line for line in lines if line.endswith("...")]
 
 
 def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ _OWN_ROWS = 10  # players with a row of their own
 Totals = dict[str, NDArray[np.float64]]
 
 
-@click.command(cls=RatingsCommand)
+@click.command(cls=RatingsCommand, short_help="Annotate the moves of a PGN.")
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--out",

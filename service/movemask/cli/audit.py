@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EXCEEDED = 3
 
 
-@click.command("audit-diff")
+@click.command("audit-diff", short_help="Compare two finished audits.")
 @click.argument("first", metavar="A", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -55,7 +55,11 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
             click.echo(line)
 
 
-@click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.command(
+    cls=RatingsCommand,
+    short_help="Measure leakage over files of games or positions.",
+    epilog=f"Kinds: {', '.join(KINDS)}.",
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option(
     "--model", "names", multiple=True, help="Name of the model; repeat it to compare several."

@@ -23,7 +23,7 @@ _SECONDS, _SECONDS_HERE = (
 )  # limits of an answer: of a service, and of the networks in this process
 
 
-@click.command()
+@click.command(short_help="Offer tools to language models.")
 @click.option(
     "--url",
     help="Ask a service, such as http://127.0.0.1:8000, instead of networks in this process.",

@@ -43,7 +43,7 @@ def models() -> None:
     """List, check, import, add, choose, export and remove networks."""
 
 
-@models.command("list")
+@models.command("list", short_help="List the models, and what is wrong with one.")
 @models_dir_option
 def list_models(settings: NetworkSettings) -> None:
     """List the models: the default with a *, and with its fault one that does not keep its contract."""
@@ -62,7 +62,7 @@ def list_models(settings: NetworkSettings) -> None:
             )
 
 
-@models.command("vocabulary")
+@models.command("vocabulary", short_help="Print the slots of a vocabulary or model.")
 @click.argument("name")
 @click.option(
     "--json",
@@ -106,7 +106,7 @@ def _card_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@models.command("import")
+@models.command("import", short_help="Convert a weight file of lc0 or Maia-1 to ONNX.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option("--replace", is_flag=True, help="Replace a model of that name.")
@@ -135,7 +135,7 @@ def import_model(
     _show_installed(imported.entry, settings)
 
 
-@models.command("add")
+@models.command("add", short_help="Add an ONNX file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--contract",
@@ -247,7 +247,7 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     )
 
 
-@models.command("default")
+@models.command("default", short_help="Choose the model of requests that name none.")
 @click.argument("name")
 @models_dir_option
 def default_model(name: str, settings: NetworkSettings) -> None:
@@ -261,7 +261,7 @@ def default_model(name: str, settings: NetworkSettings) -> None:
         click.echo(f"but not while MOVEMASK_DEFAULT_MODEL names {settings.default_model}")
 
 
-@models.command("check")
+@models.command("check", short_help="Check models against their contracts.")
 @click.argument("name", required=False)
 @click.option(
     "--diagnose",
@@ -341,7 +341,7 @@ def _check_table(entry: Entry) -> str:
     return "\n".join(lines if entry.steps else [*lines, f"  FAIL {entry.failure}"])
 
 
-@models.command("remove")
+@models.command("remove", short_help="Delete a model from your models folder.")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @models_dir_option
@@ -373,7 +373,7 @@ def _network(contract: Path) -> Path:
         return network_file(contract, None)
 
 
-@models.command("export-onnx")
+@models.command("export-onnx", short_help="Write a network with its contract to an ONNX file.")
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite FILE.")
@@ -397,7 +397,7 @@ def _contract(name: str, settings: NetworkSettings) -> Path:
     return known[name]
 
 
-@click.command()
+@click.command(short_help="Fit a model's temperature to the moves of games.")
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option

@@ -17,7 +17,7 @@ def positions() -> None:
     """Delete positions that the ledger keeps."""
 
 
-@positions.command("delete")
+@positions.command("delete", short_help="Delete stored positions by time, by model or both.")
 @click.option(
     "--before", metavar="TIME", help="Answered before: 30d, 24h, 2026-01-31, @SECONDS since 1970."
 )

@@ -26,7 +26,7 @@ _MOVE_NUMBER = re.compile(r"(?<!\S)(?:\d+\.+|e\.?p\.?(?!\S))")  # and the mark o
 _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
-@click.command(cls=RatingsCommand)
+@click.command(cls=RatingsCommand, short_help="Show the move distribution of a position.")
 @click.argument(
     "fen", nargs=-1, metavar="[FEN]"
 )  # a FEN without quotation marks is several arguments

@@ -11,7 +11,7 @@ from movemask.errors import SettingsError
 from movemask.server.process.running_services import running_services
 
 
-@click.command()
+@click.command(short_help="Have the running service read its files again.")
 @click.argument("address", required=False)
 def reload(address: str | None) -> None:
     """Have the running service read its models, API keys and TLS certificate again.

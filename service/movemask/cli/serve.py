@@ -27,7 +27,7 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command()
+@click.command(short_help="Serve the HTTP API.")
 @_settings_flags
 def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""

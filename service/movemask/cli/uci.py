@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from movemask.uci.search import Source
 
 
-@click.command()
+@click.command(short_help="Run a chess engine that speaks UCI.")
 @click.option(
     "--model", help="Name of the model; otherwise the default. The option Model changes it."
 )
