@@ -207,7 +207,8 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
 
     `inverted` gives loss, draw, win; `for_white` tells White's outcome instead of the mover's, and reads lc0-112, which
     says who moves. `faults`: `blind` gives every position the same logits, `moody` other ones each time, `crowded` ones
-    that depend on the rest of the batch.
+    that depend on the rest of the batch, `nan` and `nan value` NaN for a mover who is behind in material, `rare nan`
+    for one who is behind by more than 16 pawns.
     """
     rng = np.random.default_rng(2)
     planes = 112 if for_white else 18
@@ -221,6 +222,7 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
         "worth": worth.reshape(-1, 1),
         "black": black.reshape(-1, 1),
         "spread": spread,
+        "allowance": np.float32(8 if "rare nan" in faults else 0),
         "minus_two": np.float32(-2),
         "one": np.float32(1),
         "axis": np.array([0]),
@@ -234,14 +236,16 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
         "turned = Mul(is_black, minus_two)",
         "sign = Add(turned, one)",
         "white_balance = Mul(balance, sign)",
-        f"value = MatMul({'white_balance' if for_white else 'balance'}, spread)",
+        "ahead = Add(balance, allowance)",
+        "root = Sqrt(ahead)",
+        f"value = MatMul({'root' if 'nan value' in faults else 'white_balance' if for_white else 'balance'}, spread)",
     ]
     if "moody" in faults:
         steps += ["noise = RandomNormalLike(plain)", "logits = Add(plain, noise)"]
     elif "crowded" in faults:
         steps += ["mean = ReduceMean <keepdims = 1> (plain, axis)", "logits = Sub(plain, mean)"]
     else:
-        steps += ["logits = Identity(plain)"]
+        steps += ["logits = Add(plain, root)" if {"nan", "rare nan"} & {*faults} else "logits = Identity(plain)"]
     outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
     write_graph(file, [*map(parser.parse_node, steps)], [Tensor("planes", (planes, 8, 8))], outputs, constants)
 

@@ -116,7 +116,7 @@ class MoveOutsideVocabulary(ModelError):
 
 
 class InvalidLogits(ModelError):
-    """A legal logit is NaN or +inf, or all are -inf."""
+    """A legal logit is NaN or +inf, all are -inf, or a number of the value is not finite."""
 
 
 class InferenceFailed(ModelError):

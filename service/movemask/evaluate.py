@@ -287,6 +287,9 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
         moves = batch.legal(row)
         unusable[row] = _unusable(model, batch, row, legal[moves])
         legal[moves] = 0.0
+    if outputs.value is not None:
+        for row in np.flatnonzero(np.isnan(outputs.value[:, 0])).tolist():
+            unusable.setdefault(row, _without_value(model, batch, row))
     unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
@@ -324,6 +327,15 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
     return InvalidLogits(
         f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
         f"{logits[first]}, in {fen!r}"
+    )
+
+
+def _without_value(model: Model, batch: Batch, row: int) -> InvalidLogits:
+    head = model.contract.outputs.value
+    assert head is not None
+    return InvalidLogits(
+        f"model {model.name}: output {head.name!r}, the value, is NaN or infinite in "
+        f"{batch.positions[row].fen!r}"
     )
 
 

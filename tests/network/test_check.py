@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from movemask.evaluate import Answer, Query, run_queries
 from movemask.network.check import check
-from movemask.network.registry import Entry, load_entry
+from movemask.network.registry import Entry, load_entry, open_model
 from tests.networks import ONNX_TOML, Tensor, fake_model, fixed_model, write_judge, write_named
 
 
@@ -66,6 +67,8 @@ def test_probabilities_that_the_contract_calls_logits_are_caught(tmp_path: Path)
         ("blind", "outputs", "every position gets the same logits: the network ignores its input"),
         ("moody", "batches", "the same batch gets different logits the second time"),
         ("crowded", "batches", "different logits alone than in a batch of 8"),
+        ("nan", "outputs", "output 'logits' holds nan for the legal move e1e2 in '4k3/8/8/8/8/8/4q3/4K3 w - - 0 60'"),
+        ("nan value", "outputs", "output 'value', the value, holds NaN or infinity in '4k3/8/8/8/8/8/4q3/4K3 w"),
     ],
 )
 def test_a_network_that_answers_by_chance_or_company_is_not_served(
@@ -81,9 +84,19 @@ def test_a_network_that_answers_by_chance_or_company_is_not_served(
 
 def test_a_network_without_finite_logits_is_caught() -> None:
     step = check(fixed_model(np.full(1880, np.nan)))[-1]
-    assert step.found.startswith("the logits of legal moves are not finite in 'rnbqkbnr/")
+    assert step.found.startswith("output 'logits' holds nan for the legal move b1a3 in 'rnbqkbnr/")
 
 
 @pytest.mark.parametrize("words", ["lc0-1858", "maia2-1880", "maia3-4352", "alphazero-4672", "uci-1968"])
 def test_every_vocabulary_passes(words: str) -> None:
     assert all(step.passed for step in check(fake_model(words=words)))
+
+
+def test_value_that_is_nan_fails_its_position_alone(tmp_path: Path) -> None:
+    """A NaN in the value of one position once failed the whole batch."""
+    write_judge(tmp_path / "net.onnx", faults=("nan value",))
+    (tmp_path / "net.toml").write_text(ONNX_TOML)
+    behind = "4k3/8/8/8/8/8/4q3/4K3 w - - 0 60"
+    outcomes, _ = run_queries(open_model(tmp_path / "net.toml", 1), [Query(), Query(fen=behind)], [0.0, 0.0])
+    assert isinstance(outcomes[0], Answer)
+    assert str(outcomes[1]) == f"model net: output 'value', the value, is NaN or infinite in {behind!r}"

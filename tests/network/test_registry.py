@@ -104,6 +104,31 @@ def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
         registry.get("none")
 
 
+def test_default_is_first_served_with_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A broken experiment in the folder stops nobody."""
+    (tmp_path / "bad.toml").write_text(ONNX_TOML)
+    for name in ("good", "other"):
+        write_fake(tmp_path, name)
+    assert load_registry(tmp_path, None, 1).get(None).name == "good"
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "no default model is chosen: requests that name no model are answered by good" in warning
+
+
+def test_recorded_default_is_not_replaced(tmp_path: Path) -> None:
+    """After a restart the default, even a chosen one, was another network."""
+    for name in ("alpha", "zebra"):
+        write_fake(tmp_path, name)
+    (tmp_path / "default").write_text("zebra\n")
+    (tmp_path / "zebra.onnx").write_bytes(b"half")
+    registry = load_registry(tmp_path, None, 1)
+    with pytest.raises(ModelUnavailable, match=r"model 'zebra' failed its check and is not served: zebra\.onnx"):
+        registry.get(None)
+    (tmp_path / "zebra.toml").unlink()
+    with pytest.raises(ModelUnavailable, match="the default model 'zebra' is not in the models folder; choose another"):
+        load_registry(tmp_path, None, 1).get(None)
+    assert load_registry(tmp_path, "alpha", 1).get(None).name == "alpha"
+
+
 def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="models_dir: no model in"):
         load_registry(tmp_path, None, 1)

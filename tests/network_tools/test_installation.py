@@ -248,7 +248,9 @@ def test_a_batch_that_is_variable_in_name_only_is_freed_or_run_one_by_one(
     contract = (tmp_path / "m" / "net.toml").read_text()
     (tmp_path / "net.toml").write_text(re.sub("digest = .*", "", contract))
     failure = load_entry(tmp_path / "net.toml", 1).failure or ""
-    assert failure.startswith("one position runs, and 8 together do not, though the batch is declared as variable")
+    assert failure.startswith(
+        "each of 8 positions runs alone, and all together do not, though the batch is declared as variable"
+    )
 
 
 def test_a_batch_of_eight_that_is_variable_in_name_only_is_named(tmp_path: Path) -> None:
@@ -301,9 +303,11 @@ def test_check_exits_with_1_and_says_why(folder: Path) -> None:
     assert load_registry(folder, None, 1).get("first")
 
 
-def test_the_default_is_the_first_by_name_until_one_is_chosen(tmp_path: Path) -> None:
+def test_default_is_recorded_by_import_and_choice(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "alpha")):
+    folder.mkdir()
+    (folder / "a-broken-experiment.toml").write_text("[contract]")
+    for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
         file = Made().write(tmp_path, f"{name}.pb.gz")
         told = run("models", "import", "--force", file, "--models-dir", folder)
         words = f"requests that name no model are answered by {default}; `movemask models default NAME` changes it"
@@ -318,15 +322,20 @@ def test_the_default_is_the_first_by_name_until_one_is_chosen(tmp_path: Path) ->
     told = run("models", "remove", "zebra", "--yes", "--models-dir", folder)
     assert told.output.endswith("\nrequests that name no model are answered by alpha, once the service is reloaded\n")
     assert load_registry(folder, None, 1).default == "alpha"
+    assert (folder / "default").read_text() == "alpha\n"
     (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
     assert load_registry(folder, None, 1).default == "alpha"
 
 
 def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tmp_path: Path) -> None:
-    run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"), "--models-dir", tmp_path / "m")
-    name = shipped()
+    name, folder = shipped(), tmp_path / "m"
+    folder.mkdir()
     for file in (ROOT / "models").glob(f"{name}.*"):
-        shutil.copy(file, tmp_path / "m")
+        shutil.copy(file, folder)
+    (folder / "aaa.toml").write_text("[contract]")
+    assert load_registry(ModelFolders.chosen(folder), None, 1).default == name
+    run("models", "import", "--force", Made().write(tmp_path, "bbb.pb.gz"), "--models-dir", folder)
+    assert (folder / "default").read_text() == f"{name}\n"
     assert load_registry(ModelFolders.chosen(tmp_path / "m"), None, 1).default == name
 
 
@@ -342,6 +351,28 @@ def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(fol
     assert forced.exit_code == 0
     assert "NO BETTER THAN CHANCE: castling: " in forced.output
     assert "net is added" in forced.output
+
+
+def test_nan_on_real_games_is_refused_with_its_position(folder: Path, tmp_path: Path) -> None:
+    """NaN in a few positions was called "READ WRONGLY, or untrained", and a diagnosis was advised."""
+    write_judge(tmp_path / "net.onnx", faults=("rare nan",))
+    add = ("models", "add", tmp_path / "net.onnx", "--contract", "maia2", "--models-dir", folder)
+    refused = run(*add)
+    assert refused.exit_code == 1
+    error = refused.output.splitlines()[-1]
+    assert re.search(r"net is not added: model net: slot \d+: the logit of the legal move \w+ is nan, in '.*'", error)
+    assert "; correct the network; --force adds it anyway" in error
+    assert "--diagnose" not in refused.output
+    assert "net is added" in run(*add, "--force").output
+
+
+def test_file_over_2_gib_is_refused_by_its_size(folder: Path, tmp_path: Path) -> None:
+    """3 GB were read to 2 GiB first."""
+    with open(tmp_path / "huge.onnx", "wb") as file:
+        file.truncate(3 << 40)  # sparse
+    refused = run("models", "add", tmp_path / "huge.onnx", "--models-dir", folder)
+    assert refused.exit_code == 1
+    assert "huge.onnx: it has 3,298,534,883,328 bytes, and an ONNX file at most 2,147,483,647" in refused.output
 
 
 @pytest.fixture

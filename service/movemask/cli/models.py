@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from movemask.atomic_writes import atomic_write
 from movemask.board.textfile import TextSource
 from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of
 from movemask.encoding.variations import varied_vocabulary
@@ -23,10 +22,10 @@ from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, UnknownModel, require
 from movemask.network.contract import read_contract
-from movemask.network.files import DEFAULT, ModelFolders
+from movemask.network.files import DEFAULT, ModelFolders, record_default
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
-from movemask.network.registry import Entry, network_file, open_model
+from movemask.network.registry import Entry, load_entry, network_file, open_model
 from movemask.network_tools import calibration, diagnosis
 from movemask.network_tools.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network_tools.families import FAMILIES
@@ -191,6 +190,11 @@ def _judge(name: str, *, force: bool) -> Judge:
             click.echo(line)
         look = diagnosis.quick_look(model)
         click.echo(quick_table(look))
+        if look.unreadable and not force:
+            raise ContractError(
+                f"{name} is not added: {look.unreadable}; correct the network; --force adds it anyway, and requests "
+                "for such positions then fail"
+            )
         if look.verdict == "wrong" and not force:
             raise ContractError(
                 f"{name} is not added: it is READ WRONGLY, or untrained; --force adds it anyway, and then "
@@ -241,10 +245,28 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
     click.echo("a running service serves it after `movemask reload`")
-    default = next(iter(settings.model_folders.ranked(settings.default_model)))
     click.echo(
-        f"requests that name no model are answered by {default}; `movemask models default NAME` changes it"
+        f"requests that name no model are answered by {_recorded_default(settings)}; `movemask models default NAME` "
+        "changes it"
     )
+
+
+def _recorded_default(settings: NetworkSettings) -> str:
+    """The default model. It is recorded in the user's folder if that holds it, so that no other takes its place.
+
+    Where no default is chosen, it is the first by name that is served.
+    """
+    folders, own = settings.model_folders, own_models_dir(settings)
+    files = folders.files(settings.default_model)
+    default = settings.default_model or folders.default()
+    if default is None:
+        default = next(
+            (name for name, file in files.items() if load_entry(file, settings.threads).served),
+            next(iter(files)),
+        )
+    if folders.recorded is None and default in files and files[default].parent == own:
+        record_default(own, default)
+    return default
 
 
 @models.command("default", short_help="Choose the model of requests that name none.")
@@ -254,8 +276,7 @@ def default_model(name: str, settings: NetworkSettings) -> None:
     """Make NAME the model of requests that name none, in your models folder."""
     folder = own_models_dir(settings)
     _contract(name, settings)  # raises UnknownModel
-    with atomic_write(folder / DEFAULT) as file:
-        file.write(f"{name}\n".encode())
+    record_default(folder, name)
     click.echo(f"requests that name no model are answered by {name}, once the service is reloaded")
     if settings.default_model not in (None, name):
         click.echo(f"but not while MOVEMASK_DEFAULT_MODEL names {settings.default_model}")
@@ -360,9 +381,11 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
     for file in [contract] if shared or not network.exists() else [contract, network]:
         file.unlink()  # the contract first: a service that starts meanwhile never sees half a model
         click.echo(f"deleted: {file}")
-    left = list(settings.model_folders.ranked(None)) if settings.model_folders.found() else ["none"]
+    if ModelFolders((folder,)).recorded == name:
+        (folder / DEFAULT).unlink()
+    default = _recorded_default(settings) if settings.model_folders.found() else "none"
     click.echo(
-        f"requests that name no model are answered by {left[0]}, once the service is reloaded"
+        f"requests that name no model are answered by {default}, once the service is reloaded"
     )
 
 
@@ -465,7 +488,7 @@ def calibrate(
 def quick_table(look: QuickLook) -> str:
     """The quick look at a network in one line; if it finds faults, also a table and a sentence for each."""
     if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
-        return f"  READ WRONGLY: {look.unreadable}"
+        return f"  CANNOT BE READ in a position of real games: {look.unreadable}"
     figures = f"perplexity {look.overall.perplexity:.3g} of the moves played, {look.overall.at_random:.3g} at random"
     lines = [
         f"  {'quick look':<11} {look.positions} positions of games: {figures}; raw leakage {look.overall.raw_mean:.2g}"
@@ -512,7 +535,11 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
     if diagnosis.better:
         lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in diagnosis.better[:3]]
     elif diagnosis.misread:
-        lines.append("  READ WRONGLY, or untrained: none of the known mistakes explains it")
+        lines.append(
+            "  none of the known mistakes explains it: correct the network"
+            if diagnosis.unreadable
+            else "  READ WRONGLY, or untrained: none of the known mistakes explains it"
+        )
     else:
         lines.append("  no alternative is clearly better than what the contract says")
     return "\n".join(lines)

@@ -57,10 +57,12 @@ def load(
     if model is not None and str(model).endswith(".onnx"):
         files = {str(model): _contract_beside(Path(model))}
     else:
-        files = ModelFolders.chosen(None if models_dir is None else Path(models_dir)).ranked(None)
+        folders = ModelFolders.chosen(None if models_dir is None else Path(models_dir))
+        files = folders.files(None)
+        model = folders.default() if model is None else model
     if model is not None and str(model) not in files:
-        raise UnknownModel(f"model: no model {str(model)!r}; available: {', '.join(sorted(files))}")
-    # The registry chooses the same default, but loads all models.
+        raise UnknownModel(f"model: no model {str(model)!r}; available: {', '.join(files)}")
+    # Without a chosen default: the first that is served. The registry chooses the same, but loads all models.
     names = list(files) if model is None else [str(model)]
     failures = []
     for name in names:

@@ -12,6 +12,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.board.moves import uci_of
 from movemask.board.position import Position, board_of
 from movemask.errors import ContractError, InferenceFailed, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
@@ -88,17 +89,17 @@ def _tensors(model: Model) -> str:
 def _outputs(model: Model) -> str:
     batch = _probes(model)
     try:
-        logits = np.asarray(model.run(batch).logits, dtype=np.float64)
+        outputs = model.run(batch)
     except InferenceFailed:
-        if _runs_alone(model):
-            raise ContractError(
-                f"one position runs, and {len(batch)} together do not, though the batch is declared as variable: it is "
-                "fixed at 1 inside. `movemask models add` tries to free it; or export it with a variable batch"
-            ) from None
-        raise
-    for row, probe in enumerate(batch.positions):
-        if not np.isfinite(logits[row, _legal(batch, row)]).all():
-            raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
+        for position in batch.positions:
+            _run_alone(model, position)
+        raise ContractError(
+            f"each of {len(batch)} positions runs alone, and all together do not, though the batch is declared as "
+            "variable: it is fixed at 1 inside. `movemask models add` tries to free it; or export it with a variable "
+            "batch"
+        ) from None
+    _refuse_nonfinite(model, batch, outputs)
+    logits = outputs.logits
     legal = _legal(batch, 0)
     if (logits[:, legal] == logits[0, legal]).all():
         raise ContractError("every position gets the same logits: the network ignores its input")
@@ -108,11 +109,13 @@ def _outputs(model: Model) -> str:
 def _batches(model: Model) -> str:
     batch = _probes(model)
     together, again = model.run(batch), model.run(batch)
-    if not _runs_alone(model):
+    try:
+        _run_alone(model, batch.positions[0])
+    except InferenceFailed:
         raise ContractError(
             f"{len(batch)} positions run together, and one alone does not: its batch is fixed at {len(batch)} inside; "
             "export it with a variable batch"
-        )
+        ) from None
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
@@ -127,13 +130,31 @@ def _batches(model: Model) -> str:
     return f"the same logits twice, and alone as in a batch of {len(batch)}"
 
 
-def _runs_alone(model: Model) -> bool:
-    """Whether the network runs for a single position."""
+def _run_alone(model: Model, position: Position) -> None:
+    """Runs the network for a single position. Raises InferenceFailed, which names the position."""
     try:
-        model.run(model.whole_batch([Position.read(CHECK_FENS[0])]))
-    except InferenceFailed:
-        return False
-    return True
+        model.run(model.whole_batch([position]))
+    except InferenceFailed as error:
+        raise InferenceFailed(f"{error}, in {position.fen!r}") from None
+
+
+def _refuse_nonfinite(model: Model, batch: Batch, outputs: Outputs) -> None:
+    """Raises ContractError for the first position with a NaN or an infinity, in a legal logit or in the value."""
+    names = model.contract.outputs
+    for row, position in enumerate(batch.positions):
+        logits = np.asarray(outputs.logits[row, _legal(batch, row)], dtype=np.float64)
+        wrong = np.flatnonzero(~np.isfinite(logits))
+        fault = None
+        if len(wrong):
+            (move,) = uci_of(batch.codes[batch.legal(row)][wrong[:1]])
+            fault = f"{names.logits!r} holds {logits[wrong[0]]} for the legal move {move}"
+        elif outputs.value is not None and np.isnan(outputs.value[row]).any():
+            assert names.value is not None
+            fault = f"{names.value.name!r}, the value, holds NaN or infinity"
+        if fault:
+            raise ContractError(
+                f"output {fault} in {position.fen!r}: correct the network, no contract can"
+            )
 
 
 def _legal(batch: Batch, row: int) -> Index:
@@ -178,9 +199,10 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
-    return float(
-        expected_score(model.run(model.whole_batch([Position(board) for board in boards]))).mean()
-    )
+    batch = model.whole_batch([Position(board) for board in boards])
+    outputs = model.run(batch)
+    _refuse_nonfinite(model, batch, outputs)
+    return float(expected_score(outputs).mean())
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import platformdirs
 
+from movemask.atomic_writes import atomic_write
 from movemask.errors import ContractError, SettingsError
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ def user_models() -> Path:
 class ModelFolders:
     """Folders of `NAME.toml` and `NAME.onnx` files. The earlier folder wins if a name is in two.
 
-    With several folders, a missing folder is passed over. The default model is the one that a folder's file `default`
-    names (`movemask models default`), or else one of the names in `preferred`, or else the first by name.
+    With several folders, a missing folder is passed over. `preferred` holds the names of the shipped models.
     """
 
     folders: tuple[Path, ...]
@@ -92,16 +92,25 @@ class ModelFolders:
 
     def ranked(self, default: str | None) -> dict[str, Path]:
         """Like `files`, with the default model first."""
-        order = [default, *self.first]
-        return dict(
-            sorted(self.files(default).items(), key=lambda item: (*order, item[0]).index(item[0]))
+        first = self.default(default)
+        return dict(sorted(self.files(default).items(), key=lambda item: item[0] != first))
+
+    def default(self, name: str | None = None) -> str | None:
+        """The default model: `name`, or else the recorded one, or else a shipped one, whether or not it can be served.
+
+        None if there is no such model: then the default is the first by name that is served.
+        """
+        shipped = (
+            name
+            for name in sorted(self.preferred)
+            if any((folder / f"{name}.toml").exists() for folder in self.folders)
         )
+        return name or self.recorded or next(shipped, None)
 
     @property
-    def first(self) -> tuple[str, ...]:
-        """Names in the order in which a default is chosen: those of the files `default`, then shipped models."""
-        named = [name for name in map(_named_default, self.folders) if name is not None]
-        return (*named, *sorted(self.preferred))
+    def recorded(self) -> str | None:
+        """The name in a folder's file `default`; `models default`, `models add` and `models import` write it."""
+        return next(filter(None, map(_named_default, self.folders)), None)
 
     def __str__(self) -> str:
         return " or ".join(repr(str(folder)) for folder in self.folders)
@@ -136,6 +145,12 @@ class ModelFolders:
 DEFAULT = "default"
 
 
+def record_default(folder: Path, name: str) -> None:
+    """Makes `name` the default model of a folder."""
+    with atomic_write(folder / DEFAULT) as file:
+        file.write(f"{name}\n".encode())
+
+
 def _named_default(folder: Path) -> str | None:
     try:
         return read_regular(folder / DEFAULT, 256).decode().strip() or None
@@ -148,14 +163,19 @@ def read_regular(file: Path, most: int) -> bytes:
 
     Raises OSError, also for a pipe or a device: reading it could block or never end.
     """
-    if not stat.S_ISREG(
-        os.stat(file).st_mode
-    ):  # before opening: a device may react to being opened
-        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    regular_size(file)  # before opening: a device may react to being opened
     with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # the file was replaced in between
             raise OSError(errno.EINVAL, "is not a regular file", str(file))
         return stream.read(most + 1)
+
+
+def regular_size(file: Path) -> int:
+    """The size of a regular file in bytes. Raises OSError, also for a pipe or a device."""
+    status = os.stat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    return status.st_size
 
 
 def read_onnx(file: Path, *, external: bool = False) -> bytes:
@@ -165,11 +185,17 @@ def read_onnx(file: Path, *, external: bool = False) -> bytes:
     without `external`.
     """
     try:
-        network = read_regular(file, MAX_NETWORK_BYTES)
+        size = regular_size(file)
+        if size <= MAX_NETWORK_BYTES:
+            network = read_regular(file, MAX_NETWORK_BYTES)
+            size = len(network)
     except OSError as error:
         raise ContractError(f"{file.name}: {error.strerror}") from None
-    if len(network) > MAX_NETWORK_BYTES:
-        raise ContractError(f"{file.name}: larger than {MAX_NETWORK_BYTES} bytes")
+    if size > MAX_NETWORK_BYTES:
+        raise ContractError(
+            f"{file.name}: it has {size:,} bytes, and an ONNX file at most {MAX_NETWORK_BYTES:,}; export it with "
+            "external data, or with float16 weights"
+        )
     if not external:
         refuse_external(network, file.name)
     return network

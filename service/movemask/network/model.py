@@ -111,7 +111,7 @@ class Outputs:
 
     logits : `[B, A]`, unmodified
     value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1; None if
-        the network has no value
+        the network has no value. A row in which the network's numbers are not finite holds NaN
     """
 
     logits: NDArray[np.floating]
@@ -257,8 +257,7 @@ class Model:
                 f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, size)}"
             )
         value = raw.astype(np.float64).reshape(rows, size)
-        if not np.isfinite(value).all():
-            raise InferenceFailed(f"model {self.name}: output {terms.name!r} holds NaN or infinity")
+        value[~np.isfinite(value).all(axis=1)] = np.nan
         if terms.order == "score":
             value = (np.clip(value, -1, 1) + 1) / 2
         elif not terms.softmaxed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession, Provider
 
 log = logging.getLogger(__name__)
+
+#: Why a default model without files cannot answer.
+MISSING = "is not in the models folder; choose another with `movemask models default NAME`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,14 @@ class Entry:
 class Registry:
     """Entries by name. The name None stands for the default."""
 
-    def __init__(
-        self, entries: Mapping[str, Entry], default: str | None, preferred: Sequence[str] = ()
-    ) -> None:
-        """Sorts the entries, at least one, by name. If `default` is None, one is chosen, among `preferred` first.
+    def __init__(self, entries: Mapping[str, Entry], default: str | None) -> None:
+        """Sorts the entries, at least one, by name.
 
-        A default without an entry is kept, and raises UnknownModel when requested.
+        A `default` that is not served, or has no entry, is never replaced by another model. If it is None, the first
+        entry by name that is served becomes the default.
         """
         self._entries = dict(sorted(entries.items()))
-        self.default = default or _first_served(self._entries, preferred)
+        self.default = default or _first_served(self._entries)
 
     def log_failures(self) -> None:
         """Logs which models are not served, and why."""
@@ -58,8 +60,10 @@ class Registry:
         return iter(self._entries.values())
 
     def entry(self, name: str | None) -> Entry:
-        """The entry of a name, or the default's. Raises UnknownModel."""
+        """The entry of a name, or the default's. Raises UnknownModel, or ModelUnavailable for a missing default."""
         wanted = self.default if name is None else name
+        if name is None and wanted not in self._entries:
+            raise ModelUnavailable(f"the default model {wanted!r} {MISSING}")
         if wanted not in self._entries:
             hint = (
                 "; add a file with `movemask models add` first"
@@ -84,12 +88,15 @@ class Registry:
 def load_registry(
     where: Path | ModelFolders, default: str | None, threads: int, provider: Provider = Provider.CPU
 ) -> Registry:
-    """The loaded and checked models of one or more folders. Raises SettingsError if there are none, or no `default`."""
+    """The loaded and checked models of one or more folders.
+
+    Raises SettingsError if there are none, or no model named `default`.
+    """
     folders = ModelFolders.of(where)
     entries = {
         name: load_entry(file, threads, provider) for name, file in folders.files(default).items()
     }
-    registry = Registry(entries, default, folders.first)
+    registry = Registry(entries, folders.default(default))
     registry.log_failures()
     return registry
 
@@ -151,17 +158,13 @@ def _digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def _first_served(entries: Mapping[str, Entry], preferred: Sequence[str]) -> str:
-    """The default model if the settings name none: the first served model of `preferred`, or else the first by name.
-
-    If no model is served, the choice is among all models.
-    """
-    served = [name for name, entry in entries.items() if entry.served] or list(entries)
-    default = next((name for name in preferred if name in served), served[0])
+def _first_served(entries: Mapping[str, Entry]) -> str:
+    """The first model by name that is served; the first by name if none is."""
+    default = next((name for name, entry in entries.items() if entry.served), next(iter(entries)))
     if len(entries) > 1:
-        log.info(
-            "%s is the default of %s; set MOVEMASK_DEFAULT_MODEL to change it",
+        log.warning(
+            "no default model is chosen: requests that name no model are answered by %s, the first by name that is "
+            "served; choose one with `movemask models default NAME` or MOVEMASK_DEFAULT_MODEL",
             default,
-            ", ".join(entries),
         )
     return default

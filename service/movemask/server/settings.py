@@ -226,7 +226,8 @@ _DEFAULTS_IN_WORDS = {
     "tls_key": "in the certificate's file",
     "models_dir": "your own models folder and the shipped one",
     "cors_origins": "none",
-    "default_model": "the one that movemask models default chose, else the shipped one, else the first by name",
+    "default_model": "the recorded one (movemask models default, add or import), else the shipped one, else the "
+    "first by name that is served",
     "engine": "stockfish, if it is on PATH",
     "threads": "the cores the process may use",
     "runs": "the cores the process may use",

@@ -40,6 +40,19 @@ def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serv
     assert "this key is missing" in entry["failure"]
 
 
+def test_recorded_default_that_fails_is_not_ready(serve: Serve, tmp_path: Path) -> None:
+    folder = write_fake(tmp_path / "m", "good").parent
+    (folder / "default").write_text("bad\n")
+    for words in ("'bad' is not in the models folder", "'bad' failed its check: bad.toml: contract.planes"):
+        client = serve(folder)
+        ready = client.get("/readyz")
+        assert ready.status_code == 503
+        assert words in ready.json()["detail"]
+        refused(client.post("/v1/policy", json={"moves": []}), 503, "model-unavailable")
+        assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
+        (folder / "bad.toml").write_text("[contract]\n")
+
+
 def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ from movemask.errors import SettingsError
 from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
-from movemask.network.registry import Registry, load_entry
+from movemask.network.registry import MISSING, Registry, load_entry
 from movemask.server.queue.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,8 @@ class ServedModels:
 
     Parameters
     ----------
-    default : name of the model of requests that name none; None: the shipped one, else the first by name
+    default : name of the model of requests that name none; None: the one that the folders record, else the shipped
+        one, else the first by name that is served
     start : makes the pipeline of a model that passed its check
     needed : names of the models that must pass it; one whose file is gone need not; None: all
     runs : of a network at once
@@ -41,7 +42,7 @@ class ServedModels:
     ) -> None:
         files = folders.files(default)
         loaded = {name: load_entry(file, 1, provider, runs=runs) for name, file in files.items()}
-        self.registry = Registry(loaded, default, folders.first)
+        self.registry = Registry(loaded, folders.default(default))
         self.registry.log_failures()
         if failed := [
             name
@@ -73,11 +74,11 @@ class ServedModels:
     @property
     def faults(self) -> dict[str, str]:
         """Why models cannot answer, by name: they failed their check, or a run of their network hangs."""
-        failed = {
-            entry.name: f"failed its check: {entry.failure}"
-            for entry in self.registry
-            if not entry.served
-        }
+        failed = {self.registry.default: MISSING}
+        for entry in self.registry:
+            failed.pop(entry.name, None)
+            if not entry.served:
+                failed[entry.name] = f"failed its check: {entry.failure}"
         hanging = {name: pipeline.queue.fault for name, pipeline in self._pipelines.items()}
         return failed | {name: fault for name, fault in hanging.items() if fault is not None}
 
