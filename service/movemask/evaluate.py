@@ -170,12 +170,12 @@ class Evaluator(Protocol):
     def model(self) -> Model: ...
 
     async def submit(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+        self, queries: Sequence[Query], write: Callable[[Answer, int], R]
     ) -> list[R | MovemaskError]:
-        """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
+        """For each query, in order: the result of `write(answer, place)`, or the query's error.
 
-        `write` may run on another thread. Raises errors that concern all queries: Overloaded, ShuttingDown,
-        InferenceFailed.
+        `place` is the query's index. `write` may run on another thread. Raises errors that concern all queries:
+        Overloaded, ShuttingDown, InferenceFailed.
         """
 
 
@@ -186,9 +186,9 @@ class Direct:
     model: Model
 
     async def submit(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+        self, queries: Sequence[Query], write: Callable[[Answer, int], R]
     ) -> list[R | MovemaskError]:
-        return answered(self.model, items)
+        return answered(self.model, queries, write)
 
 
 #: Positions in one run of the network for `answered`.
@@ -196,18 +196,18 @@ _TOGETHER = 64
 
 
 def answered(
-    model: Model, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+    model: Model, queries: Sequence[Query], write: Callable[[Answer, int], R]
 ) -> list[R | MovemaskError]:
-    """For each query and its `write`, in order: the result of `write(answer)`, or the query's error.
+    """For each query, in order: the result of `write(answer, place)`, or the query's error.
 
     Raises InferenceFailed.
     """
     results: list[R | MovemaskError] = []
-    for start in range(0, len(items), _TOGETHER):
-        some = items[start : start + _TOGETHER]
-        outcomes, _ = run_queries(model, [query for query, _ in some], [0.0] * len(some))
-        for outcome, (_, write) in zip(outcomes, some, strict=True):
-            results.append(outcome if isinstance(outcome, MovemaskError) else write(outcome))
+    for start in range(0, len(queries), _TOGETHER):
+        some = queries[start : start + _TOGETHER]
+        outcomes, _ = run_queries(model, some, [0.0] * len(some))
+        for place, outcome in enumerate(outcomes, start):
+            results.append(outcome if isinstance(outcome, MovemaskError) else write(outcome, place))
     return results
 
 
@@ -352,13 +352,3 @@ def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
         except ServedLeakage as error:
             failed[row] = error
     return failed
-
-
-def written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> R | Exception:
-    """What `write` returns for an answer, or the error. An error of `write` concerns no other query."""
-    if isinstance(outcome, MovemaskError):
-        return outcome
-    try:
-        return write(outcome)
-    except Exception as error:
-        return error

@@ -107,7 +107,7 @@ def predict(
         return
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
-    (out,) = answered(chosen, [(query, lambda answer: policy_out(answer, include))])
+    (out,) = answered(chosen, [query], lambda answer, _: policy_out(answer, include))
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))

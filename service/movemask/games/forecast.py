@@ -74,7 +74,7 @@ async def forecasts(
         0, len(queries), _POSITIONS_PER_SUBMISSION
     ):  # so that a game's positions do not fill the queue
         part = queries[start : start + _POSITIONS_PER_SUBMISSION]
-        values += await evaluator.submit([(query, _value) for query in part])
+        values += await evaluator.submit(part, lambda answer, _: answer.value)
     for value, (place, probability) in zip(values, places, strict=True):
         if isinstance(value, MovemaskError):
             failed[place] = value
@@ -88,10 +88,6 @@ def value_after(board: chess.Board, value: Value | None) -> Value | None:
     if board.is_checkmate():
         return Value(1, 0, 0, 1)
     return Value(0, 1, 0, 0.5) if board.is_game_over() else value and value.flipped()
-
-
-def _value(answer: Answer) -> Value | None:
-    return answer.value
 
 
 def _mean(values: Sequence[tuple[Value, float]]) -> Value | None:

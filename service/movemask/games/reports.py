@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 import chess
@@ -107,17 +106,15 @@ async def reports_of(
     `elo` holds White's and Black's ratings; they replace the ratings in the headers.
     """
     rule = Normalisation(temperature=temperature)
-    items = [
-        (
-            Query(position=ply.position, elo=_elo_of(ply, elo), rule=rule),
-            partial(_report, ply=number, played=ply.played),
-        )
-        for game in games
-        if isinstance(game, Game)
-        for number, ply in enumerate(game.plies, 1)
-    ]
-    moves = iter(await evaluator.submit(items))
     played = [game for game in games if isinstance(game, Game)]
+    plies = [(number, ply) for game in played for number, ply in enumerate(game.plies, 1)]
+    queries = [Query(position=ply.position, elo=_elo_of(ply, elo), rule=rule) for _, ply in plies]
+
+    def write(answer: Answer, place: int) -> MoveReport:
+        number, ply = plies[place]
+        return _report(answer, number, ply.played)
+
+    moves = iter(await evaluator.submit(queries, write))
     costs = iter(await asyncio.to_thread(lambda: list(map(Costs.of, played))))
     reports: list[GameReport | MovemaskError] = []
     for game in games:
@@ -197,21 +194,19 @@ async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
         return report
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
     rule = Normalisation(temperature=moves[0].temperature)
-    items = [
-        (
-            Query(position=move.position, elo=Elo(rating, rating), rule=rule),
-            partial(_probability, played=move.move),
-        )
-        for move in moves
-        for rating in ratings
+    points = [(move, rating) for move in moves for rating in ratings]
+    queries = [
+        Query(position=move.position, elo=Elo(rating, rating), rule=rule) for move, rating in points
     ]
-    probabilities = iter(await evaluator.submit(items))
+
+    def write(answer: Answer, place: int) -> float:
+        return _probability(answer, points[place][0].move)
+
+    probabilities = iter(await evaluator.submit(queries, write))
     by_rating = {}
     for move in moves:
-        points = zip(ratings, islice(probabilities, len(ratings)), strict=True)
-        by_rating[move.ply] = {
-            rating: p for rating, p in points if not isinstance(p, MovemaskError)
-        }
+        own = zip(ratings, islice(probabilities, len(ratings)), strict=True)
+        by_rating[move.ply] = {rating: p for rating, p in own if not isinstance(p, MovemaskError)}
     return replace(report, by_rating=by_rating)
 
 
@@ -254,12 +249,12 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
-def _probability(answer: Answer, *, played: chess.Move) -> float:
+def _probability(answer: Answer, played: chess.Move) -> float:
     codes, probabilities = answer.policy
     return probabilities[codes.index(code_of(played))]
 
 
-def _report(answer: Answer, *, ply: int, played: chess.Move) -> MoveReport:
+def _report(answer: Answer, ply: int, played: chess.Move) -> MoveReport:
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(played)), len(codes)
     surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)

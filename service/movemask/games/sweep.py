@@ -88,7 +88,7 @@ async def sweep(
 
     async def points_of(network: Series) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in network.elos]
-        return await network.evaluator.submit([(query, write) for query in queries])
+        return await network.evaluator.submit(queries, lambda answer, _: write(answer))
 
     points: list[R] = []
     for outcomes in await asyncio.gather(*map(points_of, series)):

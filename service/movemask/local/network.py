@@ -203,7 +203,7 @@ class Network:
             for position, own in zip(positions, of_each, strict=True)
         ]
         policies: list[Policy] = []
-        for outcome in answered(self._model, [(query, _policy_of) for query in queries]):
+        for outcome in answered(self._model, queries, lambda answer, _: _policy_of(answer)):
             if isinstance(outcome, MovemaskError):
                 raise outcome
             policies.append(outcome)

@@ -21,6 +21,7 @@ from movemask.leakage.groups import DIMENSIONS, groups
 from movemask.leakage.kinds import MEASURED
 from movemask.leakage.measure import Figure
 from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
+from movemask.server.queue.pipeline import ClientPipeline
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import answered
 from tests.networks import fake_model, pipeline
@@ -123,13 +124,14 @@ def _castling_slot(uci: str, board: chess.Board) -> bool:
 
 
 def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
-    def write(answer: Answer) -> str:
+    def write(answer: Answer, _: int) -> str:
         if answer.position.turn == "black":
             raise ZeroDivisionError
         return answer.position.turn
 
     async def story() -> None:
-        both = [asked.submit([(query, write) for query in (Query(), Query(moves=moves))]) for moves in ((), ("e2e4",))]
+        client = ClientPipeline(asked, "", lambda submission: None)
+        both = [client.submit([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
         good, bad = await asyncio.gather(*both, return_exceptions=True)
         assert good == ["white", "white"]
         assert isinstance(bad, ZeroDivisionError)

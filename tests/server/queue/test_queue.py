@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, Overloaded, ShuttingDown
-from movemask.server.queue.queue import Queue
+from movemask.server.queue.queue import Batch, Queue, Submission
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +26,12 @@ class Gate:
         self.sizes: list[int] = []
         self.waited: list[float] = []
 
-    def __call__(self, items: Sequence[int], waited: Sequence[float], /) -> list[int | MovemaskError]:
-        self.sizes.append(len(items))
+    def __call__(self, batch: Batch, waited: Sequence[float], /) -> list[int | MovemaskError]:
+        self.sizes.append(len(batch))
         self.waited += waited
         self.begun.release()
         assert self.open.wait(30)
-        return [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
+        return [InvalidFen(f"item {number}") if number < 0 else 2 * number for number in numbers(batch)]
 
 
 @pytest.fixture
@@ -51,8 +51,20 @@ def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
     made.close()
 
 
+def submission_of(items: Sequence[int]) -> Submission:
+    """A submission of numbers, which the queue passes on without looking at them."""
+    queries: Any = items
+    return Submission("gated", "", queries, lambda answer, place: answer, [1.0] * len(items))
+
+
+def numbers(batch: Batch) -> list[Any]:
+    return [item.submission.queries[item.place] for item in batch]
+
+
 async def ask(queue: Queue, items: Sequence[int]) -> Sequence[Any]:
-    return (await queue.submit(items)).results
+    submission = submission_of(items)
+    await queue.submit(submission)
+    return submission.results
 
 
 async def begun(gate: Gate) -> None:
@@ -76,12 +88,13 @@ async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) ->
 
 
 async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(queue.submit([1]))
+    one, two = submission_of([1]), submission_of([2])
+    first = asyncio.create_task(queue.submit(one))
     await begun(gate)
-    second = asyncio.create_task(queue.submit([2]))
+    second = asyncio.create_task(queue.submit(two))
     await waiting(queue, 1)
     gate.open.set()
-    one, two = await asyncio.gather(first, second)
+    await asyncio.gather(first, second)
     assert one.submitted <= one.started <= one.ended
     assert two.submitted < two.started  # it waited for the first
     assert one.started < two.started <= two.ended
@@ -166,9 +179,9 @@ async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered
     batches: list[tuple[str, int]] = []
     here = threading.current_thread().name
 
-    def quick(items: Sequence[Any], _: Sequence[float]) -> list[Any]:
-        batches.append(("here" if threading.current_thread().name == here else "a thread", len(items)))
-        return list(items)
+    def quick(batch: Batch, _: Sequence[float]) -> list[Any]:
+        batches.append(("here" if threading.current_thread().name == here else "a thread", len(batch)))
+        return numbers(batch)
 
     with closing(Queue("quick", quick, runs=1, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
@@ -184,7 +197,7 @@ async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered
 
 
 async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() -> None:
-    with closing(Queue("quick", lambda items, _: list(items), runs=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", lambda batch, _: numbers(batch), runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [0])
         first, second = asyncio.create_task(ask(queue, [1])), asyncio.create_task(ask(queue, [2]))
         asyncio.get_running_loop().call_soon(first.cancel)  # after both have come, before the loop runs them
@@ -195,10 +208,10 @@ async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() ->
 async def test_a_lone_submission_that_fails_raises_its_error() -> None:
     fails = False
 
-    def run(items: Sequence[Any], _: Sequence[float]) -> Sequence[Any]:
+    def run(batch: Batch, _: Sequence[float]) -> Sequence[Any]:
         if fails:
             raise InferenceFailed("no")
-        return items
+        return numbers(batch)
 
     with closing(Queue("quick", run, runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [1])

@@ -31,8 +31,8 @@ async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Pat
     folder = write_fake(tmp_path / "m", "first").parent
     (folder / "other.toml").write_text(ONNX_TOML)  # without its network
     models = loaded(folder)
-    running = models.pipeline("first")
-    assert await running.submit([(Query(), lambda answer: answer.status)]) == ["ongoing"]
+    running = models.evaluator("first", "", lambda submission: None)
+    assert await running.submit([Query()], lambda answer, _: answer.status) == ["ongoing"]
     with pytest.raises(ModelUnavailable, match=r"model 'other' failed its check and is not served: .*other.onnx"):
         models.pipeline("other")
     with pytest.raises(UnknownModel, match="no model 'none'; available: first, other"):

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.server.edge.keys import KeyScope
-from movemask.server.queue.pipeline import DoneSubmission
+from movemask.server.queue.queue import Submission
 
 T = TypeVar("T")
 
@@ -58,9 +58,10 @@ class RequestContext:
     counted: int = 0
     head: bool = False
     answers: int = 0
-    submissions: list[DoneSubmission] | None = None
+    submissions: list[Submission] | None = None
 
-    def done(self, submission: DoneSubmission) -> None:
+    def done(self, submission: Submission) -> None:
+        """Counts the answers of a submission."""
         self.answers += submission.answers
         if self.submissions is not None and submission.evaluated:
             self.submissions.append(submission)

@@ -7,25 +7,24 @@ from collections.abc import Sequence
 
 from opentelemetry import trace
 
-from movemask.server.queue.pipeline import DoneSubmission
+from movemask.server.queue.queue import Submission
 
 
-def record_spans(tracer: trace.Tracer, done: Sequence[DoneSubmission]) -> None:
+def record_spans(tracer: trace.Tracer, submissions: Sequence[Submission]) -> None:
     """Makes the spans `queue` and `network` of each submission, and `answer` from the end of the last one until now."""
     epoch = time.time_ns() - time.perf_counter_ns()
 
     def nanoseconds(seconds: float) -> int:
         return epoch + int(seconds * 1e9)
 
-    for one in done:
+    for submission in submissions:
         attributes: dict[str, str | int] = {
-            "movemask.model": one.model,
-            "movemask.positions": one.evaluated,
+            "movemask.model": submission.model,
+            "movemask.positions": len(submission.evaluated),
         }
-        submission = one.submission
         submitted, started, ended = map(
             nanoseconds, (submission.submitted, submission.started, submission.ended)
         )
         tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
         tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-    tracer.start_span("answer", start_time=nanoseconds(done[-1].submission.ended)).end()
+    tracer.start_span("answer", start_time=nanoseconds(submissions[-1].ended)).end()

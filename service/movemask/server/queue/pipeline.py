@@ -9,43 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluator, Query, run_queries, written
+from movemask.evaluate import Answer, Query, run_queries
 from movemask.network.model import Model
 from movemask.server.ledger.entries import AnsweredBatch
-from movemask.server.queue.queue import Queue, Submission
+from movemask.server.queue.queue import Batch, Queue, Submission
 
 R = TypeVar("R")
 
 #: Playing this many moves costs the same as evaluating a position.
 PLIES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class DoneSubmission:
-    """A submission that is done.
-
-    model : the model's name
-    answers : queries with an answer, not an error
-    evaluated : answers that the network gave; the others have no legal move
-    """
-
-    model: str
-    answers: int
-    evaluated: int
-    submission: Submission
-
-
-class Caller(Protocol):
-    """The sender of queries. Clients take turns."""
-
-    @property
-    def client(self) -> str: ...
-
-    def done(self, submission: DoneSubmission) -> None:
-        """Called on the event loop when a submission of this caller is done."""
 
 
 class Pipeline:
@@ -80,62 +55,61 @@ class Pipeline:
             max_waiting=max_waiting,
         )
 
-    async def submit(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], caller: Caller | None = None
-    ) -> list[R | MovemaskError]:
-        """As `evaluate.Evaluator.submit`. `write` is called on the thread that ran the batch.
-
-        If the caller is cancelled, queries not yet in a batch are dropped.
-        """
-        costs = [1 + len(query.moves) / PLIES for query, _ in items]
-        submission = await self.queue.submit(items, "" if caller is None else caller.client, costs)
-        results: list[R | MovemaskError] = []
-        answers = evaluated = 0
-        for result, ran in submission.results:
-            if not isinstance(result, Exception):
-                answers += 1
-                evaluated += ran
-            elif not isinstance(result, MovemaskError):  # a bug in `write`
-                raise result
-            results.append(result)
-        if caller is not None:
-            caller.done(DoneSubmission(self.model.name, answers, evaluated, submission))
-        return results
-
-    def for_caller(self, caller: Caller) -> Evaluator:
-        """The pipeline for one caller's queries."""
-        return _ForCaller(self, caller)
-
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""
         self.queue.close()
 
-    def _run_batch(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]], waited: Sequence[float]
-    ) -> list[tuple[R | Exception, bool]]:
-        """The result of each query, and whether the network gave its answer."""
-        outcomes, evaluated = run_queries(
-            self.model, [query for query, _ in items], waited, self._max_moves
-        )
+    def _run_batch(self, batch: Batch, waited: Sequence[float]) -> list[Any]:
+        """The result of each query. An error of one concerns no other."""
+        queries = [item.submission.queries[item.place] for item in batch]
+        outcomes, evaluated = run_queries(self.model, queries, waited, self._max_moves)
+        results: list[Any] = []
+        for (submission, place, _), outcome in zip(batch, outcomes, strict=True):
+            results.append(_written(submission, place, outcome))
+            if isinstance(outcome, Answer) and outcome.evaluated is not None:
+                submission.evaluated.append(place)
         answers = [outcome for outcome in outcomes if isinstance(outcome, Answer)]
-        results = [
-            (written(outcome, write), isinstance(outcome, Answer) and outcome.evaluated is not None)
-            for outcome, (_, write) in zip(outcomes, items, strict=True)
-        ]
         self._record(AnsweredBatch(self.model, answers, evaluated, time.time()))
         return results
 
 
 @dataclass(frozen=True, slots=True)
-class _ForCaller:
+class ClientPipeline:
+    """A pipeline that submits for one client: the server's `evaluate.Evaluator`.
+
+    done : gets each submission when its results have come
+    """
+
     pipeline: Pipeline
-    caller: Caller
+    client: str
+    done: Callable[[Submission], None]
 
     @property
     def model(self) -> Model:
+        """The model that answers."""
         return self.pipeline.model
 
     async def submit(
-        self, items: Sequence[tuple[Query, Callable[[Answer], R]]]
+        self, queries: Sequence[Query], write: Callable[[Answer, int], R]
     ) -> list[R | MovemaskError]:
-        return await self.pipeline.submit(items, self.caller)
+        """As `evaluate.Evaluator.submit`. If the caller is cancelled, queries not yet in a batch are dropped."""
+        costs = [1 + len(query.moves) / PLIES for query in queries]
+        submission = Submission(self.pipeline.model.name, self.client, queries, write, costs)
+        await self.pipeline.queue.submit(submission)
+        for result in submission.results:
+            if not isinstance(result, Exception):
+                submission.answers += 1
+            elif not isinstance(result, MovemaskError):
+                raise result  # a bug in `write`
+        self.done(submission)
+        return submission.results
+
+
+def _written(submission: Submission, place: int, outcome: Answer | MovemaskError) -> Any:
+    """What the submission makes of an answer, or the error."""
+    if isinstance(outcome, MovemaskError):
+        return outcome
+    try:
+        return submission.write(outcome, place)
+    except Exception as error:
+        return error

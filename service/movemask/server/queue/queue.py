@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any
 
 from movemask.errors import Overloaded, ShuttingDown
+from movemask.evaluate import Answer, Query
 from movemask.server.queue.fair import SHARE, FairOrder, Item
 
 log = logging.getLogger(__name__)
@@ -38,22 +39,35 @@ _STUCK_SECONDS = 30.0
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """Items submitted together, and their results in the same order. An `error` concerns all items.
+    """Queries of one caller and, when it is done, their results.
 
-    unfinished : items without a result
+    model : name of the model that is asked
+    client : the caller's client; clients take turns
+    write : makes the result of an answer and its place, on the thread that ran the network
+    costs : of each query, 1 or more: how much of a batch it takes
+    results : for each query what `write` returned, or an error that concerns this query alone
+    error : concerns all queries
+    answers : number of queries with an answer, not an error
+    evaluated : places of the answers that the network gave; the others have no legal move
+    unfinished : queries without a result
     submitted, started, ended : when it came, its first batch began and its last batch ended, by `perf_counter`
     """
 
+    model: str
     client: str
-    items: Sequence[Any]
-    cost: float
-    results: list[Any]
-    unfinished: int
-    future: asyncio.Future[None]
-    submitted: float
+    queries: Sequence[Query]
+    write: Callable[[Answer, int], Any]
+    costs: Sequence[float]
+    cost: float = 0.0
+    results: list[Any] = field(default_factory=list)
+    answers: int = 0
+    evaluated: list[int] = field(default_factory=list)
+    unfinished: int = 0
+    error: Exception | None = None
+    submitted: float = 0.0
     started: float = 0.0
     ended: float = 0.0
-    error: Exception | None = None
+    future: asyncio.Future[None] | None = None
 
 
 Batch = Sequence[Item[Submission]]
@@ -65,9 +79,9 @@ class Queue:
     Parameters
     ----------
     run_batch : called with items and each item's seconds in the queue, on several threads at once. Returns a result for
-        each item, or raises an error that concerns all items
+        each item, or raises an error that concerns all their submissions
     runs, small_runs : most runs at once, a thread for each, while large submissions wait alone and otherwise
-    max_batch : largest cost of a batch; an item costs 1 unless `submit` says otherwise
+    max_batch : largest cost of a batch
     max_waiting : most items waiting, of small submissions and of large ones, each. Beyond it: Overloaded, unless none
         wait
     """
@@ -75,7 +89,7 @@ class Queue:
     def __init__(
         self,
         name: str,
-        run_batch: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]],
+        run_batch: Callable[[Batch, Sequence[float]], Sequence[Any]],
         *,
         runs: int,
         small_runs: int | None = None,
@@ -112,35 +126,32 @@ class Queue:
             return None
         return f"hangs: its network has been running for {seconds:.0f} s"
 
-    async def submit(
-        self, items: Sequence[Any], client: str = "", costs: Sequence[float] | None = None
-    ) -> Submission:
-        """The submission, with a result for each item. `costs` has each item's cost, 1 or more; by default 1.
+    async def submit(self, submission: Submission) -> None:
+        """Returns when the submission has a result for each query.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
-        client disconnected), items not yet in a batch are dropped.
+        client disconnected), queries not yet in a batch are dropped.
         """
-        costs = [1.0] * len(items) if costs is None else costs
-        future = asyncio.get_running_loop().create_future()
-        results, now = [None] * len(items), time.perf_counter()
-        submission = Submission(client, items, sum(costs), results, len(items), future, now)
-        if not items:
-            return submission
+        if not submission.queries:
+            return
+        submission.cost, submission.unfinished = sum(submission.costs), len(submission.queries)
+        submission.results = [None] * submission.unfinished
+        submission.submitted = time.perf_counter()
+        submission.future = asyncio.get_running_loop().create_future()
         try:
-            if self._add(submission, costs):
+            if self._add(submission):
                 try:
                     await asyncio.sleep(0)  # what else comes in this turn of the loop runs with it
                 finally:
                     _wake_callers([one for one in self._run_turn() if one is not submission])
             if submission.unfinished and submission.error is None:
-                await future
+                await submission.future
         finally:
             if submission.unfinished:
                 with self._changed:
-                    self._order.remove(client, submission)
+                    self._order.remove(submission.client, submission)
         if submission.error is not None:
             raise submission.error
-        return submission
 
     def close(self) -> None:
         """Runs the waiting items and ends the threads, except those that are stuck. Accepts no more items."""
@@ -153,20 +164,20 @@ class Queue:
         if any(thread.is_alive() for thread in self._threads):
             log.error("a run of model %s does not return; the service stops without it", self.name)
 
-    def _add(self, submission: Submission, costs: Sequence[float]) -> bool:
+    def _add(self, submission: Submission) -> bool:
         """Adds a submission. True if it is the first of a turn of the event loop, which should run them all; otherwise
         threads have been woken for it, or it is run with the first."""
         with self._changed:
             if self.closed:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             waiting = self._order.line(submission.cost).items
-            if waiting and waiting + len(costs) > self._max_waiting:
+            if waiting and waiting + submission.unfinished > self._max_waiting:
                 already = f"{waiting} positions are already waiting for model {self.name}"
                 raise Overloaded(
                     f"{already}; the queue has room for {self._max_waiting}", retry_after=1
                 )
             idle = not self._order.items and not self._runs
-            items = [Item(submission, place, cost) for place, cost in enumerate(costs)]
+            items = [Item(submission, place, cost) for place, cost in enumerate(submission.costs)]
             self._order.add(submission.client, items, submission.submitted)
             quick = (
                 not self._order.large.items
@@ -226,14 +237,13 @@ class Queue:
 
     def _run(self, batch: Batch) -> list[Submission]:
         """Runs a batch. Returns the submissions that are complete."""
-        items = [item.submission.items[item.place] for item in batch]
         began = self._runs[threading.get_ident()]
         waited = [began - item.submission.submitted for item in batch]
         submissions = list(dict.fromkeys(item.submission for item in batch))
         results: Sequence[Any] = ()
         failure: Exception | None = None
         try:
-            results = self._run_batch(items, waited)
+            results = self._run_batch(batch, waited)
         except Exception as error:  # a failing batch must not end the thread
             failure = error
         now = time.perf_counter()
@@ -260,7 +270,7 @@ class Queue:
 
 def _wake_callers(complete: Sequence[Submission]) -> None:
     """Ends the wait of the callers of these submissions. Each event loop is woken once."""
-    futures = [submission.future for submission in complete]
+    futures = [submission.future for submission in complete if submission.future is not None]
     for loop in {future.get_loop() for future in futures}:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(

@@ -83,8 +83,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     comments and variations of the original.
     """
     context, limit = context_of(http.scope), services.limits.positions
-    pipeline = services.models.pipeline(request.model)
-    evaluator, engine = pipeline.for_caller(context), None
+    evaluator, engine = services.models.evaluator(request.model, context.client, context.done), None
     if "evaluations" in request.include:
         engine = services.engine.for_client(
             context.client, lambda count: context.charge(context.charged + count)
@@ -103,7 +102,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         found, progress = None, None
         if engine is not None:
             found, progress = evaluated(engine, reports), progress_out(0, of)
-        first = await run_in_threadpool(_json, reports, pipeline.model, services, progress)
+        first = await run_in_threadpool(_json, reports, evaluator.model, services, progress)
         return StreamingResponse(_lines(first, evaluator, found, of, services), media_type=NDJSON)
     progress = None
     if engine is not None:
@@ -113,7 +112,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         )
         progress = progress_out(done, of)
     return Response(
-        await run_in_threadpool(_json, reports, pipeline.model, services, progress), media_type=JSON
+        await run_in_threadpool(_json, reports, evaluator.model, services, progress),
+        media_type=JSON,
     )
 
 

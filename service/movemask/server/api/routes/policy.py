@@ -36,10 +36,10 @@ from movemask.server.api.requests import (
 )
 from movemask.server.api.responses import move_out, point_out, policy_out, sweep_out, value_out
 from movemask.server.api.routing import Routes
-from movemask.server.edge.context import RequestContext, context_of, while_connected
+from movemask.server.edge.context import context_of, while_connected
 from movemask.server.edge.keys import KeyScope
 from movemask.server.problems import documented, item_error
-from movemask.server.queue.pipeline import PLIES, Pipeline
+from movemask.server.queue.pipeline import PLIES
 from movemask.server.services import AppServices, Services
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -91,7 +91,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
             query, request.model, http, services, lambda answer: policy_out(answer, include)
         )
         return Response(content, media_type=JSON)
-    evaluator = services.models.pipeline(request.model).for_caller(context_of(http.scope))
+    evaluator = _evaluator(http, services, request.model)
     coroutine = _with_forecast(query, include, evaluator)
     return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
@@ -186,14 +186,11 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
             "send fewer positions, or a FEN and fewer moves"
         )
-    context = context_of(http.scope)
-    pipeline = services.models.pipeline(
-        request.model
-    )  # an unknown model is a 404, before a stream begins
+    evaluator = _evaluator(http, services, request.model)  # 404 before a stream begins
     if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
-        return StreamingResponse(_ndjson(request, pipeline, services, context), media_type=NDJSON)
+        return StreamingResponse(_ndjson(request, evaluator, services), media_type=NDJSON)
     results = await while_connected(
-        http.scope, _results(request, 0, len(request.positions), pipeline, services, context)
+        http.scope, _results(request, 0, len(request.positions), evaluator, services)
     )
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
@@ -222,17 +219,12 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     most = services.limits.moves
     series = []
     for name in [request.model] if request.models is None else request.models:
-        pipeline = services.models.pipeline(name)
-        evaluator, model = pipeline.for_caller(context_of(http.scope)), pipeline.model
+        evaluator = _evaluator(http, services, name)
+        elos: Sequence[Elo | None] = [query.elo]
         if request.models is None:
-            vary = Vary(request.vary or "both")
-            series.append(
-                Series(
-                    evaluator, elos_of(model.name, model.contract, request.ratings, vary, query.elo)
-                )
-            )
-        else:
-            series.append(Series(evaluator, [query.elo]))
+            model, vary = evaluator.model, Vary(request.vary or "both")
+            elos = elos_of(model.name, model.contract, request.ratings, vary, query.elo)
+        series.append(Series(evaluator, elos))
     position = await run_in_threadpool(
         Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
     )
@@ -243,10 +235,16 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     return Response(orjson.dumps(out), media_type=JSON)
 
 
+def _evaluator(http: Request, services: Services, model: str | None) -> Evaluator:
+    """The model, for the queries of the request's client. Raises UnknownModel or ModelUnavailable."""
+    context = context_of(http.scope)
+    return services.models.evaluator(model, context.client, context.done)
+
+
 async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Evaluator) -> bytes:
     """The JSON of a `PolicyOut` with a forecast; raises the position's error."""
     (outcome,) = await evaluator.submit(
-        [(query, lambda answer: (policy_out(answer, include), Outlook.of(answer)))]
+        [query], lambda answer, _: (policy_out(answer, include), Outlook.of(answer))
     )
     if isinstance(outcome, MovemaskError):
         raise outcome
@@ -260,12 +258,12 @@ async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Ev
 
 
 async def _ndjson(
-    request: BatchIn, pipeline: Pipeline, services: Services, context: RequestContext
+    request: BatchIn, evaluator: Evaluator, services: Services
 ) -> AsyncIterator[bytes]:
     for start in range(0, len(request.positions), _STREAMED_TOGETHER):
         stop = min(start + _STREAMED_TOGETHER, len(request.positions))
         try:
-            results = await _results(request, start, stop, pipeline, services, context)
+            results = await _results(request, start, stop, evaluator, services)
         except MovemaskError as error:  # the status has been sent, so every position gets the error
             results = [
                 _named(
@@ -279,22 +277,17 @@ async def _ndjson(
 
 
 async def _results(
-    request: BatchIn,
-    start: int,
-    stop: int,
-    pipeline: Pipeline,
-    services: Services,
-    context: RequestContext,
+    request: BatchIn, start: int, stop: int, evaluator: Evaluator, services: Services
 ) -> list[bytes]:
     """The JSON of the answers or errors of the positions from `start` to `stop`, in order."""
     positions = request.positions[start:stop]
     items = [_query(position, request) for position in positions]
 
-    def write(answer: Answer) -> bytes:
+    def write(answer: Answer, _: int) -> bytes:
         return orjson.dumps(policy_out(answer, request.include))
 
-    submitted = [(item, write) for item in items if isinstance(item, Query)]
-    outcomes = iter(await pipeline.submit(submitted, context))
+    queries = [item for item in items if isinstance(item, Query)]
+    outcomes = iter(await evaluator.submit(queries, write))
     results = []
     for index, (position, item) in enumerate(zip(positions, items, strict=True), start):
         outcome = next(outcomes) if isinstance(item, Query) else item
@@ -325,13 +318,9 @@ async def _content(
     write: Callable[[Answer], Out],
 ) -> bytes:
     """The JSON of the answer to one position; raises its error."""
-    pipeline = services.models.pipeline(model)
-    (outcome,) = await while_connected(
-        http.scope,
-        pipeline.submit(
-            [(query, lambda answer: orjson.dumps(write(answer)))], context_of(http.scope)
-        ),
-    )
+    evaluator = _evaluator(http, services, model)
+    coroutine = evaluator.submit([query], lambda answer, _: orjson.dumps(write(answer)))
+    (outcome,) = await while_connected(http.scope, coroutine)
     if isinstance(outcome, MovemaskError):
         raise outcome
     return outcome
