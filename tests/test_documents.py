@@ -64,6 +64,7 @@ def test_links_and_anchors_exist(document: Path) -> None:
         path, _, anchor = target.partition("#")
         file = (ROOT / document.parent / path) if path else ROOT / document
         assert file.exists(), target
+        assert document.parent.name != "docs" or (ROOT / "docs") in file.resolve().parents, f"{target}: not on the site"
         if anchor:
             assert anchor in anchors(text_of(file.resolve().relative_to(ROOT))), target
 
@@ -116,3 +117,8 @@ def test_notebook_names_existing_modules() -> None:
     for notebook in (document for document in DOCUMENTS if document.suffix == ".ipynb"):
         pairs = re.findall(r"`([a-z_]+)\.([a-z_]+)\b", text_of(notebook))
         assert [pair for pair in pairs if pair[1] in modules and not (folders(pair[0]) or find_spec(pair[0]))] == []
+
+
+def test_site_navigation_has_all_pages() -> None:
+    navigation = (ROOT / "zensical.toml").read_text()
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} == set(re.findall(r'"(\w+\.md)"', navigation))
