@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 import sqlalchemy as sa
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from movemask.local.network import Network, load
@@ -39,6 +40,9 @@ hypothesis.settings.load_profile("movemask")
 class AuditedClient(TestClient):
     """A client whose reads of the ledger hold everything that was answered before: the service's own are as fresh as
     its last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(app, base_url="http://localhost", raise_server_exceptions=False)
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
@@ -113,7 +117,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
                 write_fake(models)
             chosen = {"models_dir": models, "database_url": f"sqlite:///{tmp_path}/audit.db", **_USUAL, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
-            client = stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
+            client = stack.enter_context(AuditedClient(app))
             return client
 
         yield start
@@ -153,7 +157,7 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
         def started(models: Path) -> TestClient:
             url = f"sqlite:///{tmp_path_factory.mktemp('audit')}/audit.db"
             app = create_app(Settings.read(models_dir=models, database_url=url, **_USUAL))
-            return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
+            return stack.enter_context(AuditedClient(app))
 
         def emptied(models: Path) -> TestClient:
             client = started(models)

@@ -45,7 +45,7 @@ def main() -> None:
     body = {"fen": fen, "elo": {"self": 1500, "opponent": 1500}}
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Settings.read(database_url=f"sqlite:///{folder}/ledger.db"))
-        with TestClient(app) as client:
+        with TestClient(app, base_url="http://localhost") as client:
             services = app.state.services
             client.post("/v1/policy", json=body)
             written(services.recorder)

@@ -71,7 +71,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
 
 async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
     transport = httpx2.ASGITransport(app=http.app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as inner:
         other = movemask.AsyncClient(http=inner)
         found = await other.policy(moves=["e4"], elo=1500)
         assert found.moves == client.policy(moves=["e4"], elo=1500).moves

@@ -24,4 +24,4 @@ class _Transport(httpx2.AsyncBaseTransport):
 
 def through(http: TestClient) -> httpx2.AsyncClient:
     """For `Client(http=…)` and `AsyncClient(http=…)`."""
-    return httpx2.AsyncClient(transport=_Transport(http), base_url="http://testserver")
+    return httpx2.AsyncClient(transport=_Transport(http), base_url="http://localhost")

@@ -68,7 +68,7 @@ def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve,
     client = serve(database_url=f"sqlite:///{tmp_path}/audit.db")
     client.post("/v1/policy", json={"moves": ["e2e4"]})
     assert client.get("/readyz").json()["ledger"]["waiting"] == 0
-    plain = TestClient(client.app)  # does not wait until the recorder has written
+    plain = TestClient(client.app, base_url="http://localhost")  # does not wait until the recorder has written
     other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     client.post("/v1/policy", json={"moves": ["d2d4"]})

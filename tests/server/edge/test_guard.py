@@ -34,12 +34,12 @@ from movemask.server.process.listening import Port
 
 pytestmark = pytest.mark.anyio
 
-HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
-CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
-GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 #: As the settings' defaults.
 LIMITS = ConnectionLimits(connections=2048, of_an_address=256, head_seconds=10, body_seconds=60, read_seconds=30)
-LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @asynccontextmanager
@@ -154,7 +154,7 @@ async def test_headers_and_trailers_without_end_are_refused_before_they_are_held
 
 
 async def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_taken() -> None:
-    head = b"POST / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 40_000 + b"\r\nContent-Length: 1000000\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 40_000 + b"\r\nContent-Length: 1000000\r\n\r\n"
     async with listening(echo) as (_, port):
         answer = await sent(port, head, b"b" * 1_000_000 + LAST[:18], LAST[18:])
     assert answer.count(b"HTTP/1.1 200 ") == 2
@@ -197,14 +197,14 @@ async def test_an_answer_that_is_not_read_is_given_up() -> None:
 @pytest.mark.parametrize("count", [MAX_HEADERS - 2, MAX_HEADERS + 1])
 async def test_headers_are_counted(count: int) -> None:
     headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
-    answer = await answered(echo, b"GET / HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
+    answer = await answered(echo, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + headers + b"Connection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize("size", [1000, 20_000_000])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 async def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int, connection: str) -> None:
-    head = f"POST / HTTP/1.1\r\nHost: h\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
     answer = await answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
     assert answer.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
 
@@ -245,7 +245,7 @@ async def test_trailers_are_no_headers() -> None:
 async def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
     """Java's HttpClient asks for one with each request."""
     java = (
-        b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: h\r\n"
+        b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: localhost\r\n"
         b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nUpgrade: h2c\r\nContent-Type: x\r\n\r\n"
     ) % size
     answer = await answered(echo, java[:50], java[50:] + b"x" * size + java + b"x" * size + LAST)
@@ -259,8 +259,8 @@ async def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
         (b"GET / HTTP/1.1\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n", b"400"),
         (b"GET / HTTP/1.0\r\n", b"200"),
-        (b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n", b"200"),
+        (b"CONNECT h:80 HTTP/1.1\r\nHost: localhost\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"200"),
     ],
 )
 async def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> None:
@@ -273,13 +273,13 @@ async def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) 
     ("raw", "status"),
     [
         (b"GET /\r\n\r\n", b"505"),
-        (b"GET / HTTP/0.9\r\nHost: h\r\n\r\n", b"505"),
-        (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", b"505"),
+        (b"GET / HTTP/0.9\r\nHost: localhost\r\n\r\n", b"505"),
+        (b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", b"505"),
         (b"GET / HTTP/1.0\r\nConnection: close\r\n\r\n", b"200"),
-        (b"GET / HTTP/1.7\r\nHost: h\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.7\r\nHost: localhost\r\n\r\n", b"400"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
         *(
-            (b"POST / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n" % coding, b"501")
+            (b"POST / HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n" % coding, b"501")
             for coding in (
                 b"Transfer-Encoding: gzip, chunked",
                 b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
@@ -341,7 +341,11 @@ HANDSHAKE = bytes.fromhex("16030100") + b"\x2f" + b"\x01" + bytes(46)
     ("raw", "status", "detail"),
     [
         (b"get / http/1.1\n\n", 400, "the request is not HTTP/1.1"),
-        (b"GET http://[ HTTP/1.1\r\nHost: h\r\n\r\n", 400, "the request is not HTTP/1.1"),  # uvicorn logged each
+        (
+            b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            400,
+            "the request is not HTTP/1.1",
+        ),  # uvicorn logged each
         (HANDSHAKE, 400, "the client speaks TLS, and this port plain HTTP; ask for http://, or set MOVEMASK_TLS_CERT"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "the request needs one Host header"),
     ],
@@ -370,7 +374,7 @@ async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) ->
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
 def test_a_client_that_waits_to_send_a_refused_body_is_told(service: int, path: str, length: int) -> None:
-    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     with socket.create_connection(("127.0.0.1", service), 20) as client:
         client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
@@ -442,7 +446,7 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
     raw = b""
     for number, body in enumerate(bodies):
         last = b"Connection: close\r\n" if number == len(bodies) - 1 else b""
-        raw += b"POST /%d?a=b%%20c HTTP/1.1\r\nHost: h\r\nX-Twice:  a\r\nx-twice: b\r\n%s" % (number, last)
+        raw += b"POST /%d?a=b%%20c HTTP/1.1\r\nHost: localhost\r\nX-Twice:  a\r\nx-twice: b\r\n%s" % (number, last)
         if chunks:
             raw += b"Transfer-Encoding: chunked\r\n\r\n"
             size = -(-len(body) // chunks)

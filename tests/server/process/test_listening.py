@@ -134,7 +134,9 @@ def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_i
         pytest.skip("this machine has no IPv6")
     with served(models, "--host", "::", "--workers", "2", "--max-connections-per-address", "1") as (process, port):
         with socket.create_connection(("::1", port), 30), socket.create_connection(("127.0.0.1", port), 30) as four:
-            four.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")  # not in the other's network
+            four.sendall(
+                b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )  # not in the other's network
             assert four.recv(12) == b"HTTP/1.1 200"
         assert stopped(process) == 0
 
@@ -150,7 +152,7 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
         def answer() -> bytes:
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(file))
-                client.sendall(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                client.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 return client.recv(65_536)
 
         assert process.stdout is not None

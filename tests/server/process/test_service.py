@@ -75,13 +75,12 @@ def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: 
         return False
 
     body = b'{"moves": []}' + b" " * 1000
-    head = (
-        f"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    head = "POST /v1/policy HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     post = head.encode() + body
     with served(models, "--workers", workers) as (process, port):
         with socket.create_connection(("127.0.0.1", port), 30) as stream:
-            stream.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            stream.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             while b"alive" not in stream.recv(65_536):
                 pass
             stream.sendall(post[:begun])
@@ -109,7 +108,7 @@ def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path
         for _ in range(5):
             plain = socket.create_connection(("127.0.0.1", port), 30)
             streams.append(trusted.wrap_socket(plain, server_hostname="127.0.0.1"))
-            streams[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            streams[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert streams[-1].recv(12) == b"HTTP/1.1 200"
         assert stopped(process) == 0
         for stream in streams:

@@ -60,7 +60,9 @@ def test_nobody_reads_standard_error(models: Path) -> None:
 @contextmanager
 def slow_bodies(port: int, count: int) -> Iterator[list[socket.socket]]:
     """Connections in the middle of a body."""
-    head = "POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    head = (
+        "POST /v1/policy HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    )
     with ExitStack() as stack:
         made = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(count)]
         for one in made:

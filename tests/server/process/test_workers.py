@@ -72,7 +72,7 @@ def test_a_burst_of_connections_is_spread_over_the_workers(two: Two, count: int)
     until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")
 
 
-LIVE = b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def answers(port: int, count: int, before: Callable[[], None] = lambda: None) -> list[bytes]:

@@ -90,7 +90,10 @@ async def opened(
     """The app behind the gate, and a client of it."""
     app = create_app(settings.model_copy(update=limits), prepare=gate)
     transport = httpx2.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as web,
+    ):
         yield app, web
 
 
@@ -208,7 +211,7 @@ async def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings:
 async def test_a_client_that_leaves_in_its_body_is_a_499(
     settings: Settings, gate: Gated, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
     counted = f'movemask_requests_total{{method="POST",route="{path}",status="499"}} 3.0'
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         for begun in (b"", b'{"fen": "rnbq', b" " * 20_000):
