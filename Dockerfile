@@ -1,7 +1,7 @@
 # Images that do not run as root and write only to /data, /models and /tmp:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
-#   docker run --read-only --tmpfs /tmp -p 127.0.0.1:8000:8000 -v movemask:/data movemask
+#   docker run --read-only --tmpfs /tmp -p 127.0.0.1:8000:8000 -e MOVEMASK_TRUSTED_HOSTS=localhost,127.0.0.1 -v movemask:/data movemask
 
 # To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.14-slim-trixie@sha256:…
 ARG PYTHON_IMAGE=python:3.14-slim-trixie

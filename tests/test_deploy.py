@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from movemask import __version__
+from movemask.server.edge.sites import Sites
+from movemask.server.problems import ProblemError
 from movemask.server.settings import Settings
 from movemask.settings import PREFIX
 from tests.conftest import ROOT
@@ -84,6 +86,20 @@ def test_a_scraper_on_kubernetes_has_a_key_and_finds_the_pods() -> None:
     assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
     assert template["metadata"]["labels"][monitor["jobLabel"]] == "movemask"  # as the alerts have it
+
+
+def test_compose_trusts_the_names_that_it_publishes() -> None:
+    """A web page that points its name at 127.0.0.1 reads no positions, and Prometheus reads its metrics."""
+    services = compose()
+    assert all(port.startswith("${PUBLISH:-127.0.0.1}:") for one in services.values() for port in one.get("ports", ()))
+    default = re.fullmatch(r"\$\{\w+:-(.*)\}", services["movemask"]["environment"]["MOVEMASK_TRUSTED_HOSTS"])
+    assert default is not None
+    sites = Sites(Settings.read(host="0.0.0.0", trusted_hosts=default[1]).hosts(keyed=False))
+    scraped = read(ROOT / "monitoring" / "prometheus.yml")["scrape_configs"][0]["static_configs"][0]["targets"]
+    for host in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", *scraped):
+        sites.check_host({"headers": [(b"host", host.encode())]})
+    with pytest.raises(ProblemError, match="MOVEMASK_TRUSTED_HOSTS"):
+        sites.check_host({"headers": [(b"host", b"evil.example:8000")]})
 
 
 def test_every_setting_reaches_the_containers_of_compose() -> None:

@@ -38,7 +38,9 @@ def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch,
         Settings.read()
 
 
-@pytest.mark.parametrize("names", ["*", "chess.example, *.b.example,[::1]", "::1", "LOCALHOST", "127.0.0.1", "a_b-c"])
+@pytest.mark.parametrize(
+    "names", ["*", "chess.example, *.b.example,[::1]", "::1", "LOCALHOST", "127.0.0.1", "a_b-c", ""]
+)
 def test_trusted_hosts_are_names_and_addresses(names: str) -> None:
     assert Settings.read(trusted_hosts=names).trusted_hosts == names
 

@@ -73,6 +73,7 @@ async def _in_process(settings: NetworkSettings) -> AsyncIterator[AsyncClient]:
             "database_url": f"sqlite:///{folder}/ledger.db",
             "api_keys": None,
             "api_keys_file": None,
+            "trusted_hosts": "*",
             "mcp": False,
         }
         app = create_app(Settings.read(models_dir=settings.models_dir).model_copy(update=own))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ from movemask.server.edge.keys import Keys, KeyScope
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import MOST_BYTES, Edge
 from movemask.server.edge.shared_rates import Rates
+from movemask.server.edge.sites import Sites
 from movemask.server.metrics import Metrics
 from movemask.server.service_state import ServiceState
 from movemask.server.services import running_services
@@ -111,7 +111,8 @@ def create_app(
     )
     app.state.metrics = metrics
     app.state.in_flight = in_flight = BytesInFlight(MOST_BYTES // rates.processes)
-    sessions = _install_mcp(app, settings, keyed=keys is not None) if settings.mcp else nullcontext
+    sites = Sites(settings.hosts(keyed=keys is not None), settings.origins)
+    sessions = _install_mcp(app, settings, sites) if settings.mcp else nullcontext
     install_openapi(app, keyed=keys is not None)
     problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
@@ -125,19 +126,19 @@ def create_app(
         in_flight=in_flight,
         tracer=get_tracer("movemask", __version__, tracer_provider),
         proxies=settings.proxies,
-        hosts=settings.hosts,
-        cors=_cors(settings.cors_origins),
+        sites=sites,
+        cors=_cors(settings.origins),
     )
     return app
 
 
-def _cors(origins: str | None) -> Callable[[ASGIApp], ASGIApp]:
+def _cors(origins: Sequence[str]) -> Callable[[ASGIApp], ASGIApp]:
     """Wraps an app, so that pages of these origins may call it and read its answers."""
     if not origins:
         return lambda app: app
     return partial(
         CORSMiddleware,
-        allow_origins=origins.split(","),
+        allow_origins=origins,
         allow_methods=["GET", "POST"],
         allow_headers=_ALLOWED,
         expose_headers=[header.name for header in HEADERS if header.exposed],
@@ -145,7 +146,7 @@ def _cors(origins: str | None) -> Callable[[ASGIApp], ASGIApp]:
 
 
 def _install_mcp(
-    app: FastAPI, settings: Settings, *, keyed: bool
+    app: FastAPI, settings: Settings, sites: Sites
 ) -> Callable[[], AbstractAsyncContextManager[None]]:
     """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
     this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
@@ -167,39 +168,17 @@ def _install_mcp(
         ) as http:
             yield AsyncClient(http=http, timeout=_MCP_SECONDS)
 
-    # A page of any site can have a browser send requests to a server on the user's machine, by a name that the site
-    # points at 127.0.0.1 (DNS rebinding). So a service that listens there alone is asked by the machine's names only.
-    # Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports, "Security Warning".
-    named = (
-        keyed
-        or settings.proxies > 0
-        or settings.trusted_hosts != "*"
-        or settings.cors_origins == "*"
-    )
-    names = ["localhost", "127.0.0.1", "[::1]"]
-    security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=not named and _is_loopback(settings.host),
-        allowed_hosts=[host for name in names for host in (name, f"{name}:*")],
-        allowed_origins=[
-            *(
-                f"http{s}://{name}{port}"
-                for name in names
-                for s in ("", "s")
-                for port in ("", ":*")
-            ),
-            *(settings.cors_origins or "").split(","),
-        ],
-    )
     server = mcp_server(opened)
     served = server.streamable_http_app(
         stateless_http=True,
         json_response=True,
-        transport_security=security,
+        # `Sites` checks Host and Origin. The SDK's own check answers with bare text.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=min(settings.max_body_bytes, _MCP_BYTES),
     )
     (found,) = (route for route in served.routes if isinstance(route, Route))
     # No GET: its stream might stay open for ever.
-    app.router.routes.append(Route("/mcp", _Keyed(found.endpoint), methods=["POST"]))
+    app.router.routes.append(Route("/mcp", _Keyed(found.endpoint, sites), methods=["POST"]))
     return server.session_manager.run
 
 
@@ -208,20 +187,14 @@ class _Keyed:
 
     path = "/mcp"
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, sites: Sites) -> None:
+        self._app, self._sites = app, sites
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self
+        self._sites.check_origin(scope)
         authorize(Request(scope), frozenset(KeyScope))
         await self._app(scope, receive, send)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:

@@ -47,7 +47,7 @@ STATUSES: dict[str, HTTPStatus] = {
     for status, names in {
         HTTPStatus.BAD_REQUEST: "malformed-json malformed-path untrusted-host",
         HTTPStatus.UNAUTHORIZED: "unauthorized",
-        HTTPStatus.FORBIDDEN: "forbidden",
+        HTTPStatus.FORBIDDEN: "forbidden cross-site",
         HTTPStatus.NOT_FOUND: "unknown-model",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body-too-large",
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",

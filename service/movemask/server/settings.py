@@ -6,6 +6,7 @@ docs/settings.md lists them; a test compares the two.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 _HOST = re.compile(
     r"\*|(\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-f:.]+\]|[0-9a-f]*:[0-9a-f.]*:[0-9a-f:.]*", re.I
 )
+
+#: The names of this machine, with which a service on loopback is asked.
+_LOOPBACK = ("localhost", "*.localhost", "127.0.0.0/8", "::1")
 
 #: Of a path prefix; nothing that HTML or a header would have to escape.
 ROOT_PATH = r"(/[A-Za-z0-9._~-]+)+"
@@ -70,7 +74,7 @@ class Settings(NetworkSettings):
     )
 
     trusted_hosts: str = Field(
-        "*", description="Host names served, comma-separated; *.NAME for subdomains, * for any."
+        "", description="Host names served, comma-separated; *.NAME for subdomains, * for any."
     )
     proxies: int = Field(
         0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For)."
@@ -170,7 +174,7 @@ class Settings(NetworkSettings):
     @field_validator("trusted_hosts")
     @classmethod
     def _only_names(cls, names: str) -> str:
-        for name in names.split(","):
+        for name in names.split(",") if names else ():
             if not _HOST.fullmatch(name.strip()):
                 raise ValueError(
                     f"must be host names without scheme, port and path; {name.strip()!r} is none"
@@ -198,9 +202,18 @@ class Settings(NetworkSettings):
         return self.api_keys.get_secret_value() if self.api_keys else ""
 
     @property
-    def hosts(self) -> list[str]:
-        """The names of `trusted_hosts`, in lower case and without brackets."""
-        return [name.strip("[] ").lower() for name in self.trusted_hosts.split(",")]
+    def origins(self) -> list[str]:
+        """The origins of `cors_origins`."""
+        return self.cors_origins.split(",") if self.cors_origins else []
+
+    def hosts(self, *, keyed: bool) -> list[str]:
+        """The names that the service answers to, in lower case and without brackets: those of `trusted_hosts`, or else
+        any, or this machine's alone where nobody else is meant to ask: on loopback, without keys, proxies and CORS for
+        all."""
+        if self.trusted_hosts:
+            return [name.strip("[] ").lower() for name in self.trusted_hosts.split(",")]
+        shared = keyed or self.proxies or self.cors_origins == "*"
+        return ["*"] if shared or not _is_loopback(self.host) else [*_LOOPBACK]
 
     @classmethod
     def default_shown(cls, name: str) -> str:
@@ -217,6 +230,13 @@ class Settings(NetworkSettings):
         return super().read(**flags)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name, or a Unix socket
+        return False
+
+
 #: Defaults that depend on the machine or the models.
 _DEFAULTS_IN_WORDS = {
     "api_keys": "none: everything is open",
@@ -225,6 +245,7 @@ _DEFAULTS_IN_WORDS = {
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
     "models_dir": "your own models folder and the shipped one",
+    "trusted_hosts": "this machine's names if it listens on loopback without keys, proxies and CORS for all, else any",
     "cors_origins": "none",
     "default_model": "the recorded one (movemask models default, add or import), else the shipped one, else the "
     "first by name that is served",

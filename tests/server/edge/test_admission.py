@@ -16,6 +16,7 @@ from movemask.server.edge.context import RequestContext
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import Edge
 from movemask.server.edge.shared_rates import Rates
+from movemask.server.edge.sites import Sites
 from tests.conftest import Serve
 from tests.server.asking import refused
 
@@ -82,7 +83,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
         return {"type": "http.request", "body": b""}
 
     rate, tracer = RateLimit(0, 1, Rates()), get_tracer("test")
-    edge = Edge(export, None, app.state.metrics, rate, in_flight, tracer, proxies=0, hosts=["*"])
+    edge = Edge(export, None, app.state.metrics, rate, in_flight, tracer, proxies=0, sites=Sites(["*"]))
     scope = {
         "type": "http",
         "method": "GET",
@@ -102,13 +103,13 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
 )
 def test_unfinished_bodies_take_nobodys_place(service: int, clients: int, head: bytes, sent: bytes) -> None:
     body = json.dumps({"moves": []}).encode()
-    whole = b"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    whole = b"POST /v1/policy HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
     async def trial(port: int) -> bytes:
         streams = []
         for _ in range(clients):
             streams.append(await asyncio.open_connection("127.0.0.1", port))
-            begin = b"POST /v1/policy/batch HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+            begin = b"POST /v1/policy/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             streams[-1][1].write(begin + head + b"\r\n\r\n" + sent)
             await streams[-1][1].drain()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -18,10 +18,12 @@ from movemask.server.edge.forwarded import see_through
 from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.limits import RateLimit
 from movemask.server.edge.shared_rates import Rates
+from movemask.server.edge.sites import Sites
 from movemask.server.process.service import run_service
 from movemask.server.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
+from tests.server.asking import refused
 
 
 @pytest.mark.parametrize(
@@ -61,10 +63,89 @@ def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> 
     answer = client.get("/v1/models", headers={"Host": host})
     assert answer.status_code == status
     if status == 400:
-        assert answer.json()["type"] == "urn:movemask:problem:untrusted-host"
+        refused(answer, 400, "untrusted-host", repr(host), "MOVEMASK_TRUSTED_HOSTS")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
     assert client.get("/readyz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "127.9.9.9:80", "[::1]:8000", "a.LOCALHOST.", "[::1]"])
+def test_loopback_service_answers_to_loopback_names(client: TestClient, host: str) -> None:
+    assert client.get("/v1/version", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:8000", "127.0.0.1.evil.example", "evillocalhost", "[::2]", "", "126.0.0.1"]
+)
+def test_loopback_service_refuses_other_names(client: TestClient, host: str) -> None:
+    """A site that pointed its name at 127.0.0.1 read the positions that others had asked about."""
+    answer = client.get("/v1/leakage/positions", headers={"Host": host})
+    refused(answer, 400, "untrusted-host", "MOVEMASK_TRUSTED_HOSTS")
+    assert client.get("/livez", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"proxies": 1},
+        {"host": "0.0.0.0"},
+        {"host": "unix:/tmp/socket"},
+        {"trusted_hosts": "*"},
+        {"trusted_hosts": "chess.example"},
+        {"cors_origins": "*"},
+        {"api_keys": "some-key-of-nobody-0123456789"},
+    ],
+    ids=str,
+)
+def test_shared_service_answers_to_any_name(settings: dict[str, Any]) -> None:
+    keyed = "api_keys" in settings
+    sites = Sites(Settings.read(**settings).hosts(keyed=keyed))
+    sites.check_host({"headers": [(b"host", b"chess.example:8000")]})
+
+
+@pytest.mark.parametrize("path", ["/v1/policy?fen=startpos", "/metrics", "/docs", "/nothing"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_request_by_page_of_another_site_is_refused(client: TestClient, method: str, path: str) -> None:
+    """`<img src="http://127.0.0.1:8000/v1/policy?fen=…">` ran the network and wrote to the ledger."""
+    image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    answer = client.request(method, path, headers=image)
+    assert answer.status_code == 403
+    if method == "GET":
+        refused(answer, 403, "cross-site", "MOVEMASK_CORS_ORIGINS")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+        {"Origin": "https://example.com"},
+    ],
+    ids=str,
+)
+def test_links_and_own_pages_are_answered(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.get("/v1/policy?fen=startpos", headers=headers).status_code == 200
+
+
+def test_probes_are_answered_to_pages_of_any_site(client: TestClient) -> None:
+    image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert client.get("/livez", headers=image).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "status"),
+    [
+        ("https://example.org", "https://example.org", 200),
+        ("https://example.org", "https://a", 403),
+        ("*", "https://a", 200),
+    ],
+)
+def test_allowed_origins_may_get(serve: Serve, origins: str, origin: str, status: int) -> None:
+    client = serve(cors_origins=origins)
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Origin": origin}
+    assert client.get("/v1/policy?fen=startpos", headers=headers).status_code == status
 
 
 @pytest.mark.parametrize(

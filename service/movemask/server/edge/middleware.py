@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from opentelemetry import trace
@@ -27,10 +27,11 @@ from movemask.server.edge.context import (
     POLLED,
     RequestContext,
 )
-from movemask.server.edge.forwarded import see_through, without_port
+from movemask.server.edge.forwarded import see_through
 from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
+from movemask.server.edge.sites import Sites
 from movemask.server.edge.spans import record_spans
 from movemask.server.metrics import Metrics
 from movemask.server.problems import ProblemError, shown
@@ -50,8 +51,8 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Edge:
-    """ASGI middleware: 400 for a path with a control character or a host that is not trusted, 429 above the client's
-    rate, 503 when too many bytes are in flight, and 500 if the app fails.
+    """ASGI middleware: 400 for a path with a control character or a host that is not trusted, 403 for a page of another
+    site, 429 above the client's rate, 503 when too many bytes are in flight, and 500 if the app fails.
 
     A request costs one position before its body is read, valid or not. Its route charges the others when the body is
     known. Probes are free.
@@ -59,7 +60,7 @@ class Edge:
     Parameters
     ----------
     proxies : number of proxies in front of the service
-    hosts : names that requests may ask for, in lower case and without brackets; `*` for any
+    sites : by which names the service is asked, and by whose pages
     cors : wraps an app, so that pages of other origins may call it and read its answers
     """
 
@@ -73,7 +74,7 @@ class Edge:
         tracer: trace.Tracer,
         *,
         proxies: int,
-        hosts: Sequence[str],
+        sites: Sites,
         cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
         self._app, self._cors, self._keys, self._metrics, self._tracer = (
@@ -83,7 +84,7 @@ class Edge:
             metrics,
             tracer,
         )
-        self._proxies, self._hosts, self._rate = proxies, hosts, rate
+        self._proxies, self._sites, self._rate = proxies, sites, rate
         self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,29 +182,14 @@ class Edge:
                 "malformed-path", f"{shown(path)!r}: a path has no control characters"
             )
         if path not in ("/livez", "/readyz"):  # probes are asked by address
-            self._check_host(scope)
+            self._sites.check_host(scope)
+            self._sites.check_site(scope)
         if self._rate:
             context.charge = partial(self._rate.charge, context)
             if not (path in POLLED or path == "/" or path.startswith("/page/")):
                 context.charge(1)
         if path not in POLLED:
             self._in_flight.make_room(context)
-
-    def _check_host(self, scope: Scope) -> None:
-        """Raises ProblemError for a host that is not trusted.
-
-        Starlette's TrustedHostMiddleware has neither the exception for probes nor a problem as its answer.
-        """
-        if "*" in self._hosts:
-            return
-        named = next(
-            (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""
-        )
-        host = without_port(named).lower().removesuffix(".")  # of a name's full form
-        domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
-        if not host or not (host in self._hosts or host.endswith(domains)):
-            fault = f"Host: {shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
-            raise ProblemError("untrusted-host", fault)
 
     def _headers(
         self, scope: Scope, context: RequestContext, message: Message

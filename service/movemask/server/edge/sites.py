@@ -1,0 +1,85 @@
+"""`Sites`: the names by which the service is asked, and the pages of other sites that may ask."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from movemask.server.edge.forwarded import without_port
+from movemask.server.problems import ProblemError, shown
+
+
+class Sites:
+    """Checks the `Host` of a request, and the site whose page sends it.
+
+    Parameters
+    ----------
+    hosts : names, addresses and networks that the service answers to, in lower case and without brackets; `*.NAME` for
+        subdomains, `*` for any
+    origins : origins whose pages may call the service; `*` for any
+    """
+
+    def __init__(self, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
+        self._any = "*" in hosts
+        self._networks = [ipaddress.ip_network(name) for name in hosts if "/" in name]
+        self._names = frozenset(hosts)
+        self._domains = tuple(name[1:] for name in hosts if name.startswith("*."))
+        self._origins = frozenset(origins)
+
+    def check_host(self, scope: Scope) -> None:
+        """Raises ProblemError unless the service answers to the request's `Host`. A page whose site points its own name
+        at the service's address (DNS rebinding) is refused by this.
+
+        Starlette's TrustedHostMiddleware has neither exceptions nor a problem as its answer.
+        """
+        host = without_port(_header(scope, b"host")).lower().removesuffix(".")  # of a full name
+        if not self._is_trusted(host):
+            fault = (
+                f"Host: the service does not answer to {shown(host)!r}; "
+                "MOVEMASK_TRUSTED_HOSTS lists the names that it answers to"
+            )
+            raise ProblemError("untrusted-host", fault)
+
+    def check_site(self, scope: Scope) -> None:
+        """Raises ProblemError for a GET that a page of another site sends, such as that of an image: the page cannot
+        read the answer, but the network would run, and the ledger would record it. Links are followed.
+        """
+        site, mode = _header(scope, b"sec-fetch-site"), _header(scope, b"sec-fetch-mode")
+        if scope["method"] == "GET" and site == "cross-site" and mode != "navigate":
+            self._check_origin(_header(scope, b"origin"))
+
+    def check_origin(self, scope: Scope) -> None:
+        """Raises ProblemError for a request by a page of an origin that the service does not answer to, whatever the
+        method. The Model Context Protocol asks for it."""
+        origin = _header(scope, b"origin")
+        if not origin:
+            return
+        try:
+            host = urlsplit(origin).hostname or ""
+        except ValueError:  # unbalanced brackets
+            host = ""
+        if not self._is_trusted(host):
+            self._check_origin(origin)
+
+    def _check_origin(self, origin: str) -> None:
+        if not self._origins & {origin, "*"}:
+            page = f"a page of {shown(origin)!r}" if origin else "a page of another site"
+            fault = f"Origin: {page} may not call the service; MOVEMASK_CORS_ORIGINS lists those that may"
+            raise ProblemError("cross-site", fault)
+
+    def _is_trusted(self, host: str) -> bool:
+        if self._any or (host and (host in self._names or host.endswith(self._domains))):
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    """The first header of this name; empty if there is none."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
