@@ -23,6 +23,7 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "slowloris": lambda times: slow.slowloris(300 * times),
     "unread": lambda times: slow.unread(200),
     "crowd": lambda times: slow.crowd(2000),
+    "held": lambda times: slow.held(20),
     "endless": lambda times: slow.endless(),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -164,6 +165,66 @@ def crowd(count: int) -> Iterator[Trial]:
         yield Trial(
             f"{count} connections, of which 1,500 are taken", "the rest is refused; others are served", seen, kept
         )
+
+
+#: Bytes of the unfinished bodies of one address, largest first, so that they fill what the larger ones leave.
+_UNFINISHED = tuple(kilobytes << 10 for kilobytes in (512, 256, 64, 20, 8, 5) for _ in range(2))
+
+
+def held(addresses: int) -> Iterator[Trial]:
+    """Bodies that never end and answers that nobody reads, from many addresses, which fill the pool of bytes in flight;
+    and small and large requests of others meanwhile."""
+    small = [SINGLE, request("/v1/version"), request("/"), request("/v1/policy?fen=startpos")]
+    large = request("/v1/policy/batch", {"positions": [{"fen": "startpos", "id": "x" * 128}] * 64})
+    with service() as tried:
+
+        async def unfinished(address: str, size: int) -> Streams | None:
+            head = b"POST /v1/policy/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            streams = await asyncio.open_connection("127.0.0.1", tried.port, local_addr=(address, 0))
+            with suppress(OSError):
+                streams[1].write(head + b"Content-Length: %d\r\n\r\n{" % size + b" " * (size - 2))
+                await streams[1].drain()
+            return streams
+
+        async def ignored(address: str) -> Streams:
+            reading = socket.socket()
+            reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reading.bind((address, 0))
+            reading.connect(("127.0.0.1", tried.port))
+            streams = await asyncio.open_connection(sock=reading, limit=1024)
+            streams[1].write(request("/openapi.json") * 8)
+            streams[1].transport.pause_reading()  # type: ignore[attr-defined]
+            return streams
+
+        async def trial() -> tuple[Times, Times, float]:
+            streams: list[Streams | None] = [
+                await unfinished(f"127.1.{greedy}.1", 2 << 20) for greedy in range(2) for _ in range(24)
+            ]
+            for number in range(addresses):
+                streams += [await unfinished(f"127.2.{number}.1", size) for size in _UNFINISHED]
+            streams += [await ignored(f"127.2.{number}.1") for number in range(addresses)]
+            began = time.monotonic()
+            times, larger, first = Times(), Times(), float("inf")
+            asking = [asyncio.create_task(repeat(tried.port, raw, began + 20, times, pause=0.2)) for raw in small]
+            while time.monotonic() < began + 20:
+                await repeat(tried.port, large, time.monotonic() + 0.1, larger, pause=0.2)
+                if larger.count(200) and first == float("inf"):
+                    first = time.monotonic() - began
+            await asyncio.gather(*asking)
+            for one in filter(None, streams):
+                one[1].transport.abort()
+            return times, larger, first
+
+        times, larger, first = asyncio.run(trial())
+        asked = sum(map(len, times.seconds.values()))
+        seen = (
+            f"{times.count(200)} of {asked} small requests answered; the first large one after {first:.1f} s, "
+            f"{larger.count(503)} refused; peak {tried.peak_mb:.0f} MB"
+        )
+        kept = times.count(200) == asked and first < 15 and tried.peak_mb < 600
+        done = f"{addresses} addresses with bodies that never end, and answers that nobody reads"
+        promised = "small requests are answered, large ones after 15 s; under 600 MB"
+        yield Trial(done, promised, seen, kept)
 
 
 async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> int:

@@ -54,7 +54,7 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
     for one in little:  # who holds little has a quarter of the room beside
         add(flight, one)
     with pytest.raises(Overloaded, match="10 MiB are in flight"):
-        add(flight, asking("another"), 1)
+        add(flight, asking("another"), 4097)
     with pytest.raises(Overloaded, match="10 MiB are in flight"):
         add(flight, others[0], 1)
     for one in little:
@@ -62,6 +62,31 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
     for one in (*answers[:4], *others):
         flight.release(one)
     assert flight.total == 0
+
+
+def test_small_requests_are_admitted_to_a_full_pool() -> None:
+    """Twenty addresses and 80 MiB of unfinished bodies answered 503 to everybody."""
+    flight = BytesInFlight(8 << 20)
+    for number in range(30):
+        flight.hold(asking(f"hostile {number}"), 1 << 20)
+    small = asking("honest")
+    flight.make_room(small)
+    for _ in range(4):
+        flight.take(small, 1024)
+    with pytest.raises(Overloaded, match="30 MiB are in flight"):
+        flight.take(small, 1)
+
+
+@pytest.mark.parametrize(("megabytes", "pace"), [(3, 0), (4, 4096), (8, 4096), (9, 65_536)])
+def test_slow_clients_give_way_as_the_pool_fills(megabytes: int, pace: int) -> None:
+    flight = BytesInFlight(8 << 20)
+    contexts = [asking(str(number)) for number in range(megabytes)]
+    for context in contexts:
+        flight.hold(context, 1 << 20)
+    assert flight.least_pace == pace
+    for context in contexts:
+        flight.release(context)
+    assert flight.least_pace == 0
 
 
 def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:

@@ -7,6 +7,7 @@ import gc
 import json
 import socket
 import struct
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
@@ -91,6 +92,13 @@ async def answered(app: Any, *parts: bytes, **limits: Any) -> bytes:
     """All that an app's connection answers to what is sent."""
     async with listening(app, **limits) as (_, port):
         return await sent(port, *parts)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits until a condition of this process holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 async def body_of(receive: Any) -> bytes:
@@ -191,6 +199,57 @@ async def test_an_answer_that_is_not_read_is_given_up() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(GET)
         await asyncio.wait_for(ended.wait(), 20)
+        writer.transport.abort()
+
+
+def look(guard: Guard, *, pace: int, seconds: float = 6) -> None:
+    """Looks at a connection, as the service does twice a second for so many seconds."""
+    for _ in range(int(2 * seconds)):
+        guard.look(time.monotonic(), LIMITS.read_seconds, pace)
+
+
+@pytest.mark.parametrize(("pace", "ended"), [(0, False), (4096, True)])
+async def test_slow_body_gives_way_when_a_pace_is_asked(pace: int, ended: bool) -> None:
+    async with listening(echo) as (made, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"\r\n12345")
+        await until(lambda: bool(made) and made[0]._requests.in_body)
+        look(made[0], pace=pace, seconds=5)
+        assert not made[0].transport.is_closing()
+        look(made[0], pace=pace, seconds=1)
+        if not ended:
+            writer.write(b"67890")
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
+        writer.transport.abort()
+    assert answer.startswith(b"HTTP/1.1 408 " if ended else b"HTTP/1.1 200 ")
+
+
+async def test_body_at_the_asked_pace_is_read() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
+    async with listening(echo) as (made, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        for size in (20_000, 40_000, 60_000):
+            writer.write(b" " * 20_000)
+            received = len(head) + size
+            await until(lambda received=received: bool(made) and made[0]._received == received)  # type: ignore[misc]
+            look(made[0], pace=3900, seconds=5)
+        assert (await asyncio.wait_for(reader.read(12), 20)) == b"HTTP/1.1 200"
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(("pace", "ended"), [(0, False), (4096, True)])
+async def test_slow_reader_gives_way_when_a_pace_is_asked(pace: int, ended: bool) -> None:
+    async def large(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("x" * (20 << 20))(scope, receive, send)
+
+    async with listening(large) as (made, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(GET)
+        await until(lambda: bool(made) and made[0].transport.get_write_buffer_size() > 0)
+        look(made[0], pace=pace)
+        assert made[0].transport.is_closing() == ended
         writer.transport.abort()
 
 

@@ -43,12 +43,33 @@ _ON_ITS_WAY = 0.2
 #: Seconds that a connection is read after its last answer. If a deadline for a body is running, that deadline counts.
 _LISTENING = 5.0
 
-#: Bytes per second that a client must read of its answers.
+#: Bytes per second that a client must read of its answers, at any time.
 _READING = 1024
+
+#: Seconds in which a client must keep the pace that the service asks for while much is in flight.
+_PACE_SECONDS = 5.0
 
 #: The guard of a request's connection. uvicorn starts the request's task while the guard passes the request on, or at
 #: the end of the connection's previous request, so the task inherits the guard.
 _GUARD: ContextVar[Guard] = ContextVar("guard")
+
+
+class _Pace:
+    """How fast a number of bytes grows, as far as it was looked at: a busy event loop is not the client's fault."""
+
+    def __init__(self) -> None:
+        self._size = self._looks = 0
+
+    def restart(self, size: int) -> None:
+        self._size, self._looks = size, 0
+
+    def is_below(self, rate: float, seconds: float, size: int) -> bool:
+        """Whether `size` has grown by less than `rate` a second in `seconds`. Called twice a second."""
+        if size - self._size >= rate * seconds:
+            self.restart(size)
+            return False
+        self._looks += 1
+        return self._looks * _SWEEP_SECONDS > seconds
 
 
 class Guard(asyncio.BufferedProtocol):
@@ -78,7 +99,8 @@ class Guard(asyncio.BufferedProtocol):
         self._discarded = 0
         self._hold_next = False  # whether the next write is the head of an answer
         self._held = b""  # the head of an answer, until its body or the end of the turn
-        self._unread, self._unread_since = 0, 0.0  # unsent bytes at the last look
+        self._received = self._written = 0  # bytes
+        self._body_pace, self._reading_pace, self._long_reading_pace = _Pace(), _Pace(), _Pace()
         self._was_closing = False  # at the last look
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -118,6 +140,7 @@ class Guard(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data, self._buffer = self._buffer[:nbytes], memoryview(b"")
+        self._received += nbytes
         requests = self._requests
         if self._deaf or (
             requests.in_body and not self._unanswered
@@ -167,6 +190,7 @@ class Guard(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Writes a part of an answer. A head waits until the end of the turn for its body: one packet for both."""
+        self._written += len(data)
         if self._hold_next:
             self._hold_next, self._held = False, data
             asyncio.get_running_loop().call_soon(self._flush)
@@ -224,11 +248,18 @@ class Guard(asyncio.BufferedProtocol):
 
     # Called twice a second
 
-    def look(self, now: float, read_seconds: float) -> None:
-        """Ends the connection if the client sends too slowly, or if the unsent bytes of its answers hardly shrink for
-        `read_seconds`."""
+    def look(self, now: float, read_seconds: float, least_pace: int) -> None:
+        """Ends the connection if the client sends too slowly, or hardly reads its answers for `read_seconds`. Or if it
+        sends a body or reads more slowly than `least_pace`, in bytes per second, while the service asks for one."""
         if self._until is not None and now > self._until:
-            self._too_slow()
+            self._too_slow("the request did not arrive in time")
+            return
+        if not self._requests.in_body:
+            self._body_pace.restart(self._received)
+        elif self._body_pace.is_below(least_pace, _PACE_SECONDS, self._received):
+            self._too_slow(
+                f"the body arrives at less than {least_pace} bytes a second while many others are in flight"
+            )
             return
         unread = self.transport.get_write_buffer_size()
         if (
@@ -237,21 +268,22 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.abort()
             return
         self._was_closing = self.transport.is_closing()
-        if not unread or not self._unread or unread <= self._unread - _READING * _SWEEP_SECONDS:
-            self._unread_since = now
-        elif now - self._unread_since > read_seconds:
+        read = self._written - unread
+        if not unread:
+            self._reading_pace.restart(read)
+            self._long_reading_pace.restart(read)
+        elif self._reading_pace.is_below(
+            least_pace, _PACE_SECONDS, read
+        ) or self._long_reading_pace.is_below(_READING, read_seconds, read):
             self.transport.abort()
-        self._unread = unread
 
-    def _too_slow(self) -> None:
+    def _too_slow(self, fault: str) -> None:
         """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
         requests, self._until = self._requests, None
         if not self._deaf and (
             requests.in_head or (requests.in_body and self._unanswered and not self._started)
         ):
-            self._refuse(
-                _problem_of((HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time"))
-            )
+            self._refuse(_problem_of((HTTPStatus.REQUEST_TIMEOUT, fault)))
         elif not self.transport.is_closing():
             self.transport.close()
 
@@ -370,6 +402,7 @@ class Guards:
     looked : called twice a second with the number of connections
     stopping : whether the service is stopping
     count : called with the problem of each refusal
+    least_pace : bytes per second below which a client gives way now; 0: any pace will do
     inner : makes uvicorn's protocol
     """
 
@@ -380,10 +413,11 @@ class Guards:
         looked: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
         count: Callable[[Problem], None] = lambda refusal: None,
+        least_pace: Callable[[], int] = lambda: 0,
         inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
     ) -> None:
         self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
-        self.count = count
+        self.count, self._least_pace = count, least_pace
         self._most = -(-limits.connections // processes)
         self._most_of_a_client = (
             None if limits.of_an_address is None else -(-limits.of_an_address // processes)
@@ -436,7 +470,7 @@ class Guards:
                 try:
                     if self._stopping():
                         guard.stop()
-                    guard.look(now, self.limits.read_seconds)
+                    guard.look(now, self.limits.read_seconds, self._least_pace())
                 except Exception:  # a bug; the others still need their deadlines
                     log.exception("a connection cannot be checked")
                     self.leave(guard)

@@ -13,11 +13,14 @@ from movemask.errors import Overloaded, RateLimited
 from movemask.server.edge.context import RequestContext
 from movemask.server.edge.shared_rates import Rates
 
-#: Bytes of one request that are not counted: all connections together hold few of them.
+#: Bytes of one request that are neither counted nor refused: all connections together hold few of them.
 _UNCOUNTED = 4096
 
 #: Bytes up to which a client may use the reserve.
 _LITTLE = 1 << 20
+
+#: Bytes per second below which a sender or reader gives way, while the pool is half full, and while it is overfull.
+_SLOW, _SLOW_OVERFULL = 4096, 65_536
 
 
 class RequestLimits(NamedTuple):
@@ -85,6 +88,8 @@ class RateLimit:
 class BytesInFlight:
     """Bytes of bodies and large answers that a worker holds: at most `most`, half of them for one client.
 
+    An answer has been computed, so it is counted and not refused. It is the slow readers that make room.
+
     total : now. One client counts with half of `most` at most: if it does not read its answers, it blocks nobody else
     """
 
@@ -92,18 +97,26 @@ class BytesInFlight:
         self._most, self.total = most, 0
         self._of_clients: Counter[str] = Counter()
 
+    @property
+    def least_pace(self) -> int:
+        """Bytes per second below which a client that sends a body or reads an answer gives way; 0: any pace will do."""
+        if self.total < self._most // 2:
+            return 0
+        return _SLOW if self.total <= self._most else _SLOW_OVERFULL
+
     def make_room(self, context: RequestContext, size: int = 0) -> None:
         """Raises Overloaded if `size` more bytes would exceed the limit of all clients or of this one.
 
-        A request is admitted if there is no other. Clients with at most 1 MiB may use a reserve, a quarter of `most`,
-        that greedy clients cannot take.
+        A request is admitted if there is no other. One that holds little is refused only to a client that holds more
+        than its half. Clients with at most 1 MiB may use a reserve, a quarter of `most`, that greedy clients cannot
+        take.
         """
         total = self.total
         if total + size <= self._most // 2:
             return
         own, theirs = context.held, self._of_clients[context.client]
         most = self._most + (self._most // 4 if theirs + size <= _LITTLE else 0)
-        if total > own and total + size > most:
+        if own + size > _UNCOUNTED and total > own and total + size > most:
             fault = f"{total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
         elif theirs > own and theirs + size > self._most // 2:
             fault = f"{theirs >> 20} MiB of yours are in flight; the service takes half of {self._most >> 20} MiB"

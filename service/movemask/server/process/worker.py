@@ -18,6 +18,7 @@ from movemask.errors import MovemaskError
 from movemask.server import logs
 from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
+from movemask.server.edge.limits import BytesInFlight
 from movemask.server.metrics import number_process
 from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
 from movemask.server.process.supervisor import Order
@@ -81,9 +82,14 @@ class WorkerApp:
             body_seconds=settings.body_seconds,
             read_seconds=settings.read_seconds,
         )
-        count = self._app.state.metrics.problem
+        in_flight: BytesInFlight = self._app.state.in_flight
         self.guards = Guards(
-            limits, rates.processes, self._looked, lambda: self._sockets.closed, count
+            limits,
+            rates.processes,
+            self._looked,
+            lambda: self._sockets.closed,
+            self._app.state.metrics.problem,
+            lambda: in_flight.least_pace,
         )
         self._guarded = GuardedApp(self._app)
 
