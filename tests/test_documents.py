@@ -98,7 +98,7 @@ def folders(name: str) -> list[Path]:
 def test_named_files_and_modules_exist(document: Path) -> None:
     text = text_of(document)
     folder = (ROOT / document).parent
-    paths = re.findall(rf"(?<![\w./:-])(?:\./)?((?:{'|'.join(TOP)})/[\w./…-]+)", text)
+    paths = re.findall(rf"(?<![\w./:-])(?:\./)?((?:{'|'.join(TOP)})/[\w./…@-]+)", text)
     paths += re.findall(r"`([\w/]+/\w+\.(?:py|js|sh|toml))`", text)
     assert [path for path in paths if not exists(path, folder)] == []
     modules = re.findall(rf"(?<![\w./-])((?:{'|'.join(PACKAGES)})(?:\.[a-z_]\w*)+)(?!\w*[/:*-])", text)
