@@ -7,12 +7,7 @@ from contextlib import suppress
 
 from starlette.types import Scope
 
-
-def without_port(address: str) -> str:
-    """A name or an address without port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0]
-    return address.partition(":")[0] if address.count(":") == 1 else address
+from movemask.server.edge.sites import without_port
 
 
 def see_through(scope: Scope, proxies: int) -> None:

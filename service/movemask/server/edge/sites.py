@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from movemask.server.edge.forwarded import without_port
 from movemask.server.problems import ProblemError, shown
 
 
@@ -78,6 +77,13 @@ class Sites:
         except ValueError:
             return False
         return any(address in network for network in self._networks)
+
+
+def without_port(address: str) -> str:
+    """A name or an address without port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 def _header(scope: Scope, wanted: bytes) -> str:
