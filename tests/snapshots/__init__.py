@@ -27,7 +27,7 @@ from movemask.server.settings import Settings
 from movemask.settings import PREFIX
 from tests.audit.audits import audited
 from tests.networks import write_net
-from tests.snapshots.api_page import api_page
+from tests.snapshots.api_page import endpoints_page, fields_page
 
 FOLDER = Path(__file__).parent
 _DOCS = FOLDER.parents[1] / "docs"
@@ -47,7 +47,12 @@ def openapi() -> str:
 
 def api() -> str:
     """docs/api.md with the endpoints."""
-    return _page("api.md", "endpoints", api_page(create_app(Settings()).openapi()))
+    return _page("api.md", "endpoints", endpoints_page(create_app(Settings()).openapi()))
+
+
+def fields() -> str:
+    """docs/fields.md with the objects of requests and answers."""
+    return _page("fields.md", "objects", fields_page(create_app(Settings()).openapi()))
 
 
 def numerics() -> str:
@@ -141,4 +146,4 @@ SNAPSHOTS: dict[str, Callable[[], str]] = {
 }
 
 #: Written with the others, and compared by nobody: it says what openapi.json says.
-PAGES: dict[str, Callable[[], str]] = {"../../docs/api.md": api}
+PAGES: dict[str, Callable[[], str]] = {"../../docs/api.md": api, "../../docs/fields.md": fields}

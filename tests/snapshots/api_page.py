@@ -1,4 +1,4 @@
-"""The tables of docs/api.md, made from the OpenAPI document: each endpoint, then each object on the wire."""
+"""docs/api.md and docs/fields.md, made from the OpenAPI document: each endpoint, and each object on the wire."""
 
 from __future__ import annotations
 
@@ -22,17 +22,24 @@ ADDRESSES = {
 }
 #: Answers that the page does not show: they are pages, lists for a machine, or longer than a screen.
 LONGEST = 1500
+#: Objects that have all fields of another one, which are not repeated.
+EXTENDS = {"ResultOut": "PolicyOut"}
 EVERYWHERE = {"401", "403", "422", "429", "500"}
 #: Headers of every answer that needs a key; the page names them once.
 OF_ALL = {header.name for header in HEADERS if header.documented(Operation("post", "", "200", keyed=True))}
 
 
-def api_page(document: Json) -> str:
-    """Markdown of all endpoints and schemas of an OpenAPI document, in its order."""
-    parts = list(_endpoints(document))
-    parts.append("## Objects\n\nNames in brackets are the endpoints and objects that use them.\n")
+def endpoints_page(document: Json) -> str:
+    """Markdown of the endpoints of an OpenAPI document, in its order."""
+    text = "\n".join(_endpoints(document)).rstrip() + "\n"
+    return text.replace("](#", "](fields.md#")
+
+
+def fields_page(document: Json) -> str:
+    """Markdown of the schemas of an OpenAPI document, by name."""
     schemas = document["components"]["schemas"]
-    parts += [_schema(name, schema) for name, schema in sorted(schemas.items())]
+    rows = {name: _fields(schema) for name, schema in schemas.items()}
+    parts = [_schema(name, schemas[name], rows) for name in sorted(schemas)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -98,14 +105,27 @@ def _examples(document: Json, schema: Json) -> list[Any]:
     return list(found)
 
 
-def _schema(name: str, schema: Json) -> str:
+def _fields(schema: Json) -> list[tuple[str, str, str]]:
     required = set(schema.get("required", []))
-    about = " ".join(schema.get("description", "").split())
-    rows = [
+    return [
         _row(field, part, part.get("description", ""), required=field in required)
         for field, part in schema.get("properties", {}).items()
     ]
-    return f"### {name}\n\n" + (f"{about}\n\n" if about else "") + (_table("field", rows) if rows else "")
+
+
+def _schema(name: str, schema: Json, rows: dict[str, list[tuple[str, str, str]]]) -> str:
+    """An object with its fields, without those of the object that it extends."""
+    about = " ".join(schema.get("description", "").split())
+    own = rows[name]
+    if part := EXTENDS.get(name):
+        assert set(rows[part]) < set(own)
+        own = [row for row in own if row not in rows[part]]
+        about += f"\n\nThe fields of {_link(part)}, and:"
+    return f"## {name}\n\n" + (f"{about.strip()}\n\n" if about else "") + (_table("field", own) if own else "")
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
 
 
 def _row(name: str, schema: Json, about: str, *, required: bool) -> tuple[str, str, str]:
@@ -125,8 +145,7 @@ def _default(schema: Json) -> str:
 def _type(schema: Json) -> str:
     """A type in words, with its limits."""
     if "$ref" in schema:
-        name = schema["$ref"].split("/")[-1]
-        return f"[{name}](#{name.lower()})"
+        return _link(schema["$ref"].split("/")[-1])
     if "anyOf" in schema:
         kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
         nullable = " or null" if any(part.get("type") == "null" for part in schema["anyOf"]) else ""
