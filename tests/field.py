@@ -19,7 +19,7 @@ FIELD = ROOT / "tests/data/field"
 
 @dataclass(frozen=True)
 class Case:
-    """A file of games: of each its `moves` in UCI, some `tags` and the ratings `elo`, or a part of its `error`."""
+    """A file of games: of each its `moves` in UCI, `tags`, ratings `elo` and `notes`, or a part of its `error`."""
 
     path: Path
     games: list[dict[str, Any]]
@@ -58,4 +58,6 @@ def outline(game: Game | MovemaskError, expected: dict[str, Any]) -> dict[str, A
         found["elo"] = [white, black]
     if "tags" in expected:
         found["tags"] = {name: game.headers.get(name) for name in expected["tags"]}
+    if "notes" in expected:
+        found["notes"] = "; ".join(game.notes)
     return found

@@ -165,6 +165,18 @@ def test_an_engine_writes_the_evaluations_that_are_missing(tmp_path: Path) -> No
     assert run("annotate", file, "--engine", program(tmp_path, "well")).stdout == written
 
 
+def test_annotate_replaces_unreadable_evaluations(tmp_path: Path) -> None:
+    """The file once held two evaluations of one position, and other programs read the first."""
+    file = tmp_path / "game.pgn"
+    file.write_text("1. e4 { [%eval abc] [%clk 0:01] } e5 { [%eval 0.3] } 2. Ke2 { [%eval -M5] } 1-0")
+    result = run("annotate", file, "--engine", program(tmp_path, "well"))
+    assert re.findall(r"\[%eval [^]]*\]", result.stdout) == ["[%eval 0.00]"] * 2 + ["[%eval 0.3]", "[%eval -M5]"]
+    assert "[%clk 0:01]" in result.stdout
+    note = "the evaluation 'eval abc' after 1. e4 cannot be read"
+    assert f"{file}: game 1: {note}" in result.stderr
+    assert f"?? 15; {note};" in " ".join(result.stdout.split())
+
+
 def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:
     file = tmp_path / "games.pgn"
     headers = ['[ECO "A00"]', '[ECO "?"]\n[Opening ""]', '[Opening "Mine"]\n[ECO "Z99"]']

@@ -39,11 +39,12 @@ def check(case: Case, own: Direct) -> None:
     judged = [game for game in found if game.report is not None]
     assert [isinstance(game.report, MovemaskError) for game in judged] == ["error" in game for game in case.games]
     again = [game for game in read_games(text) if isinstance(game, Game)]
-    assert [outline(game, expected) for game, expected in zip(again, case.good, strict=True)] == case.good
-    once_more = "".join(f"{game}\n\n" for game in asyncio.run(written(own, text)))
-    assert once_more == text
+    good = [{name: value for name, value in game.items() if name != "notes"} for game in case.good]
+    assert [outline(game, expected) for game, expected in zip(again, good, strict=True)] == good
+    if "the kings tell the result" not in text:  # moves that are left out are named once
+        assert "".join(f"{game}\n\n" for game in asyncio.run(written(own, text))) == text
     for game in judged:
-        if isinstance(game.report, GameReport):
+        if isinstance(game.report, GameReport) and not game.report.game.repairs:  # which python-chess does not make
             by_python_chess = chess.pgn.read_game(io.StringIO(str(game)))
             assert by_python_chess is not None
             assert list(by_python_chess.mainline_moves()) == [ply.played for ply in game.report.game.plies]

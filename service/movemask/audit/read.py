@@ -288,6 +288,8 @@ def _game_samples(
     if not isinstance(game, Game):
         skipped.add("game that cannot be played through", f"{source}: {game}")
         return
+    for note in game.repairs:
+        skipped.add("part of a game that does not fit", f"{source}: game {number}: {note}")
     for index, ply in enumerate(game.plies):
         if choice.takes(number, index):
             yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -12,6 +14,7 @@ import chess
 import chess.engine
 import chess.pgn
 
+from movemask.board.evaluations import PREFIX, evaluation_of, profile_of, unreadable
 from movemask.board.moves import NULL_MOVES, read_move
 from movemask.board.position import (
     Elo,
@@ -21,7 +24,8 @@ from movemask.board.position import (
     check_length,
     status_names,
 )
-from movemask.board.split import GameText, split
+from movemask.board.repair import fits_chess960, repaired
+from movemask.board.split import GameText, kind_of, split
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
@@ -40,7 +44,9 @@ class Game:
 
     headers : the tags, without escapes
     played : all positions
-    scores : White's expected score in each position, by its end or the PGN's evaluation ([%eval]); None without either
+    scores : White's expected score in each position, by its end or the PGN's evaluation; None without either
+    repairs : notes on what was read otherwise than it stands there: castling rights, en passant, an illegal last move
+    unreadable : notes on evaluations that cannot be read
     tree : python-chess's game with comments and variations; None if they were not read
     """
 
@@ -49,7 +55,14 @@ class Game:
     plies: tuple[Ply, ...]
     played: PlayedGame
     scores: tuple[float | None, ...]
+    repairs: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     tree: chess.pgn.Game | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All notes on how the game was read."""
+        return self.repairs + self.unreadable
 
 
 #: The PGN standard's last glyph ($255).
@@ -60,6 +73,26 @@ _NOT_EMPTY = {"FEN", "Variant", "Result"}
 
 #: Ratings that a player can have. Other numbers, such as 0 or 9999, stand for an unknown rating.
 _LEAST_RATING, _MOST_RATING = 100, 4_000
+
+
+#: Most evaluations of a game that are named as unreadable.
+_MOST_NOTES = 5
+
+#: A king on a centre square: players put both there to tell an electronic board the result, which broadcasts as moves.
+_RESULT_BY_KINGS = re.compile(r"K[de][45][+#]?")
+
+
+class Start(NamedTuple):
+    """The position that a game begins with.
+
+    fen : without rights that do not fit; None for the usual position
+    notes : what was dropped
+    may_be_960 : whether its rights, though read otherwise, fit Chess960
+    """
+
+    fen: str | None = None
+    notes: tuple[str, ...] = ()
+    may_be_960: bool = False
 
 
 class Parsed(NamedTuple):
@@ -168,11 +201,18 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
             raise InvalidPgn(f"{name}: {text.fault}")
         if not text.movetext:
             raise InvalidPgn(f"{name}: no moves")
-        tree = chess.pgn.read_game(
-            io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, left)
-        )
-        assert tree is not None  # there is movetext
-        return Parsed(text, tree, _game(tree, text.tags, name, with_tree=builder is _Tree))
+        start, before = _start(text.tags), dict(left)
+        try:
+            return _played(text, name, builder, left, start)
+        except InvalidPgn:
+            if not start.may_be_960:
+                raise
+            note = "the game castles as in Chess960: read as Chess960"
+            as_960 = Start(repaired(fen_tag(text.tags), chess960=True)[0].fen(), (note,))
+            left.update(before)
+            with suppress(InvalidPgn):
+                return _played(text, name, builder, left, as_960)
+            raise
     except InvalidPgn as error:
         return Parsed(text, None, error)
     except MovemaskError:  # too many moves
@@ -184,16 +224,57 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
 
+def _played(
+    text: GameText, name: str, builder: type[_Tree], left: dict[str, float], start: Start
+) -> Parsed:
+    """A game that is played through from a start. Raises InvalidPgn and LimitExceeded."""
+    tree = chess.pgn.read_game(
+        io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, start, left)
+    )
+    assert tree is not None  # there is movetext
+    return Parsed(text, tree, _game(tree, text, name, start, with_tree=builder is _Tree))
+
+
+def fen_tag(tags: Mapping[str, str]) -> str:
+    """The FEN of the tags, without the semicolon that ends it in books; empty without one."""
+    fen, semicolon, _ = tags.get("FEN", "").partition(";")
+    return fen.rstrip() if semicolon else fen
+
+
+def _start(tags: Mapping[str, str]) -> Start:
+    """The start by the tags FEN and Variant. A FEN that cannot be repaired is left to python-chess, which names it."""
+    fen, headers = fen_tag(tags), chess.pgn.Headers({}, Variant=tags.get("Variant", ""))
+    if fen.strip() in ("", "?", "-"):
+        return Start()
+    variant = headers["Variant"].strip()
+    is_named = variant not in ("", "?", "-") and not headers.is_wild()
+    try:
+        check_length(fen)
+        if chess.Board(fen, chess960=headers.is_chess960()).is_valid():
+            return Start(fen)
+        board, notes = repaired(fen, chess960=headers.is_chess960() if is_named else None)
+        if not board.is_valid():
+            return Start(fen)
+        may_be_960 = not board.chess960 and fits_chess960(fen)
+        if not chess.Board(fen, chess960=board.chess960).is_valid():
+            fen = board.fen(en_passant="fen")
+        return Start(fen, tuple(notes), may_be_960)
+    except ValueError:
+        return Start(fen)
+
+
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds a game with these tags, and counts down the moves and variations `left`. Errors are kept in the game.
+    """Builds a game with these tags and this start, and counts down the moves and variations `left`.
+
+    Errors are kept in the game.
 
     Comments are added at the next move or variation: python-chess would join a move's comments anew for each one, in
     quadratic time.
     """
 
-    def __init__(self, tags: dict[str, str], left: dict[str, float]) -> None:
+    def __init__(self, tags: dict[str, str], start: Start, left: dict[str, float]) -> None:
         super().__init__()
-        self._tags = tags
+        self._tags = tags if start.fen is None else {**tags, "FEN": start.fen}
         self._left = left
         self._comments: list[str] = []
 
@@ -230,7 +311,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         except ValueError as error:
             side = "White" if board.turn else "Black"
             place = f"in {board.fen()!r}, at {side}'s move {board.fullmove_number}"
-            raise ValueError(f"{san!r} {error} {place}") from None
+            raise _MoveError(f"{san!r} {error} {place}") from None
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
@@ -275,12 +356,16 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         self.game.errors.append(error)
 
 
+class _MoveError(ValueError):
+    """A move that cannot be played."""
+
+
 class _MainLine(_Tree):
     """Builds the main line only."""
 
     def visit_comment(self, comment: str) -> None:
         """Drops comments without an evaluation."""
-        if "[%eval" in comment:
+        if PREFIX in comment:
             super().visit_comment(comment)
 
     def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
@@ -290,8 +375,10 @@ class _MainLine(_Tree):
         """Does nothing, because no variation was begun."""
 
 
-def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree: bool) -> Game:
-    headers = {**parsed.headers, **odd_tags(tags)}
+def _game(
+    parsed: chess.pgn.Game, text: GameText, name: str, start: Start, *, with_tree: bool
+) -> Game:
+    headers = {**parsed.headers, **odd_tags(text.tags)}
     try:
         board = parsed.board()
         check_counters(board)
@@ -304,9 +391,11 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
     if not board.is_valid():
         fen, names = headers.get("FEN", board.fen()), ", ".join(status_names(board.status()))
         raise InvalidPgn(f"{name}: {fen!r} is not a valid position: {names}")
+    moves, repairs = list(parsed.mainline_moves()), list(start.notes)
     if parsed.errors:
-        raise InvalidPgn(f"{name}: {parsed.errors[0]}")
-    moves = list(parsed.mainline_moves())
+        if not moves or not _is_result_by_kings(parsed.errors, text, len(moves)):
+            raise InvalidPgn(f"{name}: {parsed.errors[0]}")
+        repairs.append(f"the kings tell the result: {parsed.errors[0]}, and is left out")
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (rating_of(headers.get(f"{side}Elo")) for side in ("White", "Black"))
@@ -325,20 +414,66 @@ def _game(parsed: chess.pgn.Game, tags: dict[str, str], name: str, *, with_tree:
         Ply(Position.along(game, ply), move, elos[game.board(ply).turn])
         for ply, move in enumerate(moves)
     )
-    scores = (
-        _score(node, game.board(ply)) for ply, node in enumerate([parsed, *parsed.mainline()])
-    )
+    nodes = [parsed, *parsed.mainline()]
+    profile = profile_of(parsed.comment)
+    scores = (_score(node, game.board(ply), profile.get(ply)) for ply, node in enumerate(nodes))
     return Game(
-        headers, board.chess960, tuple(plies), game, tuple(scores), parsed if with_tree else None
+        headers,
+        board.chess960,
+        tuple(plies),
+        game,
+        tuple(scores),
+        tuple(repairs),
+        _unreadable(nodes, game),
+        parsed if with_tree else None,
     )
 
 
-def _score(node: chess.pgn.GameNode, board: chess.Board) -> float | None:
+def _is_result_by_kings(errors: Sequence[Exception], text: GameText, played: int) -> bool:
+    """Whether the moves that cannot be played, after the first `played`, put one or both kings on a centre square."""
+    line: list[str] = []
+    depth = 0
+    for word in map(str.strip, text.movetext):
+        if word[0] in "()":
+            depth += word.count("(") - word.count(")")
+        elif not depth and word[0] != "{" and kind_of(word) == "move":
+            line.append(word)
+    rest = line[played:]
+    return (
+        len(errors) == 1
+        and isinstance(errors[0], _MoveError)
+        and len(rest) in (1, 2)
+        and all(map(_RESULT_BY_KINGS.fullmatch, rest))
+    )
+
+
+def _score(
+    node: chess.pgn.GameNode, board: chess.Board, in_profile: chess.engine.PovScore | None
+) -> float | None:
     """White's expected score in a position; None if it is unknown."""
     if (outcome := board.outcome()) is not None:
         return 0.5 if outcome.winner is None else float(outcome.winner)
-    evaluation = node.eval()
+    evaluation = evaluation_of(node.comment, board.turn) or in_profile
     return None if evaluation is None else expected_score(evaluation)
+
+
+def _unreadable(nodes: Sequence[chess.pgn.GameNode], game: PlayedGame) -> tuple[str, ...]:
+    """Notes on the evaluations of a line that cannot be read; `_MOST_NOTES` and their number."""
+    faults = [
+        (ply, node, command)
+        for ply, node in enumerate(nodes)
+        if PREFIX in node.comment
+        for command in unreadable(node.comment)
+    ]
+    notes = []
+    for ply, node, command in faults[:_MOST_NOTES]:
+        place = "before the first move"
+        if node.move is not None:
+            place = f"after {game.board(ply - 1).variation_san([node.move])}"
+        notes.append(f"the evaluation {command!r} {place} cannot be read")
+    if (more := len(faults) - _MOST_NOTES) > 0:
+        notes.append(f"{more} more evaluations cannot be read")
+    return tuple(notes)
 
 
 def expected_score(evaluation: chess.engine.PovScore) -> float:

@@ -17,6 +17,7 @@ import chess
 from movemask.board.boards import Boards
 from movemask.board.fen import MOVES_HINT, fen_in, looks_like_moves, read_fen
 from movemask.board.moves import Notation, read_move
+from movemask.board.repair import repaired
 from movemask.errors import ASK_AS_CHESS960, IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: Means the start position's FEN, as in UCI's `position startpos`.
@@ -375,12 +376,11 @@ def _valid(fen: str, *, chess960: bool) -> chess.Board:
     if status != chess.STATUS_VALID:
         names = status_names(status)
         hint = ""
-        if (
-            not chess960
-            and "BAD_CASTLING_RIGHTS" in names
-            and chess.Board(fen, chess960=True).is_valid()
-        ):
+        other, _ = repaired(fen, chess960=chess960 or None)
+        if other.is_valid() and other.chess960 != chess960:
             hint = f"; valid as Chess960: {ASK_AS_CHESS960}"
+        elif other.is_valid():
+            hint = f"; without what does not fit: {other.fen(en_passant='fen')!r}"
         raise InvalidPosition(
             f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names
         )

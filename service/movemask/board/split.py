@@ -2,7 +2,8 @@ r"""Splits text into the games of a PGN: their tags, their comments and moves, a
 
 One pattern reads comments, tags and the rest. The rules:
 
-- A game begins at a tag that follows movetext. Tags may repeat, and empty lines may stand anywhere.
+- A game begins at a tag that follows movetext. Tags may repeat, and empty lines may stand anywhere. A tag without a
+  value is skipped.
 - Without tags, a game begins at `1.` at the start of a line, and at a move after a result, unless its number continues
   the game before.
 - Text after a result is outside games. Elsewhere a word that is neither tag nor move is an error of its game.
@@ -42,7 +43,7 @@ _TOKEN = re.compile(
     rf"""(?P<gap>\s*+)(?:
     (?P<comment> \{{[^}}]*\}}? | ;[^\n]* | ^%[^\n]* )
   | (?P<tag> \[\s*{_NAME}\s*" (?: {_VALUE}"\s*\] | [^"\n\[\]]*"?\]? ) )  # with both quotation marks, or damaged
-  | (?P<unquoted> \[\s*\w++[:=]?+[^\S\n]++[^"\n\[\]]*+\](?=\s*(?:\[|$)) )
+  | (?P<unquoted> \[\s*\w++[:=]?+(?:[^\S\n]++[^"\n\[\]]*+)?\](?=\s*(?:\[|$)) )
   | (?P<brackets> [()]++ )
   | (?P<result> \*+ | (?:1{_DASH}0|0{_DASH}1|1/2{_DASH}1/2|\xbd{_DASH}\xbd)(?![\w/\-]) )
   | (?P<first> 1\s*\.(?![\s.\u2026]*[.\u2026]) )
@@ -137,6 +138,8 @@ class GameText:
 
     def _take_tag(self, text: str, line: int) -> None:
         name, _, value = text.strip("[]").partition('"' if '"' in text else " ")
+        if '"' not in text and not value.strip():
+            return
         name = " ".join(name.split())
         name = _KNOWN.get(name.rstrip(" :=").lower(), name)
         value = _ESCAPED.sub(r"\1", value.rstrip().removesuffix('"'))

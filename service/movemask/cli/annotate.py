@@ -85,6 +85,7 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(source: TextSource, stream: BinaryIO) -> None:
+        number = 0
         async with aclosing(judge):
             async for game in annotated(
                 Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge
@@ -95,11 +96,14 @@ def annotate(
                         f"{games}: {why}. Give a PGN; `movemask audit` also reads lists of positions"
                     )
                 stream.write(f"{game}\n\n".replace("\n", source.newline).encode())
+                number += game.text is not None and game.text.role == "game"
                 if game.report is None:
                     continue
                 if isinstance(game.report, MovemaskError):
                     click.echo(f"left as it is: {games}: {why}", err=True)
                     continue
+                for note in game.report.game.notes:
+                    click.echo(f"{games}: game {number}: {note}", err=True)
                 for colour, side in (("White", game.report.white), ("Black", game.report.black)):
                     if side is not None:
                         name = game.report.game.headers.get(colour, "?")

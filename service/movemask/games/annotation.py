@@ -14,8 +14,9 @@ from itertools import islice
 import chess.engine
 import chess.pgn
 
+from movemask.board.evaluations import without_evaluations
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Parsed, odd_tags
+from movemask.board.pgn import Parsed, fen_tag, odd_tags
 from movemask.board.split import GameText, escaped
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
@@ -101,7 +102,10 @@ class Annotated:
 
     def _tags(self, tree: chess.pgn.Game) -> str:
         """A line per tag: the tags of python-chess's game, then the tags whose names python-chess refuses."""
-        tags = {**tree.headers, **odd_tags(self.text.tags if self.text is not None else {})}
+        original = self.text.tags if self.text is not None else {}
+        tags = {**tree.headers, **odd_tags(original)}
+        if "FEN" in tags:
+            tags["FEN"] = fen_tag(original) or tags["FEN"]  # as it was, not as it was repaired
         return "\n".join(f'[{name} "{escaped(value)}"]' for name, value in tags.items())
 
 
@@ -141,14 +145,19 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
         return
     nodes = [tree, *tree.mainline()]
     for place, evaluation in report.costs.evaluations.items():
-        if nodes[place].eval() is None:
+        if report.game.scores[place] is None:
+            nodes[place].comment = without_evaluations(nodes[place].comment)
             nodes[place].set_eval(evaluation.score)
     sides = (
         (name, side)
         for name, side in (("White", report.white), ("Black", report.black))
         if side is not None
     )
-    words = [model, _MARKS]
+    words = [
+        model,
+        _MARKS,
+        *(note.replace("}", ")").replace("{", "(") for note in report.game.notes),
+    ]
     moments = [f"{moment.mark or 'fault'}: {moment.text[:-1]}" for moment in moments_of(report)]
     if moments:
         words += [f"moments: {moments[0]}", *moments[1:]]

@@ -376,9 +376,16 @@ class MomentOut(Out):
 class GameOut(Out):
     """A game."""
 
-    headers: ByName[str] = Field(description="The PGN's tags, their values without escapes.")
+    headers: ByName[str] = Field(
+        description="The PGN's tags, their values without escapes; `FEN` as it was read."
+    )
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
+    notes: Items[str] | None = Field(
+        None,
+        description="What was read otherwise than it stands in the PGN, or could not be read: castling rights, "
+        "evaluations, an illegal last move. Left out if there is nothing to say.",
+    )
     elo: ByName[float] | None = Field(
         None, description="Ratings that the network used, by side, in Elo points."
     )

@@ -70,6 +70,7 @@ class Engine:
         self._out = out
         self._lock = threading.Lock()
         self._gone = False  # whether the GUI no longer reads
+        self._chess960: bool | None = None  # UCI_Chess960, once the GUI has set it
         self._position: Sequence[str] = ("startpos",)  # the words of the last `position` command
         self._board: chess.Board | None = (
             chess.Board()
@@ -138,6 +139,7 @@ class Engine:
         if name.lower() == "seed":
             self._new_game()
         elif name.lower() == "uci_chess960":
+            self._chess960 = self._options.chess960
             self._read_position()
 
     def _new_game(self) -> None:
@@ -148,12 +150,12 @@ class Engine:
         if list(self._position) == [
             "startpos"
         ]:  # needs no import: Nibbler sets UCI_Chess960 before `uciok`
-            self._board = chess.Board(chess960=self._options.chess960)
+            self._board = chess.Board(chess960=bool(self._chess960))
             return
         from movemask.uci.positions import read_position
 
         self._board = None
-        self._board, notes = read_position(self._position, chess960=self._options.chess960)
+        self._board, notes = read_position(self._position, chess960=self._chess960)
         for note in notes:
             self._note(note)
 

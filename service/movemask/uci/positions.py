@@ -9,7 +9,8 @@ import chess.polyglot
 
 from movemask.board.fen import MOVES_HINT, read_fen
 from movemask.board.moves import read_move
-from movemask.board.position import START_WORD, Position, board_of
+from movemask.board.position import START_WORD, Position
+from movemask.board.repair import fits_chess960, repaired
 from movemask.errors import InvalidPosition, RequestError
 
 #: Positions that cannot arise in a game, but in which every rule still applies. Networks refuse them.
@@ -23,12 +24,15 @@ PLAYABLE = (
 )
 
 
-def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board, list[str]]:
+def read_position(tokens: Sequence[str], *, chess960: bool | None) -> tuple[chess.Board, list[str]]:
     """The board of `position [startpos | fen FEN] [moves …]` with its history, and notes about changes.
 
-    Castling rights and en-passant squares that do not fit the position are dropped. A FEN that is valid only in
-    Chess960 is read as Chess960. A refusal would be worse: a GUI scores it as a loss and shows no reason. Positions
-    that cannot arise in a game are accepted if the rules still apply to them. Raises ValueError.
+    chess960 : the option UCI_Chess960; None if the GUI has not set it
+
+    Castling rights and en-passant squares that do not fit the position are dropped, because a GUI scores a refusal as
+    a loss and shows no reason. Without the option, the rights tell whether it is Chess960; so do moves that only
+    Chess960 allows. Positions that cannot arise in a game are accepted if the rules still apply to them. Raises
+    ValueError.
     """
     at = tokens.index("moves") if "moves" in tokens else len(tokens)
     source, fields = tokens[:1], tokens[1:at]
@@ -37,12 +41,31 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
     fen = " ".join(fields).strip("\"'") if source == ["fen"] else START_WORD
     notes: list[str] = []
     try:
-        board = Position.read(fen, chess960=chess960).board.copy()
+        board = Position.read(fen, chess960=bool(chess960)).board.copy()
     except InvalidPosition as error:
-        board, notes = _mended(read_fen(fen), error, chess960=chess960)
+        fen = read_fen(fen)
+        board, notes = repaired(fen, chess960=chess960)
+        if board.chess960 and not chess960:
+            notes.insert(0, "these castling rights are Chess960's: read as Chess960")
+        if board.status() & ~PLAYABLE:
+            raise ValueError(_in_uci(error)) from None
     except RequestError as error:
         raise ValueError(_in_uci(error)) from None
-    for number, text in enumerate(tokens[at + 1 :], 1):
+    moves = tokens[at + 1 :]
+    try:
+        _play(board, moves)
+    except ValueError:
+        if not notes or board.chess960 or not fits_chess960(fen):
+            raise
+        board, _ = repaired(fen, chess960=True)
+        notes = ["the moves castle as in Chess960: read as Chess960"]
+        _play(board, moves)
+    return board, [f"position: {note}" for note in notes]
+
+
+def _play(board: chess.Board, moves: Sequence[str]) -> None:
+    """Plays moves. Raises ValueError for the first that is not legal."""
+    for number, text in enumerate(moves, 1):
         try:
             move, _ = read_move(board, text)
         except ValueError as error:
@@ -50,40 +73,14 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
                 f"position: move {number}, {text[:20]!r}, {error} in {board.fen()!r}"
             ) from None
         board.push(move)
-    return board, notes
-
-
-def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.Board, list[str]]:
-    """The board of a FEN without its invalid rights, and notes. Raises ValueError if the board itself is invalid."""
-    notes = []
-    board = board_of(fen, chess960=chess960)
-    if board.status() & chess.STATUS_BAD_CASTLING_RIGHTS and not chess960:
-        as_960 = board_of(fen, chess960=True)
-        if not as_960.status() & chess.STATUS_BAD_CASTLING_RIGHTS:
-            board = as_960
-            notes.append(
-                "position: these castling rights are Chess960's: read and played as with "
-                "setoption name UCI_Chess960 value true"
-            )
-    if board.status() & chess.STATUS_BAD_CASTLING_RIGHTS:
-        board.castling_rights = board.clean_castling_rights()
-        given, kept = fen.split()[2], board.castling_xfen()
-        notes.append(
-            f"position: castling rights {given} do not fit the king and rooks: read as {kept}"
-        )
-    if board.status() & chess.STATUS_INVALID_EP_SQUARE and board.ep_square is not None:
-        notes.append(
-            f"position: no pawn has just passed {chess.square_name(board.ep_square)}: read without en passant"
-        )
-        board.ep_square = None
-    if board.status() & ~PLAYABLE:
-        raise ValueError(_in_uci(error))
-    return board, notes
 
 
 def _in_uci(error: RequestError) -> str:
-    """The message of an error about a FEN, without the API's field name."""
-    return f"position: {str(error).removeprefix('fen: ').partition('; valid as Chess960')[0].removesuffix(MOVES_HINT)}"
+    """The message of an error about a FEN, without the API's field name and hints."""
+    message = str(error).removeprefix("fen: ").removesuffix(MOVES_HINT)
+    for hint in ("; valid as Chess960", "; without what does not fit"):
+        message = message.partition(hint)[0]
+    return f"position: {message}"
 
 
 def picture_of(board: chess.Board) -> list[str]:

@@ -205,6 +205,8 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
         moments=_moments(report),
         moves=[_cost(report, move.ply, _played(move, model)) for move in report.moves],
     )
+    if game.notes:
+        out.notes = list(game.notes)
     if first.elo is not None:
         mover, opponent = (
             first.position.turn,
