@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
@@ -24,6 +25,7 @@ from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.judgement import GIVEN
 from movemask.leakage.kinds import KINDS
+from movemask.local.network import Network
 from movemask.network.contract import Contract, read_contract
 from movemask.server import problems
 from movemask.server.app import create_app
@@ -163,6 +165,18 @@ def test_kinds_causes_and_columns_are_listed() -> None:
     derived = {f"{kind}{ending}" for kind in KINDS for ending in ("", "_flipped", "_kl")}
     derived |= {f"cause_{cause}" for cause in causes}
     assert set(schema(KINDS).names) - derived <= first_column(doc("audit.md"))
+
+
+def test_leakage_page_multiplied_depends_on_constant(network: Network) -> None:
+    logits = network.logits("startpos")
+    shown = re.search(
+        r"At the start position, `multiplied` is ([\d.]+) .* ([\d.]+) if (\d+) is added", doc("leakage.md")
+    )
+    assert shown
+    illegal = len(logits.values) - len(logits.slots)
+    for expected, constant in ((shown[1], 0.0), (shown[2], float(shown[3]))):
+        multiplied = illegal / (illegal + np.exp(logits.values[logits.slots].astype(float) + constant).sum())
+        assert multiplied == pytest.approx(float(expected), rel=TOLERANCE)
 
 
 def test_leakage_page_audit_example_is_answered(serve: Serve) -> None:

@@ -113,7 +113,8 @@ class LeakageOut(Out):
         description="Probability that plain softmax gives to illegal moves; null if unmeasured."
     )
     multiplied: float = Field(
-        description="Probability that softmax(logits * mask) gives to illegal moves."
+        description="Probability that softmax(logits * mask) gives to illegal moves. It depends on the scale of the "
+        "logits: do not compare it between networks."
     )
     served: float = Field(
         description="Probability that this answer gives to illegal moves; always 0."
@@ -354,7 +355,8 @@ class SideOut(Out):
         description="Mean probability of illegal moves by softmax; null if not measured."
     )
     multiplied_leakage: float = Field(
-        description="Mean probability of illegal moves by softmax(logits * mask)."
+        description="Mean probability of illegal moves by softmax(logits * mask), which depends on the scale of the "
+        "logits."
     )
 
 
