@@ -153,6 +153,17 @@ def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_rel
     assert f'image.version="{__version__}"' in text
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_unit_exposure_is_below_4() -> None:
+    unit = ROOT / "deploy" / "systemd" / "movemask@.service"
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    level = re.search(r"Overall exposure level .*: ([\d.]+)", done.stdout)
+    if level is None:  # older than systemd 250
+        pytest.skip(f"systemd-analyze cannot judge a file: {done.stderr.strip()}")
+    assert float(level[1]) < 4, done.stdout
+
+
 def test_the_unit_of_systemd_names_settings_that_there_are_and_gives_a_stop_its_time() -> None:
     text = (ROOT / "deploy" / "systemd" / "movemask@.service").read_text()
     assert set(re.findall(r"\bMOVEMASK_[A-Z_]+=", text)) == {"MOVEMASK_DATABASE_URL="}
