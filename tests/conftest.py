@@ -21,7 +21,7 @@ from movemask.local.network import Network, load
 from movemask.network.files import shipped_models, user_models
 from movemask.network.model import Model
 from movemask.server.app import create_app
-from movemask.server.ledger import recorder
+from movemask.server.ledger import postgresql, recorder
 from movemask.server.ledger.tables import CELL, MODEL, POSITION, WORST
 from movemask.server.logs import LogHandler
 from movemask.server.settings import Settings
@@ -72,6 +72,12 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _recorded_at_once() -> None:
     """Answers are not gathered: a test that looks at what is recorded of them would wait for more."""
     recorder._TOGETHER = 0.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_postgresql() -> None:
+    """PostgreSQL waits for a client that a busy machine holds up: 3 s between two statements once were too few."""
+    postgresql._IDLE_SECONDS = 300
 
 
 @pytest.fixture(scope="session")

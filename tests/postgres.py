@@ -70,6 +70,13 @@ class Server:
             for statement in statements:
                 connection.execute(statement.encode())
 
+    def setting(self, name: str) -> str:
+        """The value of a setting in a new session."""
+        with psycopg.connect(self.url()) as connection:
+            row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+        assert row is not None
+        return str(row[0])
+
     def _run(self, tool: str, *arguments: str) -> None:
         command: Sequence[str] = [str(self._tools / tool), *arguments]
         if os.geteuid() == 0:

@@ -101,11 +101,11 @@ def served(
         yield process, until(ready, "the service is ready")
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+def certificate(folder: Path, days: int = 2) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1, signed by itself, and its key."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-days", str(days), "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
     return cert, key
 
@@ -115,15 +115,26 @@ def stopped(process: subprocess.Popen[bytes]) -> int:
     return process.wait(30)
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
-    """Waits for a condition, which an OSError, such as of a server that is not up, does not meet, and returns what it
-    gave; fails by its name if it does not come true, which a busy machine may take long for."""
+#: Any value that is true.
+_TRUE = object()
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = 300, *, equals: object = _TRUE) -> T:
+    """Waits until a condition is true, or equals a value, and returns it.
+
+    An OSError, such as of a server that is not up, does not meet it. After `seconds`, which are many for a busy
+    machine, it fails, and says `what` should have happened and what the condition gave or raised last.
+    """
     end = time.monotonic() + seconds
     while True:
-        with suppress(OSError):
-            if found := condition():
-                return found
-        assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
+        last: object
+        try:
+            last = value = condition()
+            if value if equals is _TRUE else value == equals:
+                return value
+        except OSError as error:
+            last = error
+        assert time.monotonic() < end, f"not in {seconds:g} s: {what}; last: {last!r}"
         time.sleep(0.02)
 
 

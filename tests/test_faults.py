@@ -6,26 +6,32 @@ Each fault on a real SQLite file and a real PostgreSQL. What cannot be brought a
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.errors import UnknownLedgerVersion
 from movemask.server.ledger import postgresql, sqlite
 from movemask.server.ledger.reader import LedgerReader
+from movemask.server.ledger.tables import LEDGER_VERSION, VERSION
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.parts import part_of
 from tests.postgres import Proxy, Server, binaries, pooler, running
-from tests.processes import call, free_port, served, stopped, until
+from tests.processes import call, free_port, served, started, stopped, until
 from tests.server.asking import refused
 from tests.server.ledger.records import opened
 
@@ -127,7 +133,8 @@ class PostgresqlFaults(SqliteFaults):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is noticed after a second or two."""
+    """Silence is noticed after a second or two, and an idle transaction ends as in the service."""
+    monkeypatch.setattr(postgresql, "_IDLE_SECONDS", 3)
     monkeypatch.setitem(postgresql._OPTIONS, "tcp_user_timeout", 1_000)
     monkeypatch.setitem(postgresql._OPTIONS, "connect_timeout", 2)
 
@@ -156,6 +163,11 @@ def counted(port: int) -> int:
 def ledger(client: TestClient) -> Any:
     """The state of the ledger as operators see it."""
     return client.get("/readyz").json()["ledger"]
+
+
+def until_written(client: TestClient, lost: int = 0) -> None:
+    """Waits until nothing waits for the ledger, which may hold a position before the service knows that it does."""
+    until(lambda: ledger(client), "all is written", equals={"waiting": 0, "lost": lost, "failure": None})
 
 
 def closed(client: TestClient) -> None:
@@ -198,8 +210,8 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             assert ledger(client)["waiting"] == 4
             assert f"movemask_ledger_lost_total {float(lost)}" in client.get("/metrics").text
             assert positions(client) in (-1, *range(2, answered))
-        until(lambda: positions(client) == answered - lost, "everything that waited is written")
-        assert ledger(client) == {"waiting": 0, "lost": lost, "failure": None}
+        until(lambda: positions(client), "everything that waited is written", equals=answered - lost)
+        until_written(client, lost=lost)
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
         closed(client)
@@ -221,8 +233,8 @@ def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
     until(lambda: ledger(client)["failure"] is not None, "the damage is told")
     assert f"{file} is damaged, or another file; move it away, and a new one is made" in caplog.text
     file.rename(tmp_path / "damaged.db")
-    until(lambda: positions(client) == 3, "a new file counts from nothing")
-    assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+    until(lambda: positions(client), "a new file counts from nothing", equals=3)
+    until_written(client)
 
 
 @pytest.mark.deep
@@ -261,7 +273,7 @@ def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_a
         )
         before = counted(port)
         later = ask(1)
-        until(lambda: counted(port) == before + later, "everything is counted")
+        until(lambda: counted(port), "everything is counted", equals=before + later)
         assert call(port, "/metrics").count("movemask_ledger_lost_total 0.0") == 1
         assert stopped(process) == 0
     with closing(sqlite3.connect(file)) as connection:
@@ -316,8 +328,50 @@ def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
         server.execute("ALTER ROLE weak SUPERUSER")
     else:
         return
-    until(lambda: positions(client) == 1, "the record that waited is written")
-    assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+    until(lambda: positions(client), "the record that waited is written", equals=1)
+    until_written(client)
+
+
+def test_ledger_of_another_version_refuses_the_start(database_url: str, serve: Serve) -> None:
+    """A service once started beside such a ledger, and lost at its stop whatever it had answered."""
+    with opened(database_url) as ledger, ledger.database.writing() as connection:
+        connection.execute(LEDGER_VERSION.update().values(version=VERSION + 1))
+    with pytest.raises(UnknownLedgerVersion, match=f"has tables of version {VERSION + 1}, .*: move the database away"):
+        serve(database_url=database_url)
+
+
+def test_ledger_of_another_version_refuses_the_reload(models: Path, tmp_path: Path) -> None:
+    """The workers that serve stay, and a start ends with the same sentence."""
+    file = tmp_path / "audit.db"
+    arguments = ("--database-url", f"sqlite:///{file}", "--workers", "1")
+    words = rf"'sqlite:///{file}' has tables of version {VERSION + 1}, and this movemask writes version {VERSION}"
+    with served(models, *arguments) as (process, port):
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("UPDATE ledger_version SET version = version + 1")
+        process.send_signal(signal.SIGHUP)
+        log = models / "log.txt"
+        until(lambda: re.search(f"not reloaded: .*{words}", log.read_text()), "the reload is refused")
+        assert call(port, "/v1/policy", {"moves": []})["turn"] == "white"
+        assert stopped(process) == 0
+    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models), *arguments]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        output = process.communicate(timeout=300)[0].decode()
+    assert process.returncode == 1
+    assert re.fullmatch(f"Error: MOVEMASK_DATABASE_URL: {words}.*", output.splitlines()[-1]), output
+    assert "positions wait" not in output, "the fault is named once"
+
+
+def test_ledger_writable_is_0_while_the_ledger_fails(serve: Serve, tmp_path: Path) -> None:
+    client = serve(database_url=f"sqlite:///{tmp_path}/later/audit.db")
+
+    def writable() -> str:
+        client.app.state.services.looked(0)  # type: ignore[attr-defined]
+        lines = client.get("/metrics").text.splitlines()
+        return next(line for line in lines if line.startswith("movemask_ledger_writable"))
+
+    until(writable, "the failure is a metric", equals="movemask_ledger_writable 0.0")
+    (tmp_path / "later").mkdir()
+    until(writable, "the ledger can be written again", equals="movemask_ledger_writable 1.0")
 
 
 @pytest.fixture(scope="module")
@@ -338,8 +392,9 @@ def on_both(primary: Server, standby: Server, name: str) -> str:
 
 @contextmanager
 def demoted(server: Server) -> Iterator[None]:
-    """A server that stays up, and refuses to write."""
+    """A server that stays up, and refuses to write. `pg_reload_conf` returns before the new setting holds."""
     server.execute("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+    until(lambda: server.setting("default_transaction_read_only"), "the old primary is read-only", equals="on")
     try:
         yield
     finally:
@@ -367,8 +422,8 @@ def test_after_a_switchover_the_other_server_is_written_and_read(
             proxy.server = standby
             for move in MOVES:
                 assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
-            until(lambda: positions(client) == 5, "the new primary has what was answered since")
-            assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+            until(lambda: positions(client), "the new primary has what was answered since", equals=5)
+            until_written(client)
         closed(client)
 
 
@@ -382,9 +437,9 @@ def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres
             for client in clients:
                 assert client.post("/v1/policy", json={"moves": []}).status_code == 200
                 assert positions(client) > 0
-        until(lambda: positions(clients[0]) == 30, "each answer is counted once")
+        until(lambda: positions(clients[0]), "each answer is counted once", equals=30)
         for client in clients:
-            assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+            until_written(client)
             closed(client)
 
 
@@ -396,7 +451,7 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     until(lambda: ledger(client)["failure"] is not None, "it is told")
     assert "the database does not answer" in ledger(client)["failure"]
     postgres.start()
-    until(lambda: positions(client) == 1, "the record that waited is written")
+    until(lambda: positions(client), "the record that waited is written", equals=1)
 
 
 def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_lost(
@@ -409,7 +464,7 @@ def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_l
             proxy.lose_replies = 2
             assert client.post("/v1/policy", json={"moves": [MOVES[answered % 5]]}).status_code == 200
             until(lambda: not proxy.lose_replies, "the replies to two commits are lost")
-            until(lambda: ledger(client) == {"waiting": 0, "lost": 0, "failure": None}, "the position is written")
+            until_written(client)
             assert positions(client) == answered
         assert proxy.lost == 12
         assert len(client.get("/v1/leakage/positions").json()["positions"]) == 6
@@ -423,10 +478,10 @@ def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_writt
         client = serve(database_url=proxy.url(postgres.database()))
         for answered in range(1, 4):
             assert client.post("/v1/policy", json={"moves": [MOVES[answered]]}).status_code == 200
-            until(lambda: ledger(client)["waiting"] == 0, "the position is written")
+            until(lambda: ledger(client)["waiting"], "the position is written", equals=0)
             proxy.fall_silent()
-        until(lambda: positions(client) == 3, "the figures are read by a new connection")
-        assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+        until(lambda: positions(client), "the figures are read by a new connection", equals=3)
+        until_written(client)
 
 
 @pytest.mark.deep
@@ -437,11 +492,11 @@ def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_se
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-        until(lambda: ledger(client)["waiting"] == 0, "the position is written")
+        until(lambda: ledger(client)["waiting"], "the position is written", equals=0)
         proxy.hold_commits = 2
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-        until(lambda: ledger(client)["waiting"] == 0 and not proxy.hold_commits, "the position is written")
-        until(lambda: positions(client) == 2, "each position is counted once")
+        until(lambda: (ledger(client)["waiting"], proxy.hold_commits), "the position is written", equals=(0, 0))
+        until(lambda: positions(client), "each position is counted once", equals=2)
 
 
 @pytest.mark.deep
@@ -462,8 +517,8 @@ def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_spea
         for answer in answers:
             refused(answer, 503, "ledger-unavailable")
         proxy.speak()
-        until(lambda: positions(client) == 6, "everything that waited is written")
-        assert ledger(client) == {"waiting": 0, "lost": 0, "failure": None}
+        until(lambda: positions(client), "everything that waited is written", equals=6)
+        until_written(client)
 
 
 @pytest.mark.deep
@@ -474,7 +529,7 @@ def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: 
     with Proxy(postgres) as proxy:
         with served(models, "--database-url", proxy.url(database_url), "--workers", "1") as (process, port):
             call(port, "/v1/policy", {"moves": []})
-            until(lambda: call(port, "/readyz")["ledger"]["waiting"] == 0, "the position is written")
+            until(lambda: call(port, "/readyz")["ledger"]["waiting"], "the position is written", equals=0)
             if silent == "before a commit":
                 proxy.hold_commits = 1
             else:
@@ -492,7 +547,7 @@ def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models
     with served(models, "--database-url", database_url) as (process, port):
         for number in range(50):
             call(port, "/v1/policy", {"moves": [MOVES[number % 5]]})
-        until(lambda: counted(port) == 50, "what was answered before is written")
+        until(lambda: counted(port), "what was answered before is written", equals=50)
         for number in range(50):
             call(port, "/v1/policy", {"moves": [MOVES[number % 5]]})
         process.kill()

@@ -139,6 +139,10 @@ class LedgerUnreachable(LedgerError):
     """The database server does not answer."""
 
 
+class UnknownLedgerVersion(LedgerError):
+    """The database has tables of another version of movemask, which this one never writes."""
+
+
 class SourceError(MovemaskError):
     """A file of games or positions cannot be read."""
 

@@ -67,6 +67,17 @@ class LedgerStateOut(Out):
     )
 
 
+class MetricsStateOut(Out):
+    """The state of the answering worker's metrics. Answers do not depend on it."""
+
+    in_memory: bool = Field(
+        description="Whether the temporary folder had no room for its metrics, so that only its own /metrics has them."
+    )
+    refused: int = Field(
+        description="Number of label sets that had no room, so that no /metrics has them."
+    )
+
+
 class ReadyOut(Out):
     """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
@@ -77,6 +88,7 @@ class ReadyOut(Out):
         None, description="By name: `served`, or why it cannot answer."
     )
     ledger: LedgerStateOut | None = Field(None, description="State of the ledger.")
+    metrics: MetricsStateOut | None = Field(None, description="State of the metrics.")
     waiting: int | None = Field(
         None, description="Number of positions waiting for a network, in this worker."
     )

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,7 +26,8 @@ from prometheus_client.core import GaugeMetricFamily
 
 from movemask.schemas.answers import Problem
 from movemask.server import problems
-from movemask.server.service_state import METRICS_FOLDER, ServiceState
+from movemask.server.metrics_files import METRICS_FOLDER, SharedValues
+from movemask.server.service_state import ServiceState
 from movemask.version import __version__
 
 #: Upper bounds of times in seconds.
@@ -40,11 +42,15 @@ _REFUSED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
 _TIMED = ("/v1", "/mcp")
 
 
-def number_process(number: int) -> None:
-    """Names the files of this process's metrics by a number, not by its process id: counts of an ended process with the
-    same number go on. So there are no more files than processes at once, however many have ended."""
-    if METRICS_FOLDER in os.environ:
-        values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+def share_metrics(number: int, models: int) -> None:
+    """Has this process, a worker, share its metrics with the others; on Windows, there are none.
+
+    Parameters
+    ----------
+    number, models : as of `SharedValues`
+    """
+    if folder := os.environ.get(METRICS_FOLDER):
+        values.ValueClass = SharedValues(Path(folder), number, models)
 
 
 class Metrics:
@@ -55,6 +61,7 @@ class Metrics:
 
     def __init__(self, state: ServiceState | None = None) -> None:
         registry = CollectorRegistry()
+        self._shared = values.ValueClass if isinstance(values.ValueClass, SharedValues) else None
         self._registry, self.of_service = registry, _OfService(state or ServiceState(1, 1, 0, True))
         registry.register(self.of_service)
         self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
@@ -128,6 +135,10 @@ class Metrics:
             "Answered positions that the ledger has not and will not get: the buffer was full while the database could "
             "not be written, or a bug (see the log); should stay 0.",
         )
+        self.metrics_refused = counter(
+            "movemask_metrics_refused",
+            "Label sets that no scrape reports, because the metrics files have no room for them; should stay 0.",
+        )
         self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting_positions = gauge(
             "movemask_waiting_positions", "Positions that wait for a network.", ["model"]
@@ -135,10 +146,19 @@ class Metrics:
         self.ledger_waiting = gauge(
             "movemask_ledger_waiting", "Answered positions that wait to be written to the ledger."
         )
+        self.ledger_writable = least(
+            "movemask_ledger_writable",
+            "1, or 0 while a worker cannot open or write the ledger; its log says why.",
+        )
         self.model_served = least(
             "movemask_model_served",
             "1 for a model that is served, 0 for one that failed its check; none for a removed one.",
             ["model"],
+        )
+        self.certificate_end_seconds = least(
+            "movemask_certificate_end_seconds",
+            "End of the TLS certificate that new connections get, in seconds since 1970; none without TLS.",
+            ["file"],
         )
         self.build_info = least(
             "movemask_build_info", "Always 1; the version is a label.", ["version"]
@@ -162,12 +182,40 @@ class Metrics:
             "process_start_time_seconds", "Start of the oldest worker, since 1970."
         )
         self._process, self._cpu_seconds = ProcessCollector(registry=None), 0.0
+        self._refused = 0  # of those that `metrics_refused` has counted
 
-    def looked(self, connections: int, waiting: Mapping[str, int], ledger_waiting: int) -> None:
-        """Keeps the number of open connections, of positions that wait for each network and for the ledger, and what
-        this process uses; called now and then."""
+    @property
+    def refused(self) -> int:
+        """Number of label sets that have no room in this worker's files."""
+        return 0 if self._shared is None else len(self._shared.refused)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether this worker's metrics are in memory, because there was no room for their files."""
+        return self._shared is not None and self._shared.failure is not None
+
+    def update_gauges(
+        self,
+        connections: int,
+        waiting: Mapping[str, int],
+        ledger_waiting: int,
+        *,
+        ledger_writable: bool,
+    ) -> None:
+        """Sets what is so now; called twice a second.
+
+        Parameters
+        ----------
+        connections : number of open connections
+        waiting : number of positions that wait for each model
+        ledger_waiting : number of positions that wait for the ledger
+        ledger_writable : whether the ledger could be written at the last try
+        """
         self.connections.set(connections)
         self.ledger_waiting.set(ledger_waiting)
+        self.ledger_writable.set(ledger_writable)
+        self.metrics_refused.inc(self.refused - self._refused)
+        self._refused = self.refused
         for model, positions in waiting.items():
             self.waiting_positions.labels(model).set(positions)
         for family in self._process.collect():  # nothing where the system is not Linux
@@ -203,11 +251,11 @@ class Metrics:
             self.invalid.labels(problem.name).inc()
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus's text format, of all worker processes."""
+        """All metrics in Prometheus's text format, of all worker processes; of this one alone if it has no files."""
         registry = self._registry
-        if METRICS_FOLDER in os.environ:
+        if self._shared is not None and not self.in_memory:
             registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            multiprocess.MultiProcessCollector(registry, str(self._shared.folder))  # type: ignore[no-untyped-call]
             registry.register(self.of_service)
         return generate_latest(registry)
 

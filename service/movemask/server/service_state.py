@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 
-#: The variable by which prometheus_client knows the folder through which workers share their metrics.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-
 
 class ServiceState(ctypes.Structure):
     """Numbers of workers, and how the last reload ended.

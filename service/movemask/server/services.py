@@ -16,6 +16,7 @@ from movemask.games.engine import Engine
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
+from movemask.server.certificates import certificate_end
 from movemask.server.edge.limits import RequestLimits
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.ledger.ledger import Ledger
@@ -57,7 +58,12 @@ class Services:
 
     def looked(self, connections: int) -> None:
         """Keeps in the metrics what is open and what waits; called now and then."""
-        self.metrics.looked(connections, self.models.waiting, self.recorder.waiting)
+        self.metrics.update_gauges(
+            connections,
+            self.models.waiting,
+            self.recorder.waiting,
+            ledger_writable=self.recorder.failure is None,
+        )
 
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
@@ -91,6 +97,8 @@ def running_services(
     prepare: Callable[[Model], Model] | None = None,
 ) -> Iterator[Services]:
     """Opens the ledger, loads the models and starts the threads; stops them in order, so that no position is lost.
+
+    Raises UnknownLedgerVersion for a ledger of another movemask. A database that cannot be opened now stops no start.
 
     `prepare` gets each model that passed its check, and returns the model to serve.
     """
@@ -126,6 +134,10 @@ def running_services(
         )
         for entry in models.registry:
             metrics.model_served.labels(entry.name).set(float(entry.served))
+        if settings.tls_cert is not None:
+            end = certificate_end(settings.tls_cert)
+            metrics.certificate_end_seconds.labels(settings.tls_cert.name).set(end)
+        recorder.check_version()
         yield Services(
             RequestLimits(settings.max_body_bytes, settings.max_moves, settings.max_positions),
             models,

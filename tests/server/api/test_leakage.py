@@ -72,7 +72,7 @@ def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve,
     other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     client.post("/v1/policy", json={"moves": ["d2d4"]})
-    until(lambda: plain.get("/readyz").json()["ledger"]["waiting"] == 1, "the second answer waits")
+    until(lambda: plain.get("/readyz").json()["ledger"]["waiting"], "the second answer waits", equals=1)
     answers = {path: plain.get(f"/v1/leakage{path}").json() for path in ("", "/history", "/worst", "/positions")}
     model = plain.get("/v1/models/fake").json()
     lines = plain.get("/v1/leakage/positions", params={"format": "ndjson"})

@@ -127,6 +127,21 @@ def test_a_statement_that_does_not_return_keeps_nobody_waiting_and_costs_what_ha
     ledger.close()
 
 
+def test_close_counts_unwritten_positions_as_lost_once(tmp_path: Path) -> None:
+    """The write that `close` did not wait for once counted its positions again: -3 waited."""
+    ledger = Slow(f"sqlite:///{tmp_path}/a.db", keep_seconds=1e12, keep_positions=10_000)
+    with recording(ledger) as own:
+        own.record(started([1, 2, 3]))
+        assert ledger.begun.wait(60)
+        own.close(timeout=0)
+        assert (own.waiting, own.lost) == (0, 3)
+        ledger.ends.set()
+        own._thread.join(60)
+        assert (own.waiting, own.lost) == (0, 3)
+        assert told(own, "movemask_ledger_lost_total") == ["movemask_ledger_lost_total 3.0"]
+    ledger.close()
+
+
 def test_while_the_ledger_is_away_so_many_positions_wait_and_the_others_are_lost(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     ledger = Ledger(f"sqlite:///{folder}/a.db", keep_seconds=1e12, keep_positions=10_000)
@@ -208,7 +223,7 @@ def test_positions_beyond_their_number_are_gone_soon_without_a_request(
 
     either.write(table(range(1, 11)))
     with opened(database_url, keep_positions=3) as smaller, recording(smaller):
-        until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "a start deletes the surplus")
+        until(lambda: len(LedgerReader(either.database).positions(100)), "a start deletes the surplus", equals=3)
         either.write(table(range(11, 15)))
-        until(lambda: len(LedgerReader(either.database).positions(100)) == 3, "so does a service that nobody asks")
+        until(lambda: len(LedgerReader(either.database).positions(100)), "so does a service that nobody asks", equals=3)
     assert count(either) == 14

@@ -105,7 +105,8 @@ class Database:
     def open(self) -> None:
         """Opens the database, and makes its tables if there are none.
 
-        Raises LedgerUnreachable if a server does not answer, LedgerError for any other failure.
+        Raises LedgerUnreachable if a server does not answer, UnknownLedgerVersion for tables of another version,
+        LedgerError for any other failure.
         """
         with self._opening():
             self._prepared()
@@ -117,7 +118,7 @@ class Database:
     def _prepared(self, *, reading: bool = False) -> sa.Engine:
         """The engine, once the tables are there.
 
-        Raises LedgerError for tables of another version, and for `reading` if a server has just not answered.
+        Raises UnknownLedgerVersion, and LedgerUnreachable for `reading` if a server has just not answered.
         """
         if self._ready:
             return self._engine

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from movemask.errors import LedgerError
+from movemask.errors import LedgerError, UnknownLedgerVersion
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import Plan
 from movemask.server.ledger.entries import AnsweredBatch, LedgerTable
@@ -74,13 +74,23 @@ class Recorder:
         self._batches: list[AnsweredBatch] = []  # not measured yet, oldest first
         self._bytes = 0  # of their logits
         self._tables: deque[LedgerTable] = deque()  # not written yet, oldest first
-        self._closing = False
+        self._closing = self._abandoned = False
+        self._tried_to_open = threading.Event()
         self._prune_at = self._retry_at = 0.0  # time.monotonic
         self._retry = _FIRST_RETRY
         self.waiting = self.lost = 0
         self.failure: LedgerError | None = None
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
+
+    def check_version(self) -> None:
+        """Waits until the ledger has been opened for the first time, or could not be.
+
+        Raises UnknownLedgerVersion: unlike other failures, this one does not pass.
+        """
+        self._tried_to_open.wait()
+        if isinstance(self.failure, UnknownLedgerVersion):
+            raise self.failure
 
     def record(self, batch: AnsweredBatch) -> None:
         """Takes a batch, from any thread. It waits neither for the database nor for what is being measured."""
@@ -97,20 +107,34 @@ class Recorder:
             self._done(lost=positions)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Writes the waiting positions and ends the thread. What is not written after `timeout` seconds is lost."""
+        """Writes the waiting positions and ends the thread. What is not written after `timeout` seconds is lost.
+
+        A write that is under way then may still succeed; its positions count as lost.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         self._thread.join(timeout)
-        if self.waiting:
+        with self._changed:
+            self._abandoned, lost, self.waiting = True, self.waiting, 0
+            self.lost += lost
+        if lost:
+            self._metrics.ledger_lost.inc(lost)
             why = self.failure or "the database did not answer in time"
-            log.error("%d positions were not written to the ledger: %s", self.waiting, why)
-            self._done(lost=self.waiting)
+            log.error("%d positions were not written to the ledger: %s", lost, why)
 
     def _run(self) -> None:
-        """Runs on the thread until `close`. Opens the ledger at once, so that a failure is told early."""
+        """Runs on the thread until `close`. Opens the ledger at once, so that a failure is logged early."""
+        try:
+            self._ledger.database.open()
+        except UnknownLedgerVersion as error:
+            self.failure = error  # which `check_version` raises
+        except LedgerError as error:
+            self._fail(error)
+        finally:
+            self._tried_to_open.set()
         tries = 2  # once closed: the first may use a connection that is dead
-        while tries and (self._batches or self._tables or not self._closing):
+        while self._goes_on(tries):
             self._measure_gathered()
             if time.monotonic() < self._retry_at and not self._closing:
                 continue
@@ -122,6 +146,12 @@ class Recorder:
                 tries -= self._closing
             except Exception:  # a bug; other positions are written nevertheless
                 log.exception("the ledger was not pruned")
+
+    def _goes_on(self, tries: int) -> bool:
+        """Whether there is work, or more may come."""
+        if self._abandoned or not tries:
+            return False
+        return bool(self._batches or self._tables) or not self._closing
 
     def _measure_gathered(self) -> None:
         """Waits for batches and gathers more, or until a try or pruning is due. Makes tables of the batches."""
@@ -216,8 +246,10 @@ class Recorder:
         self._works()
 
     def _done(self, *, written: int = 0, lost: int = 0) -> None:
-        """Counts positions that wait no longer: the one place where they are counted as lost."""
+        """Counts positions that wait no longer; after `close`, which has counted all that waited, those are lost."""
         with self._changed:
+            if self._abandoned:
+                return
             self.waiting -= written + lost
             self.lost += lost
         if lost:

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from movemask.errors import LedgerError
+from movemask.errors import UnknownLedgerVersion
 
 #: The version of these tables. A change of the tables needs a new one, so that no other movemask writes to them.
 VERSION = 1
@@ -104,7 +104,7 @@ _LOCK = 0x6D6F7665
 def has_tables(connection: sa.Connection, shown: str) -> bool:
     """Whether the database has the tables of VERSION; False if it has none. `shown` names the database in errors.
 
-    Raises LedgerError, which says what to do, for tables of another version.
+    Raises UnknownLedgerVersion, which says what to do, for tables of another version.
     """
     found = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
     if not found:
@@ -114,7 +114,7 @@ def has_tables(connection: sa.Connection, shown: str) -> bool:
         version = connection.execute(sa.select(LEDGER_VERSION.c.version)).scalar()
     if version != VERSION:
         of = "without a version" if version is None else f"of version {version}"
-        raise LedgerError(
+        raise UnknownLedgerVersion(
             f"{shown} has tables {of}, and this movemask writes version {VERSION}: move the database away or name "
             "another, and the figures start from zero, or start the movemask that made it"
         )
@@ -122,7 +122,7 @@ def has_tables(connection: sa.Connection, shown: str) -> bool:
 
 
 def make_tables(connection: sa.Connection, shown: str) -> None:
-    """Makes the tables in this transaction, if there are none. Raises LedgerError as `has_tables`."""
+    """Makes the tables in this transaction, if there are none. Raises UnknownLedgerVersion as `has_tables`."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     if not has_tables(

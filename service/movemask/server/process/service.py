@@ -11,17 +11,16 @@ import os
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 
-from prometheus_client.multiprocess import mark_process_dead
-
 from movemask.server import logs
 from movemask.server.edge.keys import Keys
 from movemask.server.edge.shared_rates import Rates
+from movemask.server.metrics_files import METRICS_FOLDER, forget_gauges
 from movemask.server.process.listening import Port, check_tls
 from movemask.server.process.running_services import runtime_folder
 from movemask.server.process.signals import exit_at_once
 from movemask.server.process.supervisor import Supervisor
 from movemask.server.process.worker_start import WorkerStart
-from movemask.server.service_state import METRICS_FOLDER, shared_state
+from movemask.server.service_state import shared_state
 from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ def _run(settings: Settings) -> None:
             grace=start.grace,
             ready=partial(log.info, "listening on %s", address),
             stopping=port.close,
-            forget=_forget_gauges,
+            forget=partial(forget_gauges, folder),
         ).run()
 
 
@@ -74,13 +73,6 @@ def _read(settings: Settings) -> Keys | None:
     """The API keys; checks the certificate too. Raises SettingsError."""
     check_tls(settings.tls_cert, settings.tls_key)
     return Keys.of(settings.listed_keys, settings.api_keys_file)
-
-
-def _forget_gauges(number: int) -> None:
-    """Takes the gauges of a worker that has ended out of the metrics; its counts stay."""
-    if METRICS_FOLDER in os.environ:
-        with suppress(OSError):  # the next worker with this number writes over them
-            mark_process_dead(number)  # type: ignore[no-untyped-call]
 
 
 def _address(settings: Settings, port: Port) -> str:

@@ -19,7 +19,7 @@ from movemask.server import logs
 from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
 from movemask.server.edge.limits import BytesInFlight
-from movemask.server.metrics import number_process
+from movemask.server.metrics import share_metrics
 from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
 from movemask.server.process.supervisor import Order
 from movemask.server.process.worker_start import WorkerStart
@@ -36,7 +36,7 @@ def run_worker(start: WorkerStart, order: Order, send: Callable[[object], None])
     Raises MovemaskError if the settings do not allow it."""
     settings = start.settings
     check_tls(settings.tls_cert, settings.tls_key)
-    number_process(order.number)
+    share_metrics(order.number, len(settings.model_folders.files(settings.default_model)))
     app = WorkerApp(start, order, send)
     config = uvicorn.Config(
         app,

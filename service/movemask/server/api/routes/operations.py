@@ -19,6 +19,7 @@ from movemask.schemas.operations import (
     AliveOut,
     CheckStepOut,
     LedgerStateOut,
+    MetricsStateOut,
     ModelEntryOut,
     ModelsOut,
     ReadyOut,
@@ -84,6 +85,9 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
         status="ready",
         models={entry.name: faults.get(entry.name, "served") for entry in services.models.registry},
         ledger=LedgerStateOut(waiting=recorder.waiting, lost=recorder.lost, failure=failure),
+        metrics=MetricsStateOut(
+            in_memory=services.metrics.in_memory, refused=services.metrics.refused
+        ),
         waiting=sum(services.models.waiting.values()),
     )
 
