@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+#: Characters of a client's text that a message shows.
+LONGEST_INPUT = 80
+
+
+def shown(text: str) -> str:
+    """A client's text, shortened, with escapes for characters that UTF-8 cannot express."""
+    cut = text if len(text) <= LONGEST_INPUT else text[:LONGEST_INPUT] + "…"
+    return cut.encode("utf-8", "backslashreplace").decode()
+
 
 class MovemaskError(Exception):
     """Base class. `str(error)` is a message for users."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel
+from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel, shown
 from movemask.network.check import Step, check
 from movemask.network.contract import Contract, read_contract
 from movemask.network.files import ModelFolders, read_onnx
@@ -71,7 +71,7 @@ class Registry:
                 else ""
             )
             raise UnknownModel(
-                f"model: no model {wanted!r}; available: {', '.join(self._entries)}{hint}"
+                f"model: no model {shown(str(wanted))!r}; available: {', '.join(self._entries)}{hint}"
             )
         return self._entries[wanted]
 

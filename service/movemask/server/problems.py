@@ -18,11 +18,13 @@ from starlette.exceptions import HTTPException
 
 from movemask.board.fen import MOVES_HINT, looks_like_moves
 from movemask.errors import (
+    LONGEST_INPUT,
     CapacityError,
     LedgerError,
     LedgerUnreachable,
     LimitExceeded,
     MovemaskError,
+    shown,
 )
 from movemask.schemas.answers import TYPE_PREFIX, ErrorOut, Problem
 from movemask.schemas.shapes import as_json
@@ -63,7 +65,6 @@ STATUSES: dict[str, HTTPStatus] = {
 #: The messages of errors begin with the field at fault: `moves[3]: 'e2e4' is not legal`.
 _NAMED = re.compile(r"(\w+(?:\[\w+\])?(?:\.\w+)*): ")
 
-_LONGEST_INPUT = 80
 _NUMBER = re.compile(r"\s*[-+]?\d{1,20}(\.\d{0,20})?\s*", re.ASCII)
 _MOST_ERRORS = 20
 
@@ -272,7 +273,7 @@ def _nearest(http: Request) -> str:
     root_path = http.scope.get("root_path", "")
     path = http.scope["path"].removeprefix(root_path)
     paths = [route.path for route in http.app.routes if route.path != "/"]
-    near = get_close_matches(path[:_LONGEST_INPUT].lower().rstrip("/"), paths, 1)
+    near = get_close_matches(path[:LONGEST_INPUT].lower().rstrip("/"), paths, 1)
     return (
         f"; did you mean {root_path + near[0]!r}?"
         if near
@@ -291,7 +292,7 @@ def near_or_all(name: str, known: Sequence[str]) -> str:
     """A suggestion for an unknown name: the nearest known name, or else all known names."""
     if name in ("rating", "ratings") and name not in known and "elo" in known:
         return "did you mean 'elo'?"
-    near = get_close_matches(name[:_LONGEST_INPUT].lower(), known, 1)
+    near = get_close_matches(name[:LONGEST_INPUT].lower(), known, 1)
     return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
 
 
@@ -330,12 +331,6 @@ def _correction(error: Any, model: type[BaseModel] | None) -> str:
     if kind == "string_pattern_mismatch" and field == ("cursor",):
         return "; use `next` of the previous page"
     return ""
-
-
-def shown(text: str) -> str:
-    """A client's text, shortened, with escapes for characters that UTF-8 cannot express."""
-    cut = text if len(text) <= _LONGEST_INPUT else text[:_LONGEST_INPUT] + "…"
-    return cut.encode("utf-8", "backslashreplace").decode()
 
 
 def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:

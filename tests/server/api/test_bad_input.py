@@ -253,6 +253,25 @@ def test_what_a_hostile_client_sends_is_not_echoed_whole(client: TestClient) -> 
     assert len(answer.content) < 2_000
 
 
+@pytest.mark.parametrize("length", [200, 60_000])
+def test_long_model_name_comes_back_shortened(client: TestClient, length: int) -> None:
+    """A name of 2,000,000 characters came back twice."""
+    name = "a" * length
+    answers = [
+        client.post("/v1/policy", json={"moves": [], "model": name}),
+        client.post("/v1/policy/batch", json={"positions": [{"moves": []}], "model": name}),
+        client.post("/v1/policy/sweep", json={"moves": [], "models": [name]}),
+        client.post("/v1/games", json={"pgn": "1. e4 *", "model": name}),
+        client.get("/v1/policy", params={"fen": "startpos", "model": name}),
+        client.get("/v1/leakage", params={"model": name}),
+        client.get(f"/v1/models/{name}"),
+        client.get(f"/v1/vocabularies/{name}"),
+    ]
+    for answer in answers:
+        assert answer.status_code in (404, 422)
+        assert len(answer.content) < 1_000
+
+
 class Crashing(FixedSession):
     """A runtime that has no memory left."""
 

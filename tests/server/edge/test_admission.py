@@ -225,6 +225,13 @@ def test_a_pgn_costs_its_moves_and_hardly_its_comments(serve: Serve, accept: str
     )
 
 
+def test_splitting_a_pgn_costs_as_much_as_reading_it(serve: Serve) -> None:
+    """Half a million characters took 0.3 s and cost one position."""
+    client = serve(client_rate=0.01, client_burst=1000)
+    response = client.post("/v1/games/split", json={"pgn": "1. e4 e5 Nf3 " * 1_000})
+    assert left(response) == 1000 - 1 - 13_000 // 4096
+
+
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, Rates(), clock=lambda: now)

@@ -11,10 +11,11 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from movemask.errors import shown
 from movemask.server import problems
 from movemask.server.edge.context import context_of
 from movemask.server.edge.limits import RequestLimits
-from movemask.server.problems import ProblemError, shown
+from movemask.server.problems import ProblemError
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -6,6 +6,8 @@ from hashlib import blake2b
 
 from fastapi import Request, Response
 
+from movemask.server.api.negotiation import is_current
+
 
 def cacheable(http: Request, content: bytes, *, seconds: int = 0) -> Response:
     """A JSON response that a client may reuse for `seconds`, and after that if the service still has the same content.
@@ -18,10 +20,6 @@ def cacheable(http: Request, content: bytes, *, seconds: int = 0) -> Response:
         "ETag": f"W/{tag}",
         "Cache-Control": f"private, max-age={seconds}" if seconds else "private, no-cache",
     }
-    known = {
-        value.strip().removeprefix("W/")
-        for value in http.headers.get("if-none-match", "").split(",")
-    }
-    if known & {tag, "*"}:
+    if is_current(http.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type="application/json")

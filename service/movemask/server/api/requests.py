@@ -73,6 +73,7 @@ def counted(
     return within
 
 
+ModelName = Annotated[str, Field(max_length=200)]
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
 
@@ -189,7 +190,7 @@ class PositionIn(PlacedIn, RuleIn):
 class OneIn(PositionIn):
     """Base class of requests for one position."""
 
-    model: str | None = _MODEL
+    model: ModelName | None = _MODEL
 
 
 class PolicyIn(OneIn):
@@ -274,7 +275,7 @@ class BatchIn(RuleIn):
         Field(min_length=1, max_length=MAX_POSITIONS),
         AfterValidator(counted("positions", "positions", lambda limits: limits.positions)),
     ] = Field(description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
-    model: str | None = _MODEL
+    model: ModelName | None = _MODEL
     chess960: bool = Field(False, description=_CHESS960)
     elo: Ratings | None = _ELO
     include: Includes = _INCLUDE
@@ -288,7 +289,7 @@ class GamesIn(In):
         description="One or more games. Ratings: WhiteElo and BlackElo, from 100 to 4000; if only one is given, it is "
         "used for both.",
     )
-    model: str | None = _MODEL
+    model: ModelName | None = _MODEL
     temperature: AboveZero = Field(
         1.0, description="Logits are divided by it; `calibrated` uses the contract's."
     )
@@ -312,7 +313,7 @@ SweptRatings = Annotated[
     AfterValidator(counted("ratings", "ratings", lambda limits: limits.positions)),
 ]
 Names = Annotated[
-    list[Annotated[str, Field(max_length=200)]],
+    list[ModelName],
     Field(min_length=1, max_length=MAX_POSITIONS, fail_fast=True),
     AfterValidator(counted("models", "models", lambda limits: limits.positions)),
 ]
@@ -325,7 +326,7 @@ class SweepIn(PositionIn):
         None, description="In Elo points; by default every hundred from 800 to 2500."
     )
     vary: VaryName | None = Field(None, description="Whose rating changes; by default both.")
-    model: str | None = _MODEL
+    model: ModelName | None = _MODEL
     models: Names | None = Field(
         None, description="Instead of `ratings`: one answer from each of these networks."
     )

@@ -13,13 +13,13 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 
-from movemask.errors import InvalidParameter
+from movemask.errors import InvalidParameter, shown
 from movemask.server.api.body_reader import check_pieces, parsed, read_body
 from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import context_of
 from movemask.server.edge.keys import KeyScope
 from movemask.server.edge.limits import RequestLimits
-from movemask.server.problems import documented, near_or_all, shown
+from movemask.server.problems import documented, near_or_all
 from movemask.server.services import Services
 
 E = TypeVar("E", bound=Callable[..., Any])
@@ -36,6 +36,20 @@ OPEN: frozenset[KeyScope] = frozenset()
 
 #: Documents how keys are sent. `authorize` checks them.
 _BEARER = Security(HTTPBearer(auto_error=False, description="An API key, if the service has any."))
+
+
+async def bounded_body(
+    http: Request, services: Services, size: int | None, pieces: int | None
+) -> bytes:
+    """The body of a request, when it may be parsed: a large one in a turn of its own. Raises ProblemError above `size`
+    bytes, or above `pieces` brackets and commas."""
+    body = await read_body(http, size, services.limits)
+    if pieces is not None:
+        check_pieces(body, pieces)
+    if len(body) > _LARGE:
+        async with services.large_bodies:  # the next one goes on in a later turn of the loop
+            await asyncio.sleep(0)
+    return body
 
 
 def operation_id(route: APIRoute) -> str:
@@ -120,14 +134,8 @@ class BodyRoute(ScopedRoute):
         async def handle(http: Request) -> Response:
             authorize(http, self.scopes)
             services: Services = http.app.state.services
-            body = await read_body(http, self._size, services.limits)
-            if self._pieces is not None:
-                check_pieces(body, self._pieces(services.limits))
-            if len(body) > _LARGE:
-                async with (
-                    services.large_bodies
-                ):  # the next one goes on in a later turn of the loop
-                    await asyncio.sleep(0)
+            pieces = None if self._pieces is None else self._pieces(services.limits)
+            body = await bounded_body(http, services, self._size, pieces)
             request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
             context_of(http.scope).charge(self._positions(request))  # raises RateLimited

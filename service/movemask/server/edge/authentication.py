@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.types import Scope
 
+from movemask.errors import shown
 from movemask.server.edge.context import RequestContext, context_of
 from movemask.server.edge.keys import Keys, KeyScope
 from movemask.server.edge.shared_rates import client_address
-from movemask.server.problems import ProblemError, shown
+from movemask.server.problems import ProblemError
 
 _REALM = 'Bearer realm="movemask"'
 

@@ -17,7 +17,7 @@ from functools import partial
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from movemask.errors import MovemaskError, ShuttingDown
+from movemask.errors import MovemaskError, ShuttingDown, shown
 from movemask.server import logs, problems
 from movemask.server.edge.authentication import identify
 from movemask.server.edge.context import (
@@ -34,7 +34,7 @@ from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.sites import Sites
 from movemask.server.edge.spans import record_spans
 from movemask.server.metrics import Metrics
-from movemask.server.problems import ProblemError, shown
+from movemask.server.problems import ProblemError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from movemask.server.problems import ProblemError, shown
+from movemask.errors import shown
+from movemask.server.problems import ProblemError
 
 
 class Sites:

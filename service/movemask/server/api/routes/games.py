@@ -21,7 +21,7 @@ from movemask.games.forecast import LOOKED_AT
 from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
-from movemask.server.api.media_types import TEXT, preferred
+from movemask.server.api.negotiation import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import (
     evaluated_out,
@@ -49,6 +49,11 @@ _SCOPES = frozenset({KeyScope.POLICY})
 routes = Routes("games")
 
 
+def _reading_cost(request: GamesIn | SplitIn) -> int:
+    """The cost of reading a PGN for a client's rate, without its moves."""
+    return 1 + len(request.pgn) // _CHARACTERS
+
+
 @routes.post(
     "/v1/games",
     scopes=_SCOPES,
@@ -56,9 +61,7 @@ routes = Routes("games")
     response_model=GamesOut,
     statuses=(404, 502, 503),
     pieces=lambda limits: _PIECES,
-    positions=lambda request: (
-        1 + len(request.pgn) // _CHARACTERS
-    ),  # the moves are charged when they are known
+    positions=_reading_cost,  # the moves are charged when they are known
     responses={
         200: {
             "content": {PGN: TEXT, NDJSON: TEXT},
@@ -123,6 +126,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     summary="Split a PGN into games",
     response_model=SplitOut,
     pieces=lambda limits: _PIECES,
+    positions=_reading_cost,
 )
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
     """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's

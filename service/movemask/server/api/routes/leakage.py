@@ -36,7 +36,8 @@ from movemask.schemas.figures import (
 )
 from movemask.schemas.shapes import Out, as_json
 from movemask.server import problems
-from movemask.server.api.media_types import TEXT, preferred
+from movemask.server.api.negotiation import TEXT, preferred
+from movemask.server.api.requests import ModelName
 from movemask.server.api.responses import fen_out, figures_out
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import context_of
@@ -87,7 +88,7 @@ _get = partial(routes.get, responses=problems.documented(404, 422, 503))
 async def _which(
     services: AppServices,
     model: Annotated[
-        str | None, Query(description="Name of a model in `/v1/models`; all if left out.")
+        ModelName | None, Query(description="Name of a model in `/v1/models`; all if left out.")
     ] = None,
     since: TimeText = None,
     until: TimeText = None,

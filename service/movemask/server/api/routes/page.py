@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
+from movemask.server.api.negotiation import accepts_gzip, is_current
 from movemask.server.api.routing import OPEN, Routes
 
 FOLDER = Path(__file__).parents[3] / "page"
@@ -71,11 +72,12 @@ async def file(version: str, name: str, http: Request) -> Response:
 
 def _sent(http: Request, name: str, caching: str) -> Response:
     version, files = page_files()
-    headers = {"ETag": f'"{version}"', "Cache-Control": caching}
-    if version in http.headers.get("if-none-match", ""):
+    tag = f'"{version}"'
+    headers = {"ETag": tag, "Cache-Control": caching}
+    if is_current(http.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     content = files[name]
-    if "gzip" in http.headers.get("accept-encoding", ""):
+    if accepts_gzip(http.headers.get("accept-encoding", "")):
         headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
     else:
         content = gzip.decompress(content)

@@ -22,12 +22,13 @@ from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOu
 from movemask.schemas.choices import Include
 from movemask.schemas.shapes import Out
 from movemask.server.api.caching import cacheable
-from movemask.server.api.media_types import TEXT, preferred
+from movemask.server.api.negotiation import TEXT, preferred
 from movemask.server.api.requests import (
     MAX_POSITIONS,
     BatchIn,
     BatchPositionIn,
     InvalidItem,
+    ModelName,
     MoveIn,
     PlacedIn,
     PolicyIn,
@@ -115,7 +116,7 @@ async def policy_by_link(
         Parameter(max_length=MAX_LENGTH, description="A FEN; `startpos` is the start position."),
     ],
     model: Annotated[
-        str | None, Parameter(description="Name of a model; otherwise the default model.")
+        ModelName | None, Parameter(description="Name of a model; otherwise the default model.")
     ] = None,
     elo: Annotated[
         float | None,

@@ -1,0 +1,65 @@
+"""What a response may be, by the request's headers: `preferred`, its media type; `accepts_gzip`, its coding;
+`is_current`, whether the client has it already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+#: An answer that is no JSON, in OpenAPI. Without a schema, clients' generators would know no type for any answer.
+TEXT: dict[str, Any] = {"schema": {"type": "string"}}
+
+#: An entity tag, without the mark of a weak one.
+_TAG = re.compile(r'"[^"]*"')
+
+
+def preferred(accept: str, offered: Sequence[str]) -> str:
+    """The offered media type with the highest quality in an Accept header (RFC 9110, section 12.5.1).
+
+    The quality of a type is that of the range that names it most exactly. Of types with equal quality, one that is
+    named exactly is preferred, then the one that the header has first. A header that accepts none gets the first type
+    offered.
+    """
+    ranges = _qualities(accept)
+
+    def rank(media_type: str) -> tuple[float, int, int]:
+        for exactness, media_range in (
+            (2, media_type),
+            (1, media_type.partition("/")[0] + "/*"),
+            (0, "*/*"),
+        ):
+            if media_range in ranges:
+                quality, order = ranges[media_range]
+                return quality, exactness, order
+        return 0.0, 0, 0
+
+    best = max(offered, key=rank)
+    return best if rank(best)[0] > 0 else offered[0]
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether an Accept-Encoding header names gzip, and prefers nothing else (RFC 9110, section 12.5.3). `*` does not
+    name it: no client is known that sends `*` and unpacks gzip."""
+    codings = _qualities(accept_encoding)
+    gzip, _ = codings.get("gzip", (0.0, 0))
+    return gzip > 0 and gzip >= codings.get("identity", (0.0, 0))[0]
+
+
+def is_current(if_none_match: str, tag: str) -> bool:
+    """Whether an If-None-Match header names this entity tag, in quotation marks and without `W/`; compared weakly (RFC
+    9110, section 13.1.2)."""
+    return if_none_match.strip() == "*" or tag in _TAG.findall(if_none_match)
+
+
+def _qualities(header: str) -> dict[str, tuple[float, int]]:
+    """The quality of each value of a list, by the value in lower case, and its place, negative."""
+    qualities: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate(header.lower().split(",")):
+        value, *parameters = (word.strip() for word in part.split(";"))
+        quality = next((word[2:] for word in parameters if word.startswith("q=")), "1")
+        try:
+            qualities.setdefault(value, (float(quality), -place))
+        except ValueError:
+            qualities.setdefault(value, (0.0, -place))
+    return qualities
