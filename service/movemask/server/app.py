@@ -10,9 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
-from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
-from movemask.server.api.negotiation import accepts_gzip
+from movemask.server.api.negotiation import Compression
 from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
 from movemask.server.api.routes import audit, games, leakage, operations, page, policy
 from movemask.server.api.routing import bounded_body
@@ -51,9 +49,6 @@ _MCP_SECONDS = 600.0
 #: Most bytes of a tool call, and its most brackets and commas. The MCP SDK takes up to 43 times as much memory for a
 #: body that it refuses, such as one of empty lists.
 _MCP_BYTES, _MCP_PIECES = 64 << 10, 4096
-
-#: Smallest response, in bytes, that is compressed.
-_COMPRESSED = 16_384
 
 
 def create_app(
@@ -121,7 +116,7 @@ def create_app(
     problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     # The last one is the outermost.
-    app.add_middleware(_Compressed)
+    app.add_middleware(Compression)
     app.add_middleware(
         Edge,
         keys=keys,
@@ -183,22 +178,6 @@ def _install_mcp(
     # No GET: its stream might stay open for ever.
     app.router.routes.append(Route("/mcp", _Keyed(found.endpoint, sites), methods=["POST"]))
     return server.session_manager.run
-
-
-class _Compressed(GZipMiddleware):
-    """Compresses large responses for clients that accept gzip. Starlette's middleware looks for the letters `gzip`, and
-    compressed for `gzip;q=0` too."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(app, minimum_size=_COMPRESSED, compresslevel=4)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
-            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
-            coding = b"gzip" if accepts_gzip(accepted) else b"identity"
-            scope["headers"] = [*others, (b"accept-encoding", coding)]
-        await super().__call__(scope, receive, send)
 
 
 class _Keyed:

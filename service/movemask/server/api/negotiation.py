@@ -1,4 +1,4 @@
-"""What a response may be, by the request's headers: `preferred`, its media type; `accepts_gzip`, its coding;
+"""What a response may be, by the request's headers: `preferred`, its media type; `Compression`, its coding;
 `is_current`, whether the client has it already."""
 
 from __future__ import annotations
@@ -7,11 +7,34 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 #: An answer that is no JSON, in OpenAPI. Without a schema, clients' generators would know no type for any answer.
 TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 
+#: Smallest response, in bytes, that is compressed.
+_COMPRESSED = 16_384
+
 #: An entity tag, without the mark of a weak one.
 _TAG = re.compile(r'"[^"]*"')
+
+
+class Compression(GZipMiddleware):
+    """Compresses large responses for clients that accept gzip. Starlette's middleware looks for the letters `gzip`, and
+    compressed for `gzip;q=0` too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, minimum_size=_COMPRESSED, compresslevel=4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
+            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
+            coding = b"gzip" if accepts_gzip(accepted) else b"identity"
+            scope["headers"] = [*others, (b"accept-encoding", coding)]
+        await super().__call__(scope, receive, send)
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
