@@ -2,7 +2,7 @@
 
 The target is either the index of the played move in its row (`targets` int `[B]`; every row must have one), or a
 distribution `q` over each row's legal slots (`targets` float `[N]`): another network's policy, search visits, a
-smoothed label, or the played move (`one_hot`). `numeric.temperature` has the cross-entropy of played moves.
+smoothed label, or the played move (`one_hot`). `movemask.policy.temperature` has the cross-entropy of played moves.
 
 Sources: Fenchel-Young losses, Blondel, Martins & Niculae, JMLR 21 (2020), arXiv:1901.02324; soft targets, Hinton,
 Vinyals & Dean (2015), arXiv:1503.02531; a temperature trained in log space, Radford et al. (2021), arXiv:2103.00020,

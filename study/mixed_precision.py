@@ -16,12 +16,12 @@ from movemask.policy.ragged import Float
 
 
 def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> NDArray[Any]:
-    """Probabilities `[N]` in the dtype of the logits; arguments and errors as in `numeric.softmax.softmax`."""
+    """Probabilities `[N]` in the dtype of the logits; arguments and errors as in `policy.softmax`."""
     return rounded_like(exact.softmax(legal_logits, indptr, temperature), legal_logits)
 
 
 def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> NDArray[Any]:
-    """Log-probabilities `[N]` in the dtype of the logits; arguments and errors as in `numeric.softmax.softmax`."""
+    """Log-probabilities `[N]` in the dtype of the logits; arguments and errors as in `policy.softmax`."""
     return rounded_like(exact.log_softmax(legal_logits, indptr, temperature), legal_logits)
 
 

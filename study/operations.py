@@ -1,4 +1,4 @@
-"""Counts of the arithmetic that each way to mask takes on one row.
+"""Counts of the arithmetic that each way to mask takes on one row, and each kind of attention on a sequence.
 
 A row has `A` slots and `L` legal slots, `1 ≤ L ≤ A`. Each formula is counted as written, with the row maximum
 subtracted first. A subtraction counts as an addition. Reading, writing and selecting by the mask are not counted.
@@ -50,11 +50,50 @@ def operations_of_softmax_then_mask(slots: int) -> Operations:
 
 
 def operations_of_gathering(legal: int) -> Operations:
-    """Softmax of the legal logits alone (`numeric.softmax.softmax`); A does not matter.
+    """Softmax of the legal logits alone (`movemask.policy.softmax.softmax`); A does not matter.
 
     L - 1 comparisons, L subtractions, L exponentials, L - 1 additions, L divisions.
     """
     return Operations(legal, 0, 0, legal, 2 * legal - 1, legal - 1)
+
+
+def operations_of_softmax_attention(tokens: int, width: int) -> Operations:
+    """`attention.softmax_attention` of as many queries, keys and values as tokens, all of this width.
+
+    Scores: `N² d` multiplications, `N² (d - 1)` additions, `N²` divisions by √d. Softmax: `N (N - 1)` comparisons, `N²`
+    subtractions, `N²` exponentials, `N (N - 1)` additions, `N²` divisions. Means: `N² d` multiplications, `N d (N - 1)`
+    additions.
+    """
+    n, d = tokens, width
+    additions = n * n * (d - 1) + n * n + n * (n - 1) + n * d * (n - 1)
+    return Operations(n * n, 0, 2 * n * n * d, 2 * n * n, additions, n * (n - 1))
+
+
+def operations_of_linear_attention(tokens: int, width: int) -> Operations:
+    """`attention.linear_attention` of as many queries, keys and values as tokens, all of this width.
+
+    φ of queries and keys: `2 N d` comparisons, and at most as many exponentials or additions, counted as exponentials.
+    Sum over the keys: `N d²` multiplications, `(N - 1) d²` additions, and `(N - 1) d` additions for the normaliser.
+    Means: `N d²` multiplications, `N d (d - 1)` additions; for the normaliser `N d` multiplications and `N (d - 1)`
+    additions; `N d` divisions.
+    """
+    n, d = tokens, width
+    additions = (n - 1) * d * d + (n - 1) * d + n * d * (d - 1) + n * (d - 1)
+    return Operations(2 * n * d, 0, 2 * n * d * d + n * d, n * d, additions, 2 * n * d)
+
+
+def attention_counts(tokens: int, width: int) -> str:
+    """A table of the operations of both kinds of attention, and of the numbers that each holds between its steps."""
+    names = [field.name for field in fields(Operations) if field.name != "logarithms"]
+    ways = {
+        "softmax attention": (operations_of_softmax_attention(tokens, width), tokens * tokens),
+        "linear attention": (operations_of_linear_attention(tokens, width), width * width),
+    }
+    rows = [
+        [way, *(f"{getattr(operations, name):,}" for name in names), f"{operations.total:,}", f"{held:,}"]
+        for way, (operations, held) in ways.items()
+    ]
+    return table(["way", *names, "total", "numbers held"], rows)
 
 
 def counts() -> str:

@@ -85,6 +85,21 @@ def row_maximum(
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
 
 
+def power_weights(values: ArrayLike, indptr: ArrayLike, power: float) -> Floating:
+    """`x^p / Σ x^p` of each row of elements above 0: `[N]`, `[B + 1]` → float64 `[N]`.
+
+    As `p` grows, the weights become one-hot at the maximum, or 1/n for each of n equal maxima. The mean of the elements
+    with these weights therefore becomes the maximum, which `Iterative` uses. Raises ValueError for an element of 0 or
+    less.
+    """
+    x, bounds = checked_values("values", values, indptr)
+    if not (x > 0).all():
+        raise ValueError(f"values: must be above 0, got {x[~(x > 0)][0]}")
+    # Divided by the maximum first, so that no power overflows.
+    powers = (x / np.repeat(row_max(x, bounds), np.diff(bounds))) ** power
+    return np.asarray(powers / np.repeat(row_sum(powers, bounds), np.diff(bounds)))
+
+
 def sparse_softmax(
     values: ArrayLike,
     indptr: ArrayLike,

@@ -21,6 +21,7 @@ from study.row_maxima import (
     PNorm,
     RowMaximum,
     coalesced,
+    power_weights,
     sparse_softmax,
 )
 from tests.policy.batches import Ragged, ragged
@@ -88,3 +89,24 @@ def test_coordinates_become_scipys_csr(seed: int, size: int) -> None:
     np.testing.assert_array_equal(indptr, theirs.indptr)
     np.testing.assert_array_equal(j, theirs.indices)
     np.testing.assert_allclose(x, theirs.data, atol=1e-15)
+
+
+def test_power_weights_match_definition() -> None:
+    values = np.array([0.5, 2.0, 1.0, 3.0, 3.0])
+    for power in (1.0, 2.5):
+        expected = [*(values[:3] ** power / (values[:3] ** power).sum()), 0.5, 0.5]
+        np.testing.assert_allclose(power_weights(values, [0, 3, 5], power), expected, atol=1e-15)
+
+
+@given(batch=ragged(0.1, 5, empty=False), ties=st.integers(1, 3))
+def test_power_weights_become_one_hot_or_equal_for_ties(batch: Ragged, ties: int) -> None:
+    """The lemma that the iterative maximum rests on: 1/n for each of n equal maxima, 0 elsewhere."""
+    rows = [np.concatenate([row, np.full(ties, 1.5 * max(row))]) for row in batch.rows]
+    expected = np.concatenate([np.where(row == row.max(), 1 / (row == row.max()).sum(), 0.0) for row in rows])
+    indptr = np.cumsum([0, *map(len, rows)])
+    np.testing.assert_allclose(power_weights(np.concatenate(rows), indptr, 200.0), expected, atol=1e-12)
+
+
+def test_power_weights_of_element_not_positive_raise() -> None:
+    with pytest.raises(ValueError, match="values: must be above 0, got 0"):
+        power_weights([1.0, 0.0], [0, 2], 2.0)
