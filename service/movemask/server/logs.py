@@ -16,7 +16,8 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
-from queue import Full, Queue
+from logging.handlers import QueueHandler
+from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 import orjson
@@ -26,8 +27,8 @@ from movemask.times import rfc3339
 #: Most lines that wait to be written.
 QUEUE = 10_000
 
-#: Seconds until the lines of requests are made, many at once.
-_TOGETHER = 0.1
+#: Seconds that the lines of requests are gathered, and most lines that are written together.
+_TOGETHER, _MOST_TOGETHER = 0.1, 1_000
 
 #: Seconds that a process which ends waits for its last lines to be written.
 _LAST_SECONDS = 1.0
@@ -78,8 +79,8 @@ def access(
         request,
         "" if key is None else f" key={key}",
     )
-    if handlers := _handlers():
-        handlers[0].emit_later(level, fields)
+    if handlers := _handlers():  # a line made here would cost the event loop a tenth of a request
+        handlers[0].enqueue((time.time(), level, fields))
     else:
         _access.log(level, _ACCESS, *fields)
 
@@ -103,31 +104,33 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        out: dict[str, Any] = {"time": rfc3339(record.created), "level": record.levelname.lower()}
-        out |= {"logger": _name(record), "pid": os.getpid()}
+        fields: dict[str, Any] = {
+            "time": rfc3339(record.created),
+            "level": record.levelname.lower(),
+            "logger": _name(record),
+            "pid": os.getpid(),
+        }
         if record.name == _access.name and isinstance(record.args, tuple):
             method, route, status, milliseconds, positions, request, key = record.args
-            out |= {
+            fields |= {
                 "message": f"{method} {route} {status}",
                 "method": method,
                 "route": route,
                 "status": status,
-            }
-            out |= {
                 "ms": round(cast(float, milliseconds), 3),
                 "positions": positions,
                 "request_id": request,
             }
             if key:
-                out["key"] = str(key).removeprefix(" key=")
+                fields["key"] = str(key).removeprefix(" key=")
         else:
-            out["message"] = record.getMessage()
+            fields["message"] = record.getMessage()
             current_id = request_id.get()
             if current_id is not None:
-                out["request_id"] = current_id
+                fields["request_id"] = current_id
         if record.exc_info:
-            out["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(out, default=str).decode()
+            fields["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(fields, default=str).decode()
 
 
 def configure(level: str, log_format: str) -> None:
@@ -140,9 +143,7 @@ def configure(level: str, log_format: str) -> None:
     for old in _handlers():
         root.removeHandler(old)
         old.close()
-    handler = LogHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    root.addHandler(handler)
+    root.addHandler(LogHandler(JsonFormatter() if log_format == "json" else TextFormatter()))
     root.setLevel(level.upper())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
@@ -162,86 +163,69 @@ def configure(level: str, log_format: str) -> None:
 
 
 def await_each_line(seconds: float) -> None:
-    """Has the program go on after a line only when it is written, or after `seconds`; 0: at once, as by default. What
-    ends a process on the spot, such as a network file, is then named in its last line."""
+    """Makes each log call wait until its line is written, at most `seconds`. 0, the default, does not wait.
+
+    A process that ends on the spot, as by a network file, then leaves the line that names the cause.
+    """
     for handler in _handlers():
         handler.seconds = seconds
 
 
 def flush(seconds: float = _LAST_SECONDS) -> None:
-    """Returns when all lines are written, after `seconds` at the latest."""
+    """Waits until all lines are written, at most `seconds`."""
     for handler in _handlers():
-        handler.flush(seconds)
+        handler.wait_until_written(seconds)
 
 
 def _handlers() -> list[LogHandler]:
     return [handler for handler in logging.getLogger().handlers if isinstance(handler, LogHandler)]
 
 
-class LogHandler(logging.Handler):
-    """Has a thread write the lines to standard error. `QUEUE` lines wait at most, and as many of requests; others are
-    lost, and a later one says how many.
+class LogHandler(QueueHandler):
+    """Writes lines to standard error on a thread of its own. `QUEUE` lines wait at most; a later one counts the others.
 
-    seconds : that each line waits until it is written
+    Attributes
+    ----------
+    seconds : longest time that a log call waits until its line is written
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, formatter: logging.Formatter) -> None:
+        # Lines; requests as their time, level and the fields of `_ACCESS`; events to set when all before is written;
+        # None at the end.
+        self._items: SimpleQueue[Any] = SimpleQueue()
+        super().__init__(cast(Any, self._items))
+        self.setFormatter(formatter)
         self.seconds = 0.0
-        self._lines: Queue[str | None] = Queue(QUEUE)  # empty: those of requests; None: the end
-        self._requests: list[
-            tuple[float, int, tuple[object, ...]]
-        ] = []  # time, level, and the fields of `_ACCESS`
-        self._lost = 0
+        self._lost, self._lost_lock = 0, threading.Lock()
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
+    def prepare(self, record: logging.LogRecord) -> str:
+        """Returns the line of a record, made here because the thread does not know the current request."""
+        return self.format(record)
+
+    def enqueue(self, item: Any) -> None:
+        """Has the thread write a line, or that of a request."""
+        if self._items.qsize() < QUEUE:
+            self._items.put(item)
+        else:
+            with self._lost_lock:
+                self._lost += 1
+
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._lines.put_nowait(self.format(record))
-        except Full:
-            self._lost += 1
-            return
-        except Exception:  # a bug of the line, which ends nothing
-            self.handleError(record)
-            return
-        if self._lost and self._lines.qsize() < QUEUE // 2:
-            self._tell()
-        if (
-            self.seconds and self._lines.unfinished_tasks == 1
-        ):  # with more, nothing reads standard error
-            self.flush(self.seconds)
+        super().emit(record)
+        if self.seconds and not self.wait_until_written(self.seconds):
+            self.seconds = 0.0  # nothing reads standard error
 
-    def emit_later(self, level: int, fields: tuple[object, ...]) -> None:
-        """Has the thread make the line of a request, with all others of 0.1 s. Made at once, a line would cost the
-        event loop a tenth of a request."""
-        if len(self._requests) >= QUEUE:
-            self._lost += 1
-            return
-        self._requests.append((time.time(), level, fields))
-        if len(self._requests) == 1:
-            try:
-                self._lines.put_nowait("")
-            except Full:
-                self._lost += len(self._requests)
-                self._requests.clear()
-
-    def flush(self, seconds: float = _LAST_SECONDS) -> None:
-        """Returns when all lines are written, after `seconds` at the latest."""
-        self._tell()
-        with self._lines.all_tasks_done:
-            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, seconds)
+    def wait_until_written(self, seconds: float) -> bool:
+        """Waits until all lines are written, at most `seconds`; returns whether they are."""
+        written = threading.Event()
+        self._items.put(written)
+        return written.wait(seconds)
 
     def close(self) -> None:
         """Ends the thread when all lines are written."""
-        with suppress(Full):
-            self._lines.put_nowait(None)
+        self._items.put(None)
         super().close()
-
-    def _tell(self) -> None:
-        """Logs how many lines were lost since the last call, if any."""
-        lost, self._lost = self._lost, 0
-        if lost:
-            log.warning("%d log lines were lost: nothing read standard error in time", lost)
 
     def _write(self) -> None:
         # Not by `sys.stderr`: a thread that is blocked in it would hold its lock, and Python could not end.
@@ -249,35 +233,53 @@ class LogHandler(logging.Handler):
             stream, encoding = sys.stderr.fileno(), sys.stderr.encoding
         except (AttributeError, OSError, ValueError):  # there is none, or it is no file
             stream, encoding = -1, "utf-8"
-        while (line := self._lines.get()) is not None:
-            lines = [line] if line else self._lines_of_requests()
+        items: list[Any] = []
+        while None not in items:
+            items = self._next_items()
+            lines = [line for item in items for line in self._lines(item)]
+            if self._lost and self._items.qsize() < QUEUE // 2:
+                lines.append(self._line_of_lost())
             for piece in _pieces(
                 [f"{one}\n".encode(encoding, "backslashreplace") for one in lines]
             ):
                 with suppress(OSError):
-                    while piece:
-                        try:
-                            piece = piece[os.write(stream, piece) :]
-                        except BlockingIOError:  # another program has made the stream so
-                            select.select((), (stream,), ())
-            if (
-                not line and self._lines.qsize() < QUEUE // 2
-            ):  # a service without trouble logs only requests
-                self._tell()
-            self._lines.task_done()
-        self._lines.task_done()
+                    _write_all(stream, piece)
+            for item in items:
+                if isinstance(item, threading.Event):
+                    item.set()
 
-    def _lines_of_requests(self) -> list[str]:
-        """The lines of the requests of 0.1 s."""
-        time.sleep(_TOGETHER)
-        lines = []
-        while some := self._requests[:]:
-            del self._requests[: len(some)]  # others may have come
-            for created, level, fields in some:
-                record = logging.LogRecord(_access.name, level, "", 0, _ACCESS, fields, None)
-                record.created = created
-                lines.append(self.format(record))
-        return lines
+    def _next_items(self) -> list[Any]:
+        """Waits for items. Requests of 0.1 s come together: waking this thread for each would cost the event loop."""
+        items = [self._items.get()]
+        if isinstance(items[0], tuple):
+            time.sleep(_TOGETHER)
+        with suppress(Empty):
+            while len(items) < _MOST_TOGETHER:
+                items.append(self._items.get_nowait())
+        return items
+
+    def _lines(self, item: Any) -> Iterator[str]:
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, tuple):
+            created, level, fields = item
+            record = logging.LogRecord(_access.name, level, "", 0, _ACCESS, fields, None)
+            record.created = created
+            yield self.format(record)
+
+    def _line_of_lost(self) -> str:
+        with self._lost_lock:
+            lost, self._lost = self._lost, 0
+        text = "%d log lines were lost: nothing read standard error in time"
+        return self.format(logging.LogRecord(log.name, logging.WARNING, "", 0, text, (lost,), None))
+
+
+def _write_all(stream: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(stream, data) :]
+        except BlockingIOError:  # another program has made the stream non-blocking
+            select.select((), (stream,), ())
 
 
 def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
