@@ -64,7 +64,8 @@ def test_links_and_anchors_exist(document: Path) -> None:
         path, _, anchor = target.partition("#")
         file = (ROOT / document.parent / path) if path else ROOT / document
         assert file.exists(), target
-        assert document.parent.name != "docs" or (ROOT / "docs") in file.resolve().parents, f"{target}: not on the site"
+        on_site = document.parent.name != "docs" or (ROOT / "docs") in file.resolve().parents
+        assert on_site, f"{target} is not on the site: write the name of the file"
         if anchor:
             assert anchor in anchors(text_of(file.resolve().relative_to(ROOT))), target
 
