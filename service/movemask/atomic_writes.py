@@ -1,4 +1,4 @@
-"""`atomic_write`: writes a file that readers see whole or not at all."""
+"""`atomic_write`: writes a file that readers see whole or not at all; `locked`: lets one process change a folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -47,6 +52,20 @@ def atomic_write(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a folder, for which other processes wait. Windows has none. Raises OSError."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _stat(file: Path) -> os.stat_result | None:

@@ -24,7 +24,9 @@ PREFIX = "MOVEMASK_"
 class NetworkSettings(BaseSettings):
     """Settings of networks and the engine. A field `name` is the variable MOVEMASK_NAME."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False
+    )
 
     #: What is expected of a field with a pattern, in words.
     patterns: ClassVar[Mapping[str, str]] = {}

@@ -38,6 +38,14 @@ def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch,
         Settings.read()
 
 
+@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_numbers_are_finite(name: str, value: str) -> None:
+    """With --client-rate inf, the service started and answered every request with a 500."""
+    with pytest.raises(SettingsError, match=f"^MOVEMASK_{name.upper()}: .*, got '{value}'"):
+        Settings.read(**{name: value})
+
+
 @pytest.mark.parametrize(
     "names", ["*", "chess.example, *.b.example,[::1]", "::1", "LOCALHOST", "127.0.0.1", "a_b-c", ""]
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from movemask.errors import KeysError, SettingsError
-from movemask.server.edge.keys import Key, KeyScope, new_key, read_keys, write_keys
+from movemask.server.edge.keys import KeyScope, changed_keys, new_key, read_keys
 from movemask.server.settings import Settings
 
 _SCOPES = tuple(scope.value for scope in KeyScope)
@@ -46,13 +46,13 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
     read the file, which is created so that only its owner can read it.
     """
     file = _chosen(file)
-    known = read_keys(file) if file.exists() else ()
-    if name in {key.name for key in known}:
-        raise KeysError(
-            f"{file}: there is a key named {name}; delete it first, or choose another name"
-        )
     key, text = new_key(name, map(KeyScope, scopes))
-    write_keys(file, [*known, key])
+    with changed_keys(file) as keys:
+        if name in {one.name for one in keys}:
+            raise KeysError(
+                f"{file}: there is a key named {name}; delete it first, or choose another name"
+            )
+        keys.append(key)
     click.echo(
         f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:",
         err=True,
@@ -77,13 +77,12 @@ def list_keys(file: Path | None) -> None:
 def delete_key(name: str, file: Path | None) -> None:
     """Delete the key NAME from the file. A running service refuses it after `movemask reload`."""
     file = _chosen(file)
-    known = read_keys(file)
-    left: list[Key] = [key for key in known if key.name != name]
-    if len(left) == len(known):
-        raise KeysError(
-            f"{file}: there is no key named {name}; available: {', '.join(key.name for key in known)}"
-        )
-    write_keys(file, left)
+    with changed_keys(file) as keys:
+        names = [key.name for key in keys]
+        if name not in names:
+            available = f"; available: {', '.join(names)}" if names else ""
+            raise KeysError(f"{file}: there is no key named {name}{available}")
+        del keys[names.index(name)]
     click.echo(
         f"{name} was deleted from {file}; to have a running service refuse it: `movemask reload`",
         err=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from starlette.routing import Mount
 from movemask.errors import KeysError, SettingsError
 from movemask.server.api.routing import ScopedRoute
 from movemask.server.app import create_app
-from movemask.server.edge.keys import Keys, read_keys
+from movemask.server.edge.keys import Keys, KeyScope, changed_keys, new_key, read_keys
 from movemask.server.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -284,6 +285,33 @@ def test_names_are_given_once(tmp_path: Path) -> None:
         result = run("keys", *arguments, "--file", file)
         assert (result.exit_code, arguments[1] in result.output) == (1, True)
     assert run("keys", "list", "--file", file).output.split() == ["one", "policy"]
+
+
+def test_keys_changed_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    """Of six keys created at once, three were lost, though the commands had printed them."""
+    file = tmp_path / "keys"
+    new(file, "deleted")
+
+    def change(number: int) -> None:
+        for name in (f"a{number}", f"b{number}"):
+            with changed_keys(file) as keys:
+                keys.append(new_key(name, KeyScope)[0])
+        if number == 3:
+            with changed_keys(file) as keys:
+                keys[:] = [key for key in keys if key.name != "deleted"]
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(change, range(6)))
+    assert {key.name for key in read_keys(file)} == {f"{letter}{number}" for letter in "ab" for number in range(6)}
+
+
+def test_find_among_many_keys() -> None:
+    texts = [f"{number:020}" for number in range(2_000)]
+    keys = Keys.of(",".join(texts), None)
+    assert keys is not None
+    assert [(key := keys.find(text)) and key.name for text in texts] == [f"env-{n}" for n in range(1, 2_001)]
+    assert keys.find("1" * 20) is None
+    assert keys.find("\udcff") is None
 
 
 def test_it_is_said_aloud_when_the_service_listens_elsewhere_without_keys(tmp_path: Path) -> None:

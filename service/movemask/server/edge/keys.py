@@ -7,17 +7,18 @@ A key is 32 random bytes, which nobody can guess, so a plain hash is enough. The
 from __future__ import annotations
 
 import hashlib
-import hmac
 import multiprocessing
+import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from movemask.atomic_writes import atomic_write
+from movemask.atomic_writes import atomic_write, locked
 from movemask.errors import KeysError, SettingsError
 from movemask.network.files import read_regular
 
@@ -59,8 +60,9 @@ class Keys:
     """
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
-        self._keys = _distinct((*given, *(() if file is None else read_keys(file))))
-        lines = "\n".join(key.line for key in self._keys).encode() + b"\n"
+        keys = _distinct((*given, *(() if file is None else read_keys(file))))
+        self._keys = {key.digest: key for key in keys}
+        lines = "\n".join(key.line for key in keys).encode() + b"\n"
         self._lines = multiprocessing.get_context("spawn").RawArray("c", len(lines))
         self._lines.raw = lines
 
@@ -69,7 +71,7 @@ class Keys:
 
     def __setstate__(self, lines: Any) -> None:
         self._lines = lines
-        self._keys = _keys_of(lines.raw, Path())
+        self._keys = {key.digest: key for key in _keys_of(lines.raw, Path())}
 
     @classmethod
     def of(cls, listed: str, file: Path | None) -> Keys | None:
@@ -85,13 +87,11 @@ class Keys:
             raise SettingsError(f"{name}: {error}") from None
 
     def find(self, token: str) -> Key | None:
-        """The key with this text, or None. The time of the comparison does not show which key matched."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found = None
-        for key in self._keys:
-            if hmac.compare_digest(key.digest, digest):
-                found = key
-        return found
+        """The key with this text, or None.
+
+        The time of a look-up by the hash of a random key tells nothing of use to guess one.
+        """
+        return self._keys.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest())
 
 
 def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
@@ -105,6 +105,18 @@ def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
 def read_keys(file: Path) -> tuple[Key, ...]:
     """The keys of a file; raises KeysError that names the line."""
     return _keys_of(_content(file), file)
+
+
+@contextmanager
+def changed_keys(file: Path) -> Iterator[list[Key]]:
+    """The keys of a file, which may be missing, as a list whose changes are written at the end.
+
+    Another process that changes the file at the same time waits. Raises KeysError and OSError; the file then stays.
+    """
+    with locked(Path(os.path.realpath(file)).parent):
+        keys = list(read_keys(file)) if file.exists() else []
+        yield keys
+        write_keys(file, keys)
 
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
