@@ -170,7 +170,10 @@ def test_the_unit_of_systemd_names_settings_that_there_are_and_gives_a_stop_its_
     stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.M)
     assert stop is not None
     assert int(stop[1]) >= Settings.model_fields["drain_seconds"].default + 10
-    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in text
+    assert "ExecReload=/opt/movemask/bin/movemask reload $MAINPID\n" in text
+    start = re.search(r"^TimeoutStartSec=(\d+)$", text, re.M)
+    assert start is not None
+    assert int(start[1]) > 600, "systemd ends the command before its own --timeout"
 
 
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:

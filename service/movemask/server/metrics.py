@@ -277,6 +277,11 @@ class _OfService:
                 state.differing,
             ),
             (
+                "movemask_workers_outdated",
+                "Workers that are not of the last start or reload that succeeded or is under way.",
+                state.outdated,
+            ),
+            (
                 "movemask_last_reload_successful",
                 "1, or 0 after a reload that was refused or that a worker cannot follow yet.",
                 state.reloaded,

@@ -1,4 +1,4 @@
-"""What an operator would lose: a `movemask reload` that finds the service, and no other process."""
+"""Runtime folders of services, and `movemask reload`, which finds a service by them and waits for the outcome."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from movemask.errors import SettingsError
+from movemask.server.process.reloads import Reload, write_reloads
 from movemask.server.process.running_services import running_services, runtime_folder
 from tests.processes import environment, run
 
@@ -32,7 +35,7 @@ with runtime_folder("http://127.0.0.1:1"):
 """
 
 
-def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(temporary: Path) -> None:
+def test_start_removes_the_folder_of_a_killed_service(temporary: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED], env=environment(TMPDIR=str(temporary)), check=False)
     (base,) = temporary.iterdir()
     (left,) = base.iterdir()
@@ -47,7 +50,7 @@ def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(te
     assert [*base.iterdir()] == []
 
 
-def test_one_of_several_services_is_reloaded_by_its_address() -> None:
+def test_reload_by_address() -> None:
     received: list[int] = []
     before = signal.signal(signal.SIGHUP, lambda number, frame: received.append(number))
     try:
@@ -58,13 +61,13 @@ def test_one_of_several_services_is_reloaded_by_its_address() -> None:
             told = run("reload", "http://127.0.0.1:9")
             assert "no service runs here on http://127.0.0.1:9: " in told.output
             assert not received
-            assert run("reload", "http://127.0.0.1:2").exit_code == 0
+            assert run("reload", "http://127.0.0.1:2", "--no-wait").exit_code == 0
             assert len(received) == 1
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_second_service_on_the_address_of_one_that_still_loads_its_models_is_refused() -> None:
+def test_second_service_on_one_address_is_refused() -> None:
     """With several workers each of both services got some of the requests."""
     refused = rf"process {os.getpid()}, another movemask, has http://127\.0\.0\.1:1, or will .*; give another --port"
     with runtime_folder("http://127.0.0.1:1"):
@@ -74,9 +77,91 @@ def test_a_second_service_on_the_address_of_one_that_still_loads_its_models_is_r
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
-def test_a_folder_of_another_user_is_refused(temporary: Path) -> None:
+def test_folder_of_another_user_is_refused(temporary: Path) -> None:
     base = temporary / f"movemask-{os.geteuid()}"
     base.mkdir()
     os.chown(base, 12345, 12345)
     with pytest.raises(Exception, match=r"TMPDIR: .* belongs to another user"), runtime_folder("x"):
         pass
+
+
+def test_start_while_another_service_ends(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start once failed because a folder was removed between its listing and its opening."""
+    listed = Path.glob
+
+    def list_and_end(base: Path, pattern: str) -> list[Path]:
+        folders = [*listed(base, pattern)]
+        for folder in folders:
+            folder.rmdir()
+        return folders
+
+    base = temporary / f"movemask-{os.geteuid()}"
+    (base / "ending").mkdir(parents=True)
+    monkeypatch.setattr(Path, "glob", list_and_end)
+    with runtime_folder("http://127.0.0.1:1") as folder:
+        monkeypatch.undo()
+        assert [*base.iterdir()] == [folder]
+
+
+@contextmanager
+def service(*outcomes: Reload, ends: bool = False) -> Iterator[None]:
+    """A running service that was reloaded once, and gets these outcomes when it is told to reload again."""
+    with runtime_folder("http://127.0.0.1:1") as folder:
+        assert folder is not None
+        write_reloads(folder, [Reload(1, "refused", reason="an older reload")])
+
+        def reload(number: int, frame: object) -> None:
+            write_reloads(folder, [Reload(1, "refused", reason="an older reload"), *outcomes])
+            if ends:
+                (folder / "service").unlink()
+
+        before = signal.signal(signal.SIGHUP, reload)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code", "words"),
+    [
+        pytest.param([Reload(2, "reloaded")], 0, "the service on http://127.0.0.1:1 is reloaded", id="reloaded"),
+        pytest.param([Reload(2, "refused", reason="line 1")], 1, "Error: not reloaded: line 1\n", id="refused"),
+        pytest.param(
+            [Reload(2, "superseded"), Reload(3, "reloaded")],
+            0,
+            "the service on http://127.0.0.1:1 is reloaded",
+            id="superseded",
+        ),
+        pytest.param(
+            [Reload(2, "reloaded"), Reload(3, "refused", reason="a later one")],
+            0,
+            "the service on http://127.0.0.1:1 is reloaded",
+            id="another-later",
+        ),
+        pytest.param(
+            [Reload(2, outdated=2, reason="the new worker cannot serve: net.onnx")],
+            1,
+            "Error: not reloaded in 0.5 s, 2 workers left; the service goes on with it: "
+            "the new worker cannot serve: net.onnx",
+            id="timeout",
+        ),
+        pytest.param([], 1, "Error: the service on http://127.0.0.1:1 has not told in 0.5 s ", id="full-disk"),
+    ],
+)
+def test_reload_waits_for_the_outcome(outcomes: list[Reload], code: int, words: str) -> None:
+    with service(*outcomes):
+        result = run("reload", "--timeout", 0.5)
+    assert (result.exit_code, result.output[: len(words)]) == (code, words)
+
+
+def test_reload_of_a_service_that_ends() -> None:
+    with service(Reload(2), ends=True):
+        result = run("reload")
+    assert (result.exit_code, result.output) == (1, "Error: the service on http://127.0.0.1:1 has ended\n")
+
+
+def test_reload_by_process_id() -> None:
+    with service(Reload(2, "reloaded")):
+        assert run("reload", os.getpid()).exit_code == 0
+        assert "no service runs here as process 1: http" in run("reload", 1).output

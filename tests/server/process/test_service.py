@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE, STDOUT
@@ -22,6 +23,7 @@ from tests.parts import part_of
 from tests.processes import (
     call,
     certificate,
+    environment,
     free_port,
     running,
     served,
@@ -151,6 +153,24 @@ def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(mo
     assert said.splitlines()[-1].startswith("Error: MOVEMASK_LEDGER_KINDS: there is no none; available: ")
     assert "uvicorn" not in said
     assert "Traceback" not in said
+
+
+IMPORTS = """
+import sys
+from movemask.server.process import service
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+print(*sorted(name for name in sys.modules if name.startswith("movemask.server.")))
+"""
+
+
+def test_supervisor_imports_no_app() -> None:
+    """It stays small: a worker with its app has three times the memory."""
+    command = [sys.executable, "-c", IMPORTS]
+    output = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+    packages, modules = map(str.split, output.splitlines())
+    assert {"fastapi", "starlette", "uvicorn", "onnxruntime", "sqlalchemy", "mcp"}.isdisjoint(packages)
+    assert {"movemask.server.app", "movemask.server.process.worker"}.isdisjoint(modules)
+    assert "movemask.server.process.worker_start" in modules
 
 
 #: Serves, and is sent SIGTERM in a callback of the garbage collector, where nothing can be raised.

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.networks import write_net
-from tests.processes import call, free_port, running, served, serving, started, stopped, until, workers
+from tests.processes import call, free_port, run, running, served, serving, started, stopped, until, workers
+from tests.server.edge.test_keys import new
 
 pytestmark = [pytest.mark.deep, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]
 
@@ -55,6 +57,39 @@ def test_nobody_reads_standard_error(models: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     os.close(read)
+
+
+def test_deleted_key_stays_deleted_when_a_second_reload_is_refused(models: Path, tmp_path: Path) -> None:
+    """A reload with a broken file of keys once left the old key valid in the workers that came later."""
+    keys = tmp_path / "keys"
+    kept, deleted = new(keys, "kept"), new(keys, "deleted")
+
+    def statuses(key: str) -> set[int]:
+        return {status(port, key) for _ in range(24)}
+
+    options = ("--workers", "3", "--api-keys-file", str(keys))
+    with served(models, *options) as (process, port):
+        serving(models, 3, process.pid)
+        assert (statuses(kept), statuses(deleted)) == ({200}, {200})
+        assert run("keys", "delete", "deleted", "--file", keys).exit_code == 0
+        process.send_signal(signal.SIGHUP)
+        until(lambda: log_of(models).count(" serves\n") == 4, "the first new worker serves")
+        keys.write_text("oops")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "not reloaded: MOVEMASK_API_KEYS_FILE: " in log_of(models), "the second is refused")
+        until(lambda: ": reloaded\n" in log_of(models), "the first goes on")
+        assert (statuses(kept), statuses(deleted)) == ({200}, {401})
+        assert stopped(process) == 0
+
+
+def status(port: int, key: str) -> int:
+    """Of a request on a connection of its own."""
+    try:
+        call(port, "/v1/policy", {"moves": []}, Authorization=f"Bearer {key}")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    return 200
 
 
 @contextmanager

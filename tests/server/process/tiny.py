@@ -8,7 +8,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from movemask.server.process.supervisor import Order
+from movemask.server.process.worker_process import Order
 
 
 def work(folder: Path, order: Order, supervisor: Connection) -> None:

@@ -1,8 +1,9 @@
 """`runtime_folder`: the files of a running service; `running_services`: the services of this user that run here.
 
-Each service has a folder in `movemask-UID` of the temporary folder (`TMPDIR`): the metrics of its workers, and the file
-`service` with its process id and address, by which `movemask reload` finds it. The service keeps its folder locked. The
-system drops the lock when the process ends, however it ends; the next start removes what is not locked.
+Each service has a folder in `movemask-UID` of the temporary folder (`TMPDIR`). It holds the metrics of its workers, the
+outcomes of its reloads, and the file `service` with its process id and address, by which `movemask reload` finds it.
+The service keeps its folder locked. The system drops the lock when the process ends, however it ends; the next start
+removes what is not locked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from movemask.atomic_writes import locked
 from movemask.errors import SettingsError
 
 try:
@@ -24,10 +26,11 @@ except ImportError:  # Windows
 
 
 class RunningService(NamedTuple):
-    """A service: the process id of its supervisor, and where it listens."""
+    """A service: the process id of its supervisor, where it listens, and its runtime folder."""
 
     pid: int
     address: str
+    folder: Path
 
 
 @contextmanager
@@ -44,12 +47,11 @@ def runtime_folder(address: str) -> Iterator[Path | None]:
     base.mkdir(mode=0o700, exist_ok=True)
     if base.lstat().st_uid != os.geteuid():
         raise SettingsError(f"TMPDIR: {base} belongs to another user")
-    with _opened(base) as base_lock:
-        fcntl.flock(base_lock, fcntl.LOCK_EX)  # another service that starts now waits
-        for old in base.iterdir():
-            if not _is_locked(old):
-                shutil.rmtree(old, ignore_errors=True)
-        for other in running_services():
+    with locked(base):  # another service that starts now waits
+        others = running_services()
+        for ended in {*base.iterdir()} - {other.folder for other in others}:
+            shutil.rmtree(ended, ignore_errors=True)
+        for other in others:
             if other.address == address:
                 fault = f"process {other.pid}, another movemask, has {address}, or will have it when it has loaded"
                 raise SettingsError(f"MOVEMASK_PORT: {fault}; give another --port")
@@ -66,13 +68,13 @@ def runtime_folder(address: str) -> Iterator[Path | None]:
 
 def running_services() -> list[RunningService]:
     """The services of this user that run on this machine, or in this container; none on Windows."""
-    found: list[RunningService] = []
+    services: list[RunningService] = []
     for folder in sorted(_base().glob("*")) if fcntl is not None else []:
         with suppress(OSError, ValueError):  # it ends just now
             if _is_locked(folder):
                 pid, address = (folder / _FILE).read_text().split(" ", 1)
-                found.append(RunningService(int(pid), address))
-    return found
+                services.append(RunningService(int(pid), address, folder))
+    return services
 
 
 _FILE = "service"
@@ -83,18 +85,12 @@ def _base() -> Path:
 
 
 def _is_locked(folder: Path) -> bool:
-    with _opened(folder) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+    """Whether the service of a runtime folder runs. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield descriptor
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     finally:
         os.close(descriptor)
+    return False

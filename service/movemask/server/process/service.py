@@ -16,9 +16,11 @@ from movemask.server.edge.keys import Keys
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.metrics_files import METRICS_FOLDER, forget_gauges
 from movemask.server.process.listening import Port, check_tls
+from movemask.server.process.reloads import write_reloads
 from movemask.server.process.running_services import runtime_folder
 from movemask.server.process.signals import exit_at_once
 from movemask.server.process.supervisor import Supervisor
+from movemask.server.process.worker_process import spawn_worker
 from movemask.server.process.worker_start import WorkerStart
 from movemask.server.service_state import shared_state
 from movemask.server.settings import Settings
@@ -56,16 +58,17 @@ def _run(settings: Settings) -> None:
             os.environ[METRICS_FOLDER] = str(folder)
             stack.callback(os.environ.pop, METRICS_FOLDER)
         state = shared_state(workers)
-        start = WorkerStart(settings, Rates(workers), state, port.sockets)
+        work = WorkerStart(settings, Rates(workers), state, port.sockets)
         Supervisor(
-            start,
+            partial(spawn_worker, work),
             state,
             keys=keys,
             read=partial(_read, settings),
-            grace=start.grace,
+            grace=work.grace,
             ready=partial(log.info, "listening on %s", address),
             stopping=port.close,
             forget=partial(forget_gauges, folder),
+            report=partial(write_reloads, folder),
         ).run()
 
 

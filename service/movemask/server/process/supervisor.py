@@ -1,7 +1,9 @@
 """`Supervisor`: starts, replaces, reloads and stops the worker processes of a service.
 
-It is one loop over the states of the workers, in which nothing blocks: a turn looks at all of them and takes the next
-step of what is under way. A worker is starting, serving, or leaving until the time at which it is killed.
+It compares the running workers with the wanted ones, and keeps no list of things to do. Every worker belongs to a
+generation, the configuration that a start or a reload made. The supervisor knows two generations: the wanted one, and
+the newest one of which a worker has served. Each turn of its loop takes the next step towards workers of the wanted
+generation alone. Nothing in a turn blocks.
 """
 
 from __future__ import annotations
@@ -9,128 +11,60 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from dataclasses import replace
+from multiprocessing.connection import wait
 from typing import Any
 
 from movemask.errors import MovemaskError, SettingsError
 from movemask.server.edge.keys import Keys
+from movemask.server.process.reloads import Reload
+from movemask.server.process.worker_process import (
+    NO_PROGRAM,
+    Generation,
+    Order,
+    StartWorker,
+    Worker,
+)
 from movemask.server.service_state import ServiceState
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two turns, if no worker ends or says that it serves.
+#: Seconds between two turns, if no worker ends or reports.
 _TURN_SECONDS = 0.5
 
-#: Seconds that a worker has to load its models, but for the first one of the service.
+#: Seconds that a worker has to load its models, except for the first worker of the service.
 _LOADING_SECONDS = 300
-_TOO_SLOW = f"it has not loaded its models in {_LOADING_SECONDS} s"
 
 #: Longest pause in seconds before a worker that cannot start is tried again.
 _LONGEST_PAUSE = 30.0
 
-#: The exit code of a process whose program cannot be run.
-_NO_PROGRAM = 255
+#: A serving worker whose clock stands still for this many seconds counts as not serving.
+_STILL_SECONDS = 60
 
+#: After a longer gap between two turns, in seconds, the clocks of workers are watched anew: the machine was suspended.
+_LONGEST_GAP = 5
 
-@dataclass(frozen=True)
-class Order:
-    """What a worker is started with.
-
-    number : of no other process that runs; counts of ended workers go on under their number
-    keys : the API keys; None: everything is open
-    needed : names of the models without which it must not serve; None: all that it finds
-    """
-
-    number: int
-    keys: Keys | None
-    needed: frozenset[str] | None
-
-
-@dataclass(eq=False)
-class Worker:
-    """A worker process.
-
-    pipe : on which it sends once: `models` when it serves, or `fault`
-    models : a digest of each model that it serves, by name; None: it is starting
-    fault : why it cannot serve
-    until : when it is killed
-    """
-
-    process: SpawnProcess
-    pipe: Connection
-    order: Order
-    begun: float
-    models: dict[str, str] | None = None
-    fault: str = ""
-    until: float = math.inf
-
-    def begins_to_serve(self) -> bool:
-        """Whether it says so now. Takes what the worker has sent."""
-        try:
-            if self.pipe.closed or not self.pipe.poll():
-                return False
-            told = self.pipe.recv()
-        except (EOFError, OSError):  # it has ended
-            told = ""
-        self.pipe.close()
-        if isinstance(told, str):
-            self.fault = told
-            return False
-        self.models = told
-        return True
-
-    @property
-    def end(self) -> str:
-        """How it has ended, in words."""
-        code = self.process.exitcode
-        if self.fault:
-            return f"cannot serve: {self.fault}"
-        if code is not None and code < 0:
-            names = {
-                number.value: number.name for number in signal.Signals
-            }  # not those for programs' own use
-            return f"ended ({names.get(-code, f'signal {-code}')})"
-        return f"ended (exit code {code})"
-
-
-@dataclass(eq=False)
-class Place:
-    """The place of a worker.
-
-    replacement : in a reload
-    needed : what its last worker served, or the first of the service
-    pause, again : seconds before a worker is started, and when that is over
-    """
-
-    worker: Worker | None = None
-    replacement: Worker | None = None
-    needed: frozenset[str] = frozenset()
-    pause: float = 0.0
-    again: float = 0.0
-
-    @property
-    def workers(self) -> list[Worker]:
-        return [worker for worker in (self.worker, self.replacement) if worker is not None]
+#: Number of reloads whose outcome is remembered.
+_REMEMBERED = 8
 
 
 class Supervisor:
-    """The first worker starts alone, the others when it serves. A worker that ends is replaced; one that cannot start
-    is tried again after a pause that grows. SIGHUP replaces the workers one after the other. If the first replacement
-    cannot serve, the reload is refused, and all stay as they are. Once it serves, all follow, so that all workers have
-    the same keys: a later one that cannot serve is tried again too, and the worker that it is to replace stays.
+    """The first worker starts alone, and the others when it serves. A worker that has served and ends is replaced at
+    once; one that cannot start is tried again after a pause that grows.
+
+    SIGHUP makes a new generation. Its first worker starts beside the others. If it cannot serve, the reload is refused
+    and the generation dropped. Otherwise the older workers are replaced one at a time, until none is left. A generation
+    of which no worker has served counts for no worker, so the service keeps its size.
 
     Parameters
     ----------
-    work : what a worker process runs, with its order and its end of the pipe; it is sent there
+    start : starts a worker process
     state : of the service; its `desired` is the number of workers
     keys : the API keys; None: everything is open
     read : reads the keys anew, and checks what else a worker reads; raises MovemaskError
@@ -138,11 +72,12 @@ class Supervisor:
     ready : called once, when the first worker serves
     stopping : called in each turn of a stop
     forget : called with the number of each worker that has ended
+    report : writes the last reloads for others to read; may raise OSError, and is then called again in the next turn
     """
 
     def __init__(
         self,
-        work: Callable[[Order, Connection], None],
+        start: StartWorker,
         state: ServiceState,
         *,
         keys: Keys | None,
@@ -151,18 +86,19 @@ class Supervisor:
         ready: Callable[[], None] = lambda: None,
         stopping: Callable[[], None] = lambda: None,
         forget: Callable[[int], None] = lambda number: None,
+        report: Callable[[Sequence[Reload]], None] = lambda reloads: None,
     ) -> None:
-        self._work, self._state, self._read, self._grace = work, state, read, grace
-        self._ready, self._stopping, self._forget = ready, stopping, forget
-        self._context = multiprocessing.get_context("spawn")
-        self._places = [Place() for _ in range(state.desired)]
-        self._leaving: list[Worker] = []
-        self._reload: list[Place] = []  # still to be replaced
-        self._keys = self._new_keys = keys
-        self._models: dict[str, str] | None = (
-            None  # of the last start or reload; None: no worker has served
-        )
+        self._start, self._state, self._read, self._grace = start, state, read, grace
+        self._ready, self._stopping, self._forget, self._report = ready, stopping, forget, report
+        #: In the order of their start, those that are leaving included.
+        self.workers: list[Worker] = []
+        self._wanted = Generation(0, keys)
+        self._proved: Generation | None = None  # the newest of which a worker has served
         self._failed: Worker | None = None  # the first worker, if it could not serve
+        self._pause = self._next_start = 0.0
+        self._last_turn = -math.inf
+        self._reloads: dict[int, Reload] = {}
+        self._reported: list[Reload] = []
         self._stops = self._hangups = 0
         self._terminal = _is_terminal()
 
@@ -175,217 +111,258 @@ class Supervisor:
             while not self.turn(time.monotonic()):
                 self.wait()
         finally:
-            for worker in self._all():
+            for worker in self.workers:
                 worker.process.kill()
         if self._failed is not None:
             hint = "the log's last line says what it was doing"
-            if self._failed.process.exitcode == _NO_PROGRAM:
+            if self._failed.process.exitcode == NO_PROGRAM:
                 hint = f"this user cannot run {sys.executable}"
             raise SettingsError(
                 self._failed.fault or f"a worker {self._failed.end} before it could serve; {hint}"
             )
 
     def handle(self, number: int, frame: object = None) -> None:
-        """Handles a signal. SIGTTIN and SIGTTOU, by which other services get more and fewer workers, do nothing."""
+        """Handles a signal. SIGTTIN and SIGTTOU, which change the number of workers elsewhere, do nothing."""
         self._stops += number in (signal.SIGTERM, signal.SIGINT)
         self._hangups += number == getattr(signal, "SIGHUP", None)
 
     def wait(self) -> None:
-        """Returns when a process ends or tells something, after half a second at most."""
-        workers = self._all()
-        watched: list[Any] = [worker.process.sentinel for worker in workers]
-        watched += [worker.pipe for worker in workers if not worker.pipe.closed]
+        """Returns when a process ends or reports, after half a second at most."""
+        watched: list[Any] = [worker.process.sentinel for worker in self.workers]
+        watched += [worker.pipe for worker in self.workers if not worker.pipe.closed]
         if watched:
             wait(watched, _TURN_SECONDS)
-        else:  # every place pauses
+        else:  # no worker could be started
             time.sleep(_TURN_SECONDS)
 
     def turn(self, now: float) -> bool:
-        """Takes the next step of everything that is under way. Whether the service has ended."""
-        for worker in filter(Worker.begins_to_serve, self._all()):
-            self._welcome(worker)
-        for worker in list(self._leaving):
-            if not worker.process.is_alive():
-                self._leaving.remove(worker)
-                self._forget(worker.order.number)
-            elif self._stops > 1 or now >= worker.until:
-                worker.process.kill()
-        if (
-            self._hangups and self._terminal and not _is_terminal()
-        ):  # the service's terminal was closed
+        """Takes the next step of everything that is under way. Returns whether the service has ended."""
+        if self._hangups and self._terminal and not _is_terminal():  # its terminal was closed
             self._stops = max(self._stops, 1)
         if self._stops:
             self._stopping()
-            for place in self._places:
-                for worker in place.workers:
-                    self._leave(worker, now)
-                place.worker = place.replacement = None
-            return not self._leaving
-        if self._hangups and self._models is not None:
+            for worker in self.workers:
+                worker.leave(now, self._grace)
+        for worker in list(self.workers):
+            self._observe(worker, now)
+        if self._stops:
+            return not self.workers
+        if self._failed is not None:
+            return True
+        if self._hangups and self._proved is not None:
             self._hangups = 0
-            self._begin_reload(now)
-        for place in self._places:
-            self._continue_reload(place, now)
-            self._keep(place, now)
-        # One after the other, so that there is never more than one worker too many.
-        due = bool(self._reload) and now >= self._reload[0].again and not self._leaving
-        if due and not any(place.replacement for place in self._places):
-            try:
-                self._reload[0].replacement = self._started(self._new_keys, None, now)
-            except OSError as error:
-                self._give_up(self._reload[0], _unstartable(error), now)
-        serving = [
-            place.worker.models
-            for place in self._places
-            if place.worker and place.worker.models is not None
-        ]
-        self._state.serving = len(serving)
-        self._state.differing = sum(models != self._models for models in serving)
-        return self._failed is not None
+            self._reload(now)
+        self._reconcile(now)
+        self._update(now)
+        return False
 
-    def _all(self) -> list[Worker]:
-        return [*(worker for place in self._places for worker in place.workers), *self._leaving]
-
-    def _started(self, keys: Keys | None, needed: frozenset[str] | None, now: float) -> Worker:
-        """A new worker. Raises OSError."""
-        taken = {worker.order.number for worker in self._all()}
-        order = Order(
-            next(number for number in itertools.count() if number not in taken), keys, needed
-        )
-        here, there = self._context.Pipe(duplex=False)
-        with there:
-            try:
-                process = self._context.Process(target=self._work, args=(order, there))
-                process.start()
-            except BaseException:
-                here.close()
-                raise
-        return Worker(process, here, order, now)
-
-    def _welcome(self, worker: Worker) -> None:
-        """Tells that a worker serves, and which models it has that the others do not."""
-        log.info("worker %d serves", worker.process.pid)
-        assert worker.models is not None
-        if self._models is None:
-            self._models = worker.models
-            for place in self._places:
-                place.needed = frozenset(worker.models)
-            self._ready()
+    def _observe(self, worker: Worker, now: float) -> None:
+        """Notes that a worker serves or has ended; kills one that takes too long."""
+        if not worker.leaving and worker.starts_to_serve():
+            self._welcome(worker, now)
+        if not worker.process.is_alive():
+            self.workers.remove(worker)
+            self._forget(worker.order.number)
+            if not worker.leaving:
+                self._handle_end(worker, now)
+        elif now >= worker.kill_at or (self._stops > 1 and worker.leaving):
+            worker.process.kill()
         elif (
-            worker.order.needed is not None and worker.models != self._models
-        ):  # in a reload, all change
-            changed = sorted({name for name, _ in worker.models.items() ^ self._models.items()})
+            self._proved is not None
+            and not worker.serving
+            and now - worker.started > _LOADING_SECONDS
+        ):
+            worker.fault = f"it has not loaded its models in {_LOADING_SECONDS} s"
+            worker.process.kill()
+
+    def _welcome(self, worker: Worker, now: float) -> None:
+        """A worker serves. The first one of a generation proves it."""
+        log.info("worker %d serves", worker.process.pid)
+        self._pause = self._next_start = 0.0
+        worker.clock_changed = now
+        generation, models = worker.generation, worker.models
+        assert models is not None
+        if generation.models is None:
+            generation.models = models
+            first, self._proved = self._proved is None, generation
+            for reload in list(self._reloads.values()):
+                if reload.outcome == "reloading" and reload.reload < generation.number:
+                    self._note(replace(reload, outcome="superseded", reason=""))
+            if first:
+                self._ready()
+        elif models != generation.models:
+            changed = sorted({name for name, _ in models.items() ^ generation.models.items()})
             fault = "model %s: worker %d has other files than the last reload found; reload, so that all workers agree"
             log.warning(fault, ", ".join(changed), worker.process.pid)
 
-    def _keep(self, place: Place, now: float) -> None:
-        """Starts another worker if that of a place has ended, and ends one that loads for too long."""
-        loading = place.worker if self._models is not None else None
-        if (
-            loading is not None
-            and loading.models is None
-            and now - loading.begun > _LOADING_SECONDS
-        ):
-            loading.fault = _TOO_SLOW
-            loading.process.kill()
-        if place.worker is not None and not place.worker.process.is_alive():
-            ended, place.worker = place.worker, None
-            self._forget(ended.order.number)
-            if self._models is None:
-                self._failed = ended
-                return
-            if ended.models is not None:
-                place.needed = frozenset(ended.models)
-            self._put_off(
-                place,
-                f"worker {ended.process.pid} {ended.end}",
-                now,
-                served=ended.models is not None,
-            )
-        if (
-            place.worker is None
-            and now >= place.again
-            and (self._models is not None or place is self._places[0])
-        ):
-            try:
-                place.worker = self._started(self._keys, place.needed, now)
-            except OSError as error:
-                if self._models is None:
-                    raise
-                self._put_off(place, _unstartable(error), now)
-
-    def _put_off(self, place: Place, why: str, now: float, *, served: bool = False) -> None:
-        """Sets when another worker is started: after 1, 2, 4, … seconds; at once for one that has served."""
-        place.pause = 0.0 if served else min(max(1.0, 2 * place.pause), _LONGEST_PAUSE)
-        place.again = now + place.pause
-        log.error("%s; starting another%s", why, f" in {place.pause:g} s" if place.pause else "")
-
-    def _leave(self, worker: Worker, now: float) -> None:
-        """Ends a worker, which has time to finish its requests if it serves."""
-        self._leaving.append(worker)
-        if worker.models is None:
-            worker.process.kill()
+    def _handle_end(self, worker: Worker, now: float) -> None:
+        """A worker has ended by itself."""
+        if self._proved is None:
+            self._failed = worker
+        elif worker.serving:
+            self._pause = self._next_start = 0.0
+            log.error("worker %d %s; starting another", worker.process.pid, worker.end)
+        elif worker.generation.models is None:
+            self._refuse(worker.generation.number, f"the new worker {worker.end}")
         else:
-            worker.until = now + self._grace
-            worker.process.terminate()
+            name = "the new worker" if self._outdated else f"worker {worker.process.pid}"
+            self._put_off(f"{name} {worker.end}", now)
 
-    def _begin_reload(self, now: float) -> None:
+    def _put_off(self, reason: str, now: float) -> None:
+        """Sets when a worker is started after one that could not: in 1, 2, 4, … seconds."""
+        if now >= self._next_start:  # otherwise another one has failed just now
+            self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE)
+            self._next_start = now + self._pause
+        reload = self._unfinished
+        if reload is not None and self._wanted is self._proved:
+            self._state.reloaded = False
+            self._note(replace(reload, reason=reason))
+            reason = f"not yet reloaded: {reason}"
+        log.error("%s; starting another in %g s", reason, self._pause)
+
+    def _reload(self, now: float) -> None:
+        """Makes a new generation the wanted one, if its keys can be read."""
         log.info("reloading: the workers are replaced one after the other")
-        self._end_reload(now)
-        self._reload = list(self._places)
-        for place in self._places:
-            place.again = min(place.again, now)  # what could not start may have been mended
+        self._pause = self._next_start = 0.0  # what could not start may have been mended
+        number = max(self._reloads, default=0) + 1
+        self._note(Reload(number))
         try:
-            self._new_keys = self._read()
+            keys = self._read()
         except MovemaskError as error:
-            self._refuse(str(error), now)
-
-    def _continue_reload(self, place: Place, now: float) -> None:
-        """Lets a replacement that serves take the place; gives it up if it cannot."""
-        new = place.replacement
-        if new is None:
+            self._refuse(number, str(error))
             return
-        if new.models is not None:
-            if place.worker is not None:
-                self._leave(place.worker, now)
-            place.worker, place.replacement = new, None
-            place.pause = place.again = 0.0
-            self._keys, self._models = new.order.keys, new.models
-            self._reload.remove(place)
-            if not self._reload:
-                self._state.reloaded = True
-                log.info("reloaded")
-        elif not new.process.is_alive():
-            self._give_up(place, f"the new worker {new.end}", now)
-        elif now - new.begun > _LOADING_SECONDS:
-            self._give_up(place, f"the new worker cannot serve: {_TOO_SLOW}", now)
+        if self._wanted is not self._proved:  # none of its workers has served
+            self._note(replace(self._reloads[self._wanted.number], outcome="superseded"))
+            for worker in self.workers:
+                if worker.generation is self._wanted:
+                    worker.leave(now, self._grace)
+        self._wanted = Generation(number, keys)
 
-    def _give_up(self, place: Place, why: str, now: float) -> None:
-        """Gives a replacement up, and with the first one the reload; a later one is tried again."""
-        if len(self._reload) == len(self._places):
-            return self._refuse(why, now)
+    def _refuse(self, number: int, reason: str) -> None:
+        """Ends a reload of which no worker has served."""
+        if self._wanted.number == number:
+            assert self._proved is not None
+            self._wanted = self._proved
+        self._note(replace(self._reloads[number], outcome="refused", reason=reason))
         self._state.reloaded = False
-        if place.replacement is not None:
-            self._leave(place.replacement, now)
-            place.replacement = None
-        self._put_off(place, f"not yet reloaded: {why}", now)
+        rest = "the workers stay as they were"
+        if self._unfinished is not None:
+            rest = f"reload {self._wanted.number}, which came before, goes on"
+        log.error("not reloaded: %s; %s", reason, rest)
 
-    def _refuse(self, why: str, now: float) -> None:
-        """Ends a reload that has replaced no worker."""
-        self._end_reload(now)
-        self._state.reloaded = False
-        log.error("not reloaded: %s; the workers stay as they were", why)
+    def _reconcile(self, now: float) -> None:
+        """Takes the next step towards the desired number of workers, all of the wanted generation."""
+        if self._proved is None:
+            if not self.workers:
+                self._start_worker(self._wanted, now)
+            return
+        unproved = self._wanted is not self._proved
+        # A generation of which no worker has served fills no place: it may have to go again.
+        places = [
+            worker
+            for worker in self.workers
+            if not worker.leaving and not (unproved and worker.generation is self._wanted)
+        ]
+        outdated = [worker for worker in places if worker.generation is not self._wanted]
+        loading = [worker for worker in places if not worker.serving]
+        missing = self._state.desired - len(places)
+        # One after the other, so that there is never more than one process too many.
+        settled = not any(worker.leaving or not worker.serving for worker in self.workers)
+        if missing < 0:  # a replacement has been started
+            current_loads = any(worker.generation is self._wanted for worker in loading)
+            if outdated and not current_loads:
+                unready = [worker for worker in outdated if not worker.serving]
+                (unready or outdated)[0].leave(now, self._grace)
+            return
+        if unproved and not any(w.leaving or w.generation is self._wanted for w in self.workers):
+            self._start_worker(self._wanted, now)
+        if now < self._next_start:
+            return
+        if self._pause:  # the last start failed: one at a time
+            missing = min(missing, 0 if loading else 1)
+        for _ in range(missing):
+            if not self._start_worker(self._proved, now):
+                return
+        if not missing and outdated and settled and not unproved:
+            self._start_worker(self._wanted, now)
 
-    def _end_reload(self, now: float) -> None:
-        for place in self._places:
-            if place.replacement is not None:
-                self._leave(place.replacement, now)
-                place.replacement = None
-        self._reload = []
+    def _start_worker(self, generation: Generation, now: float) -> bool:
+        """Starts a worker of a generation. Returns whether it could be; raises OSError for the first of the service."""
+        taken = {worker.order.number for worker in self.workers}
+        number = next(number for number in itertools.count() if number not in taken)
+        order = Order(number, generation.keys, generation.needed)
+        try:
+            process, pipe = self._start(order)
+        except OSError as error:
+            if self._proved is None:
+                raise
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            reason = f"no worker can be started: {reason}"
+            if generation.models is None:
+                self._refuse(generation.number, reason)
+            else:
+                self._put_off(reason, now)
+            return False
+        self.workers.append(Worker(process, pipe, order, generation, now))
+        return True
 
+    def _update(self, now: float) -> None:
+        """Publishes the numbers of workers, and how the reloads stand."""
+        state, models = self._state, self._proved.models if self._proved else None
+        serving = [worker for worker in self.workers if worker.serving and not worker.leaving]
+        self._watch_clocks(serving, now)
+        state.serving = sum(not worker.still for worker in serving)
+        state.differing = sum(worker.models != models for worker in serving)
+        state.outdated = len(self._outdated)
+        reload = self._unfinished
+        if reload is not None and self._wanted is self._proved and not self._outdated:
+            log.info("reloaded")
+            self._note(replace(reload, outcome="reloaded", outdated=0, reason=""))
+            if reload.reload == max(self._reloads):  # otherwise a later one has been refused
+                state.reloaded = True
+        elif reload is not None:
+            self._note(replace(reload, outdated=state.outdated))
+        reloads = sorted(self._reloads.values(), key=lambda reload: reload.reload)
+        if reloads != self._reported:
+            with suppress(OSError):  # such as a full disk
+                self._report(reloads)
+                self._reported = reloads
 
-def _unstartable(error: OSError) -> str:
-    return f"no worker can be started: {os.strerror(error.errno).lower() if error.errno else error}"
+    def _watch_clocks(self, serving: Sequence[Worker], now: float) -> None:
+        """Notes which workers stand still: their event loop is stuck, or the system has stopped them.
+
+        Only changes that the supervisor itself has had the time to see count: it may have been stopped as well.
+        """
+        resumed = now - self._last_turn > _LONGEST_GAP
+        self._last_turn = now
+        for worker in serving:
+            clock = self._state.clock(worker.order.number)
+            if resumed or clock != worker.clock:
+                worker.clock, worker.clock_changed = clock, now
+            still = now - worker.clock_changed > _STILL_SECONDS
+            if still and not worker.still:
+                text = "worker %d does nothing for %d s, and counts as not serving"
+                log.warning(text, worker.process.pid, _STILL_SECONDS)
+            worker.still = still
+
+    @property
+    def _outdated(self) -> list[Worker]:
+        """The workers that are not of the wanted generation, those that are leaving included."""
+        return [worker for worker in self.workers if worker.generation is not self._wanted]
+
+    @property
+    def _unfinished(self) -> Reload | None:
+        """The reload that made the wanted generation, while it is under way."""
+        reload = self._reloads.get(self._wanted.number)
+        return reload if reload is not None and reload.outcome == "reloading" else None
+
+    def _note(self, reload: Reload) -> None:
+        """Keeps how a reload stands, and forgets the one that ended first if many have ended."""
+        self._reloads.pop(reload.reload, None)
+        self._reloads[reload.reload] = reload
+        ended = [number for number, one in self._reloads.items() if one.outcome != "reloading"]
+        if len(ended) > _REMEMBERED:
+            del self._reloads[ended[0]]
 
 
 def _is_terminal() -> bool:

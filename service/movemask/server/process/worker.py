@@ -8,10 +8,13 @@ import gc
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
 from movemask.errors import MovemaskError
@@ -19,11 +22,13 @@ from movemask.server import logs
 from movemask.server.app import create_app
 from movemask.server.edge.guard import ConnectionLimits, GuardedApp, Guards
 from movemask.server.edge.limits import BytesInFlight
+from movemask.server.edge.shared_rates import Rates
 from movemask.server.metrics import share_metrics
-from movemask.server.process.listening import AT_ONCE, check_tls, on_loop_error
-from movemask.server.process.supervisor import Order
-from movemask.server.process.worker_start import WorkerStart
+from movemask.server.process.listening import AT_ONCE, Sockets, check_tls, on_loop_error
+from movemask.server.process.worker_process import Order
+from movemask.server.service_state import ServiceState
 from movemask.server.services import Services
+from movemask.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +36,33 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS = 30
 
 
-def run_worker(start: WorkerStart, order: Order, send: Callable[[object], None]) -> None:
+def run_worker(
+    settings: Settings,
+    rates: Rates,
+    state: ServiceState,
+    sockets: Sockets,
+    order: Order,
+    send: Callable[[object], None],
+) -> None:
     """Serves until SIGTERM. `send` gets the digest of each served model when the worker serves, or why it cannot.
     Raises MovemaskError if the settings do not allow it."""
-    settings = start.settings
     check_tls(settings.tls_cert, settings.tls_key)
     share_metrics(order.number, len(settings.model_folders.files(settings.default_model)))
-    app = WorkerApp(start, order, send)
+    limits = ConnectionLimits(
+        connections=settings.max_connections,
+        of_an_address=None if settings.proxies else settings.max_connections_per_address,
+        head_seconds=settings.head_seconds,
+        body_seconds=settings.body_seconds,
+        read_seconds=settings.read_seconds,
+    )
+    app = WorkerApp(
+        create_app(settings, rates=rates, state=state, keys=order.keys, needed=order.needed),
+        limits,
+        rates.processes,
+        sockets,
+        send,
+        partial(state.set_clock, order.number),
+    )
     config = uvicorn.Config(
         app,
         workers=1,
@@ -56,42 +81,37 @@ def run_worker(start: WorkerStart, order: Order, send: Callable[[object], None])
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
-    uvicorn.Server(config).run(sockets=[*start.sockets.made()])
+    uvicorn.Server(config).run(sockets=[*sockets.made()])
 
 
 class WorkerApp:
-    """ASGI app of a worker. Raises MovemaskError if the settings do not allow it.
+    """ASGI app of a worker: an app behind the guard of its connections.
 
-    guards : of its connections
+    send : gets the digest of each served model when the worker serves, or why it cannot
+    set_clock : gets the time now and then, from the event loop
+    guards : of the connections
     """
 
-    def __init__(self, start: WorkerStart, order: Order, send: Callable[[object], None]) -> None:
-        settings, rates, self._sockets, self._send = (
-            start.settings,
-            start.rates,
-            start.sockets,
-            send,
-        )
-        self._app = create_app(
-            settings, rates=rates, state=start.state, keys=order.keys, needed=order.needed
-        )
-        limits = ConnectionLimits(
-            connections=settings.max_connections,
-            of_an_address=None if settings.proxies else settings.max_connections_per_address,
-            head_seconds=settings.head_seconds,
-            body_seconds=settings.body_seconds,
-            read_seconds=settings.read_seconds,
-        )
-        in_flight: BytesInFlight = self._app.state.in_flight
+    def __init__(
+        self,
+        app: FastAPI,
+        limits: ConnectionLimits,
+        processes: int,
+        sockets: Sockets,
+        send: Callable[[object], None],
+        set_clock: Callable[[float], None],
+    ) -> None:
+        self._app, self._sockets, self._send, self._set_clock = app, sockets, send, set_clock
+        in_flight: BytesInFlight = app.state.in_flight
         self.guards = Guards(
             limits,
-            rates.processes,
+            processes,
             self._looked,
-            lambda: self._sockets.closed,
-            self._app.state.metrics.problem,
+            lambda: sockets.closed,
+            app.state.metrics.problem,
             lambda: in_flight.least_pace,
         )
-        self._guarded = GuardedApp(self._app)
+        self._guarded = GuardedApp(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -148,6 +168,7 @@ class WorkerApp:
 
     def _looked(self, connections: int) -> None:
         """Twice a second, from the event loop, so that a stuck one is noticed."""
+        self._set_clock(time.monotonic())
         faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
         services: Services = self._app.state.services
         services.looked(connections)

@@ -13,7 +13,7 @@ from movemask.server import logs
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.process.listening import Sockets
 from movemask.server.process.signals import exit_at_once
-from movemask.server.process.supervisor import Order
+from movemask.server.process.worker_process import Order
 from movemask.server.service_state import ServiceState
 from movemask.server.settings import Settings
 
@@ -48,12 +48,11 @@ class WorkerStart:
         logs.configure(self.settings.log_level, self.settings.log_format)
         logs.await_each_line(1)
         end_with_parent(self.grace)
-        from movemask.server.process.worker import (
-            run_worker,  # here, so that the supervisor stays small
-        )
+        # Imported here, so that the supervisor stays small.
+        from movemask.server.process.worker import run_worker
 
         try:
-            run_worker(self, order, supervisor.send)
+            run_worker(self.settings, self.rates, self.state, self.sockets, order, supervisor.send)
         except MovemaskError as error:
             supervisor.send(str(error))
             sys.exit(1)
