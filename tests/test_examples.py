@@ -32,11 +32,16 @@ EXAMPLES = ROOT / "examples"
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 
-def test_lichess_bot_finds_an_engine_that_takes_its_options(tmp_path: Path) -> None:
-    script = tmp_path / "movemask"  # on the PATH, as after `pip install`
+@pytest.mark.parametrize("installed", ["on the PATH", ".venv", "venv"])
+def test_lichess_bot_finds_an_engine_that_takes_its_options(tmp_path: Path, installed: str) -> None:
+    """Without an activated environment, as under systemd, the engine once was not found."""
+    script = tmp_path / installed / "bin" / "movemask"
+    script.parent.mkdir(parents=True)
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m movemask "$@"\n')
     script.chmod(0o755)
-    on_path = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
+    variables = dict(os.environ)
+    if installed == "on the PATH":
+        variables["PATH"] = f"{script.parent}:{variables['PATH']}"
     folder = EXAMPLES / "lichess-bot"
     asked = yaml.safe_load((folder / "config.yml").read_text())
     # What lichess-bot's validate_config demands (lib/config.py).
@@ -45,9 +50,10 @@ def test_lichess_bot_finds_an_engine_that_takes_its_options(tmp_path: Path) -> N
     assert isinstance(asked["challenge"], dict)
     engine = asked["engine"]
     assert engine["protocol"] == "uci"
-    file = folder / engine["name"]
-    assert os.stat(file).st_mode & stat.S_IXUSR
-    with chess.engine.SimpleEngine.popen_uci(str(file), env=on_path, timeout=30) as player:
+    assert os.stat(folder / engine["name"]).st_mode & stat.S_IXUSR
+    (tmp_path / "engines").mkdir()
+    file = shutil.copy(folder / engine["name"], tmp_path / "engines")
+    with chess.engine.SimpleEngine.popen_uci(str(file), env=variables, timeout=30) as player:
         # As lichess-bot's EngineWrapper: options it does not manage are configured, and the opponent is told.
         player.configure(engine["uci_options"])
         player.send_opponent_information(opponent=chess.engine.Opponent("A", None, 1400, False))

@@ -376,3 +376,19 @@ def test_a_vector_may_be_a_batch_of_one_and_rounding_is_no_known_mistake() -> No
     text = failure({fen: {uci: 0.999 * p for uci, p in moves.items()} for fen, moves in rounded.items()}, rounded)
     assert "the legal moves sum to 0.99" in text
     assert "looks like" not in text
+
+
+def test_bfloat16_is_named_with_what_to_write_instead() -> None:
+    """It read as a wrong mask: `fails in 42 of 42 positions … Got unsupported ScalarType BFloat16`."""
+
+    class Tensor:
+        """A tensor as numpy sees it."""
+
+        dtype = "torch.bfloat16"
+
+        def __array__(self, dtype: object = None, copy: object = None) -> NDArray[np.float64]:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+
+    with pytest.raises(InvalidParameter, match=re.escape("torch.bfloat16, which numpy cannot read")) as raised:
+        assert_masked(lambda fen: Tensor(), vocabulary="lc0-1858")
+    assert "write logits.float() before the softmax" in str(raised.value)

@@ -120,6 +120,11 @@ def _fault(
         answer = policy[fen] if isinstance(policy, Mapping) else policy(fen)
     except Exception as error:
         return _Fault(fen, 2, f"the policy raised {type(error).__name__}: {error}", error=error)
+    if str(dtype := getattr(answer, "dtype", "")).endswith("bfloat16"):
+        raise InvalidParameter(
+            f"the policy returns {dtype}, which numpy cannot read and which rounds probabilities to three digits: "
+            "write logits.float() before the softmax"
+        )
     try:
         judgement = _judgement(answer, position, slots)
     except (MovemaskError, TypeError, ValueError) as error:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import chess
 import chess.engine
 import pytest
 
 from movemask.board.pgn import Game, read_games
-from movemask.games.costs import Cost, Costs, Fact
+from movemask.errors import RateLimited
+from movemask.evaluate import Direct
+from movemask.games.costs import MOST_TRIED, Cost, Costs, Fact, MateSearch, Stopped
 from movemask.games.engine import Evaluation
+from movemask.games.reports import reports_of
+from tests.networks import fake_model
 
 
 def costs(moves: str, fen: str = "") -> Costs:
@@ -109,3 +115,57 @@ def test_a_mate_in_one_that_is_allowed_in_a_lost_game_is_no_mistake() -> None:
     lost = "4r1k1/5ppp/8/8/8/8/q5PP/7K w - - 0 1"
     known = costs("1. Kg1", lost).evaluated(0, evaluation(-1000, "h2h3"))
     assert (known[0].fact, known[0].mark, known[0].is_key) == (Fact.ALLOWS_MATE, None, False)
+
+
+#: Every move of White allows mate in one, and there are many to try.
+CONTRIVED = "B2Rq3/q1N2N1k/2q2B1q/Rq1R4/2Nq2qn/5r1R/B1K5/q1QRN1n1 w - - 0 1"
+
+
+def test_mate_search_is_bounded() -> None:
+    """One such position took 21 ms, and 1,000 of them fit into a request of 83 kB."""
+    search = MateSearch()
+    (game,) = read_games(f'[FEN "{CONTRIVED}"]\n\n1. d8e8 *')
+    assert isinstance(game, Game)
+    (cost,) = Costs.of(game, search)
+    scans = sum(board.legal_moves.count() for board in (game.played.board(0), game.played.board(1)))
+    assert search.tried < 2 * scans + MOST_TRIED
+    assert (cost.fact, cost.lost) == (None, None), "nobody knows whether the mate could be avoided"
+
+
+def test_mate_search_can_be_stopped() -> None:
+    search = MateSearch()
+    search.stopped = True
+    with pytest.raises(Stopped):
+        search.mate_in_one(chess.Board())
+
+
+@pytest.mark.anyio
+async def test_mate_search_ends_with_the_request_and_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[MateSearch] = []
+
+    class Recorded(MateSearch):
+        def __init__(self) -> None:
+            super().__init__()
+            searches.append(self)
+
+    monkeypatch.setattr("movemask.games.reports.MateSearch", Recorded)
+    games = [game for game in read_games(f'[FEN "{CONTRIVED}"]\n\n1. d8e8 *\n\n' * 40) if isinstance(game, Game)]
+    charged: list[int] = []
+    await reports_of(Direct(fake_model()), games, 1.0, charge=charged.append)
+    assert sum(charged) >= 5 * len(games), "as much as the network's positions that take as long"
+    assert len(charged) == 3, "while it goes on"
+
+    def leave(positions: int) -> None:
+        raise RateLimited("no positions left", retry_after=1, positions=positions)
+
+    with pytest.raises(RateLimited):
+        await reports_of(Direct(fake_model()), games, 1.0, charge=leave)
+    usual = [game for game in read_games("1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# *") if isinstance(game, Game)]
+    await reports_of(Direct(fake_model()), usual, 1.0, charge=leave)
+    client = asyncio.create_task(reports_of(Direct(fake_model()), games * 100, 1.0))
+    while len(searches) < 4:
+        await asyncio.sleep(0)
+    client.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await client
+    assert all(search.stopped for search in searches)

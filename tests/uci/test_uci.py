@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from movemask.uci.search import Search, Source
 from tests.client.through import through
 from tests.ground_truth import perft
 from tests.networks import write_fake
-from tests.processes import until
+from tests.processes import free_port, until
 from tests.uci.test_strength import COMMAND, copied
 
 
@@ -319,7 +320,50 @@ def test_without_its_service_the_engine_plays_the_shipped_networks_likeliest_mov
     board = chess.Board()
     board.push_san("e4")
     assert lines[-1] == f"bestmove {network.policy(board).best}"
-    assert "info string the service does not answer: the move is that of the network on this machine" in lines
+    assert lines[-2].endswith(" %, by movemask-7 on this machine: the service does not answer")
+
+
+def test_absent_service_is_asked_once_a_move_until_it_answers(network: Network, shipped: TestClient) -> None:
+    """Each move once cost half of the clock."""
+    tries: list[str] = []
+    out = io.StringIO()
+    answering = RemoteSource(Client(http=through(shipped)), None)
+
+    class Absent(RemoteSource):
+        def policies(self, boards: Any, *, elo: Any) -> list[Policy]:
+            tries.append("asked")
+            if out.getvalue().count("bestmove") < 3:
+                raise ServiceUnreachable("http://x: refused")
+            return answering.policies(boards, elo=elo)
+
+    def has_moved(times: int) -> bool:
+        return out.getvalue().count("bestmove") == times
+
+    def lines() -> Iterator[str]:
+        for times in range(1, 5):
+            yield "position startpos moves e2e4 e7e5"
+            yield "go wtime 2000 btime 2000"
+            until(partial(has_moved, times), "the engine has moved")
+            tries.append("moved")
+
+    engine = Engine(lambda name, _: Absent(Client(http=through(shipped)), name), Options(), out, lambda: network)
+    engine.run(lines())
+    first = tries.index("moved")
+    assert first > 1, "it waits for a service that may restart"
+    assert tries[first:] == ["moved", *["asked", "moved"] * 3]
+    remarks = ["this machine" in line for line in out.getvalue().splitlines() if " pv " in line]
+    assert remarks == [True, True, True, False]
+
+
+def test_engine_starts_without_its_service() -> None:
+    """lichess-bot starts an engine for each game, and those that began while a service restarted had none."""
+    url = f"http://127.0.0.1:{free_port()}"
+    commands = "uci\nisready\nposition startpos\ngo movetime 1000\nquit\n"
+    result = subprocess.run([*COMMAND, "--url", url], input=commands, capture_output=True, text=True, check=True)
+    lines = result.stdout.splitlines()
+    assert {"uciok", "readyok"} <= set(lines)
+    assert lines[-2].endswith("by movemask-7 on this machine: the service does not answer")
+    assert re.fullmatch("bestmove [a-h][1-8][a-h][1-8]", lines[-1])
 
 
 def test_without_any_network_a_legal_move_is_played_rather_than_none() -> None:

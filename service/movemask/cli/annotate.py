@@ -88,7 +88,11 @@ def annotate(
         number = 0
         async with aclosing(judge):
             async for game in annotated(
-                Direct(chosen), read_trees(source), degrees, elo=elo, engine=judge
+                Direct(chosen),
+                read_trees(source),
+                degrees,
+                elo=elo,
+                engine=judge if judge.exists else None,
             ):
                 why = str(game.report).removeprefix("pgn: ")
                 if game.no_game:

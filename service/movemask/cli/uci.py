@@ -13,10 +13,10 @@ import click
 
 from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
-from movemask.errors import InvalidResponse, UnknownModel, require
+from movemask.errors import ApiError, InvalidResponse, ServiceUnreachable, UnknownModel, require
 from movemask.network.files import shipped_models
 from movemask.settings import NetworkSettings
-from movemask.uci.engine import Engine
+from movemask.uci.engine import PASSING, Engine
 from movemask.uci.options import MAX_THREADS, Options, Strengths
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def uci(
         if url is not None
         else _local(settings)
     )
-    if model is not None and model not in models:
+    if model is not None and models and model not in models:
         raise click.BadParameter(
             f"no model {model!r}; available: {', '.join(models)}", param_hint="--model"
         )
     options = Options(
-        model or next(iter(models)),
+        model or next(iter(models), ""),
         self_elo=elo,
         temperature=temperature,
         threads=min(settings.threads, MAX_THREADS),
@@ -88,10 +88,12 @@ def uci(
     )
     with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
         spare = None if url is None else _shipped
-        Engine(open_source, options, sys.stdout, spare).run(chain(lines_read or (), lines))
+        engine = Engine(open_source, options, sys.stdout, spare, absent=not models)
+        engine.run(chain(lines_read or (), lines))
 
 
-#: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model.
+#: Each model's range of UCI_Elo by name, the default model first; and a function that opens a model. There are no
+#: models if a service does not answer.
 _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
@@ -132,10 +134,20 @@ def _remote(url: str, key: str | None) -> _Models:
     require("client", "movemask uci --url")
     from movemask.client.http import Client
 
-    client = Client(url, key=key)
+    client = Client(url, key=key, retries=0)  # the engine asks again itself, while the clock allows
     click.get_current_context().call_on_close(client.close)
+
+    def opened(name: str | None, threads: int) -> Source:
+        return RemoteSource(client, name)  # the service chooses its threads
+
+    try:
+        listed = client.models().models
+    except (ServiceUnreachable, ApiError) as error:
+        if isinstance(error, ApiError) and error.status not in PASSING:
+            raise
+        return {}, opened
     served = sorted(
-        (model for model in client.models().models if model.served),
+        (model for model in listed if model.served),
         key=lambda model: (not model.default, model.name),
     )
     if not served:
@@ -149,7 +161,7 @@ def _remote(url: str, key: str | None) -> _Models:
         }
     except OverflowError as error:  # an infinite rating
         raise InvalidResponse(f"{url}: an impossible contract: {error}") from None
-    return models, lambda name, _: RemoteSource(client, name)  # the service chooses its threads
+    return models, opened
 
 
 class RemoteSource:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -116,29 +116,39 @@ async def annotated(
     *,
     elo: tuple[float, float] | None = None,
     engine: Evaluations | None = None,
+    charge: Callable[[int], None] = lambda positions: None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN (`read_trees`), annotated, and the text outside them.
+    """The games of a PGN (`read_trees`), annotated, and the text outside them. `charge` : as for `reports_of`.
 
     A few games are read together. Raises the errors of `trees`, and those of model and queues.
     """
     name, unread = evaluator.model.name, iter(trees)
     while group := await asyncio.to_thread(list, islice(unread, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
-        known = await reports_of(evaluator, games, temperature, elo)
+        known = await reports_of(evaluator, games, temperature, elo, charge)
         if engine is not None:
             known = await completed(evaluator, engine, known)
         reports = iter(known)
         for text, tree, game in group:
             report = None if game is None else next(reports)
             if tree is not None and report is not None:
-                await asyncio.to_thread(annotate, tree, report, name)
+                await asyncio.to_thread(
+                    annotate, tree, report, name, with_engine=engine is not None
+                )
             yield Annotated(text, tree, report)
 
 
-def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
+def annotate(
+    tree: chess.pgn.Game,
+    report: GameReport | MovemaskError,
+    model: str,
+    *,
+    with_engine: bool = False,
+) -> None:
     """Adds comments and glyphs to the main line of a game, and the opening to headers without one.
 
-    A game that the network cannot judge gets only the reason.
+    A game that the network cannot judge gets only the reason. `with_engine` : whether an engine was asked for the
+    evaluations; the summary then names the number of those that are missing.
     """
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
@@ -158,6 +168,8 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
         _MARKS,
         *(note.replace("}", ")").replace("{", "(") for note in report.game.notes),
     ]
+    if with_engine and (missing := len(report.costs.missing)):
+        words.append(f"{missing} positions without an evaluation by the engine")
     moments = [f"{moment.mark or 'fault'}: {moment.text[:-1]}" for moment in moments_of(report)]
     if moments:
         words += [f"moments: {moments[0]}", *moments[1:]]

@@ -6,7 +6,8 @@ The rules decide first: mate, stalemate and other drawn ends, a mate in one. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, NamedTuple
@@ -97,10 +98,14 @@ class Costs:
     evaluations: Mapping[int, Evaluation] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, game: Game) -> Costs:
-        """The costs by the rules and by the evaluations in the PGN."""
-        mates = [_mate_in_one(game.played.board(place)) for place in range(len(game.plies) + 1)]
-        return cls(game, tuple(_ruling(game, place, mates) for place in range(len(game.plies))))
+    def of(cls, game: Game, search: MateSearch | None = None) -> Costs:
+        """The costs by the rules and by the evaluations in the PGN. Raises Stopped if the search is stopped."""
+        search = search or MateSearch()
+        mates = [
+            search.mate_in_one(game.played.board(place)) for place in range(len(game.plies) + 1)
+        ]
+        rulings = (_ruling(game, place, mates, search) for place in range(len(game.plies)))
+        return cls(game, tuple(rulings))
 
     def evaluated(self, place: int, evaluation: Evaluation) -> Costs:
         """The costs with one more evaluation."""
@@ -158,8 +163,66 @@ class Costs:
 
 _WORTH = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 
+#: Most moves that are tried to tell whether another move would have been better. Games of Stockfish with random moves
+#: need 27 for a position, scans for mates included, and 179 at most; a contrived position needs thousands.
+MOST_TRIED = 256
 
-def _ruling(game: Game, place: int, mates: Sequence[chess.Move | None]) -> _Ruled:
+
+class Stopped(Exception):
+    """A search was stopped."""
+
+
+class _TooManyMoves(Exception):
+    """A question takes more moves than `MOST_TRIED`."""
+
+
+class MateSearch:
+    """Looks for mates in one and for moves that avoid them, and counts the moves that it tries.
+
+    tried : number of moves tried so far, each by copying the board or looking for a check
+    stopped : another thread may set it, which ends the search
+    """
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.stopped = False
+        self._end = math.inf
+
+    def mate_in_one(self, board: chess.Board) -> chess.Move | None:
+        """A move that mates at once; None without one."""
+        for move in board.legal_moves:
+            self._count()
+            if board.gives_check(move) and self._after(board, move).is_checkmate():
+                return move
+        return None
+
+    def any_move(self, board: chess.Board, test: Callable[[chess.Board], bool]) -> bool | None:
+        """Whether a legal move leads to a board that satisfies `test`; None beyond `MOST_TRIED` moves."""
+        self._end = self.tried + MOST_TRIED
+        try:
+            return any(test(self._after(board, move)) for move in board.legal_moves)
+        except _TooManyMoves:
+            return None
+        finally:
+            self._end = math.inf
+
+    def _after(self, board: chess.Board, move: chess.Move) -> chess.Board:
+        self._count()
+        after = board.copy(stack=False)
+        after.push(move)
+        return after
+
+    def _count(self) -> None:
+        self.tried += 1
+        if self.stopped:
+            raise Stopped
+        if self.tried > self._end:
+            raise _TooManyMoves
+
+
+def _ruling(
+    game: Game, place: int, mates: Sequence[chess.Move | None], search: MateSearch
+) -> _Ruled:
     """What the rules know of a move. `mates` : the mate in one of each position."""
     board, following, mate = game.played.board(place), game.played.board(place + 1), mates[place]
     before = None if mate is None else 1.0
@@ -172,11 +235,13 @@ def _ruling(game: Game, place: int, mates: Sequence[chess.Move | None]) -> _Rule
         spoilt = (
             following.is_stalemate()
             and _ahead(board)
-            and any(_goes_on(board, move) for move in board.legal_moves)
+            and search.any_move(board, lambda after: not after.is_game_over())
         )
         return _Ruled(before, end.score, Fact.STALEMATES if spoilt else Fact.DRAWS, mate)
     if mates[place + 1] is not None:
-        avoidable = any(_mate_in_one(_after(board, move)) is None for move in board.legal_moves)
+        avoidable = search.any_move(board, lambda after: search.mate_in_one(after) is None)
+        if avoidable is None:
+            return _Ruled(before, 0.0, None, mate)
         return _Ruled(
             before if avoidable else 0.0, 0.0, Fact.ALLOWS_MATE if avoidable else None, mate
         )
@@ -190,19 +255,3 @@ def _ahead(board: chess.Board) -> bool:
         for side in (board.turn, not board.turn)
     )
     return own > other
-
-
-def _goes_on(board: chess.Board, move: chess.Move) -> bool:
-    return not _after(board, move).is_game_over()
-
-
-def _mate_in_one(board: chess.Board) -> chess.Move | None:
-    """A move that mates at once; None without one."""
-    checks = (move for move in board.legal_moves if board.gives_check(move))
-    return next((move for move in checks if _after(board, move).is_checkmate()), None)
-
-
-def _after(board: chess.Board, move: chess.Move) -> chess.Board:
-    board = board.copy(stack=False)
-    board.push(move)
-    return board

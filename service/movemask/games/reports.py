@@ -6,9 +6,10 @@ They have totals for each side, and the key moves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 import chess
@@ -19,13 +20,19 @@ from movemask.board.pgn import Game, Ply
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
-from movemask.games.costs import Cost, Costs, Mark
+from movemask.games.costs import Cost, Costs, Mark, MateSearch
 from movemask.games.engine import Evaluations
 from movemask.games.forecast import Outlook, forecasts
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Temperature
 from movemask.policy.temperature import cross_entropy
+
+#: Moves that the search for mates tries in the time that the network takes for a position. Usual games need 27.
+_TRIED_PER_POSITION = 64
+
+#: Games whose costs are found together.
+_GAMES_TOGETHER = 16
 
 #: Most key moves of a game, and the step through the usual ratings for their probabilities.
 _MOST, _STEP = 5, 4
@@ -100,11 +107,15 @@ async def reports_of(
     games: Sequence[Game | MovemaskError],
     temperature: Temperature,
     elo: tuple[float, float] | None = None,
+    charge: Callable[[int], None] = lambda positions: None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game, or the game's error in its place.
 
-    `elo` holds White's and Black's ratings; they replace the ratings in the headers.
+    elo : White's and Black's ratings; they replace the ratings in the headers
+    charge : called with the number of positions that the search for mates takes beyond the games' own, and may raise
     """
+    played = [game for game in games if isinstance(game, Game)]
+    costs = iter(await _costs_of(played, charge))
     rule = Normalisation(temperature=temperature)
     played = [game for game in games if isinstance(game, Game)]
     plies = [(number, ply) for game in played for number, ply in enumerate(game.plies, 1)]
@@ -133,6 +144,24 @@ async def reports_of(
             GameReport(game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), cost)
         )
     return await _all_swept(evaluator, reports)
+
+
+async def _costs_of(games: Sequence[Game], charge: Callable[[int], None]) -> list[Costs]:
+    """The costs of the games. The search for mates ends with the caller."""
+    search, costs = MateSearch(), list[Costs]()
+    free = charged = 0
+    try:
+        for first in range(0, len(games), _GAMES_TOGETHER):
+            group = games[first : first + _GAMES_TOGETHER]
+            costs += await asyncio.to_thread(list, map(partial(Costs.of, search=search), group))
+            free += sum(len(game.plies) for game in group)
+            more = max(0, search.tried // _TRIED_PER_POSITION - free) - charged
+            if more > 0:
+                charge(more)
+                charged += more
+    finally:
+        search.stopped = True
+    return costs
 
 
 async def completed(

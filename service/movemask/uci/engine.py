@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 #: Seconds between two reports of `go infinite`.
 _REPORT_SECONDS = 1.0
 
-#: Seconds before a service that cannot be reached is asked again, and the statuses of a proxy whose service restarts.
+#: Seconds before a service that cannot be reached is asked again.
 _AGAIN_SECONDS = 0.25
-_PASSING = (502, 503, 504)
+
+#: Statuses of a proxy whose service restarts, and of a service that stops.
+PASSING = (502, 503, 504)
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Engine:
     options : names of the models, and the initial values
     out : stream for the answers, written in whole lines
     spare : loads the network that plays when the source of a service fails; None without a service
+    absent : whether the service does not answer now
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class Engine:
         options: Options,
         out: TextIO,
         spare: Callable[[], Source] | None = None,
+        *,
+        absent: bool = False,
     ) -> None:
         self._open_source = open_source
+        self._absent = absent  # whether the service did not answer the last search
         self._open_spare = spare
         self._spare: Future[Source] | None = None
         self._options = options
@@ -105,6 +111,8 @@ class Engine:
                     self._say(f"id name movemask {__version__}", "id author the movemask authors")
                     self._say(*self._options.lines(), "uciok")
                 case "isready":
+                    if self._absent:
+                        self._load_spare()
                     self._source().add_done_callback(self._ready)
                 case "setoption":
                     self._set(*read_setoption(rest))
@@ -222,18 +230,27 @@ class Engine:
         self._say(*(search.stats() if search else ()), best)
 
     def _searched(self, task: _Task, board: chess.Board) -> Search:
-        """The search. A service that restarts is asked again while the clock allows: giving up would lose the game."""
+        """The search.
+
+        A service that restarts is asked again while the clock allows: giving up would lose the game. If that was in
+        vain, later searches ask it once, until it answers.
+        """
         from movemask.uci.search import Search
 
-        end = task.started + task.go.patience(board.turn)
+        patience = 0.0 if self._absent else task.go.patience(board.turn)
+        end = task.started + patience
         while True:
             try:
-                return Search(board, task.go, task.options, task.source.result(), task.draws)
+                search = Search(board, task.go, task.options, task.source.result(), task.draws)
             except (ServiceUnreachable, ApiError) as error:
                 self._load_spare()
-                passing = isinstance(error, ServiceUnreachable) or error.status in _PASSING
+                passing = isinstance(error, ServiceUnreachable) or error.status in PASSING
                 if not passing or time.monotonic() >= end or task.stopped.wait(_AGAIN_SECONDS):
+                    self._absent = passing
                     raise
+            else:
+                self._absent = False
+                return search
 
     def _load_spare(self) -> None:
         if self._open_spare is not None and (self._spare is None or _has_failed(self._spare)):
@@ -255,7 +272,7 @@ class Engine:
             self._fault(error)
             moves = list(board.legal_moves)
             return f"bestmove {board.uci(task.draws.choice(moves))}" if moves else "bestmove (none)"
-        self._note("the service does not answer: the move is that of the network on this machine")
+        search.remark = f", by {search.model} on this machine: the service does not answer"
         self._say(*search.info())
         return search.bestmove()
 

@@ -78,6 +78,7 @@ class Search:
     Attributes
     ----------
     notes : lines for people
+    remark : text behind the probabilities in `info`, which GUIs show beside the line
     best : the move to play; None in a finished game
     seconds : time from `go` or `ponderhit` to the move; 0 without the option Think Time or without a clock
 
@@ -97,6 +98,7 @@ class Search:
         self._grown = 0  # plies added to the lines
         self._nodes = 1
         self.notes: list[str] = []
+        self.remark = ""
         self.best: chess.Move | None = None
         self.seconds = 0.0
         self._tables: TableMoves | None = None
@@ -126,6 +128,11 @@ class Search:
                 Position(board), self.best, self._policy.probabilities.values(), clock
             )
 
+    @property
+    def model(self) -> str:
+        """The name of the network."""
+        return self._policy.model
+
     def info(self) -> list[str]:
         """The `info` lines: one for each shown move, the move to play first."""
         if not self._policy.probabilities:
@@ -142,7 +149,7 @@ class Search:
             + (
                 ""
                 if self._options.verbose
-                else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %"
+                else f" string P: {100 * self._policy.probabilities[line.moves[0]]:.2f} %{self.remark}"
             )
             for number, line in enumerate(self._lines, 1)
         ]

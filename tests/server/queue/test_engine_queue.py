@@ -9,7 +9,6 @@ from pathlib import Path
 import chess
 import pytest
 
-from movemask.errors import Overloaded
 from movemask.games.engine import Engine
 from movemask.server.queue.engine_queue import EngineQueue
 from movemask.server.queue.fair import SHARE
@@ -44,34 +43,37 @@ async def test_who_leaves_leaves_nothing_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_beyond_a_bound_clients_are_told_when_to_come_again(tmp_path: Path) -> None:
+async def test_clients_hold_half_of_the_free_places(tmp_path: Path) -> None:
+    """One request of 1,024 moves once filled the queue, and every other review was a 503."""
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
-        queue.admit(5000)  # nothing waits
-        async with aclosing(queue.evaluations(BOARDS, "a")) as found:
-            await anext(found)
-            queue.admit(900)
-            with pytest.raises(Overloaded, match="already waiting for the engine") as refused:
-                queue.admit(1024)
-            assert refused.value.retry_after
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("closed", [False, True])
-async def test_requests_that_come_at_once_count_before_they_begin_and_not_when_they_never_do(
-    tmp_path: Path, closed: bool
-) -> None:
-    async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
-        engine = queue.for_client("a", lambda positions: None)
-        assert engine is not None
-        first = engine.of([chess.Board()] * 1000)
-        with pytest.raises(Overloaded, match="1000 positions are already waiting for the engine"):
-            engine.of([chess.Board()] * 1000)
-        if closed:
-            await first.aclose()
-        del first
+        charged: list[int] = []
+        held, requests = [], []
+        for client in ("a", "b", "c", "a"):
+            engine = queue.for_client(client, charged.append)
+            assert engine is not None
+            before = queue.waiting
+            requests.append(engine.of([chess.Board()] * 1000))
+            held.append(queue.waiting - before)
+        assert held == [512, 256, 128, 0]
+        assert charged == [1000, 1000, 1000, 0], "what is not evaluated is not charged"
+        assert [place async for place, _ in requests[3]] == []
+        for request in requests[:3]:
+            await request.aclose()
+        del request
+        requests.clear()
         while queue.waiting:
             await asyncio.sleep(0)
         assert not (tmp_path / "starts").exists(), "the engine works for nobody"
+
+
+@pytest.mark.anyio
+async def test_more_positions_than_places_are_all_evaluated(tmp_path: Path) -> None:
+    async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
+        places = []
+        async for place, _ in queue.evaluations([chess.Board()] * 600, "a"):
+            assert queue.waiting <= 512
+            places.append(place)
+        assert places == list(range(600))
 
 
 @pytest.mark.anyio

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import chess
 
-from movemask.errors import Overloaded
 from movemask.games.engine import Engine, Evaluation, Evaluations
 from movemask.server.queue.fair import SHARE, Item, Turns
 
-#: Most positions that wait in a process, about a minute's. Beyond it: Overloaded, unless none wait.
-_MOST_WAITING = 1024
+#: Places for positions in a process, about a minute's. A client holds at most half of those that others leave free.
+_PLACES = 1024
 
 
 @dataclass(slots=True, eq=False)
 class _Submission:
     """Positions of one request, and what has been found of them and not been taken yet.
 
+    entered : number of positions that have had a place in the queue
     dropped : whether nobody waits for them any more
     """
 
     boards: Sequence[chess.Board]
     found: asyncio.Queue[tuple[int, Evaluation | None]] = field(default_factory=asyncio.Queue)
+    entered: int = 0
     dropped: bool = False
 
     def drop(self) -> None:
@@ -41,7 +40,6 @@ class EngineQueue:
         self._engine = engine
         self._turns = Turns[_Submission]()
         self._running: asyncio.Task[None] | None = None
-        self._seconds = 0.1  # that the last position took
 
     @property
     def waiting(self) -> int:
@@ -51,8 +49,8 @@ class EngineQueue:
     def for_client(self, client: str, charge: Callable[[int], None]) -> Evaluations | None:
         """The engine for one client's positions; None if there is none.
 
-        One that has just failed evaluates nothing for a while. Its `of` calls `charge` with the number of positions,
-        and raises what that raises, and Overloaded.
+        One that has just failed, or that has no place free, evaluates nothing. Its `of` calls `charge` with the number
+        of positions, and raises what that raises.
         """
         return _ForClient(self, client, charge) if self._engine.exists else None
 
@@ -61,22 +59,20 @@ class EngineQueue:
         """Whether the engine evaluates positions now."""
         return self._engine.ready
 
-    def admit(self, positions: int) -> None:
-        """Raises Overloaded if that many more positions would have to wait too long."""
-        more = self.waiting + positions - _MOST_WAITING
-        if self.waiting and more > 0:
-            fault = f"{self.waiting} positions are already waiting for the engine; it has room for {_MOST_WAITING}"
-            raise Overloaded(fault, retry_after=max(1, math.ceil(more * self._seconds)))
+    def places(self, client: str) -> int:
+        """Number of positions that a client may add now."""
+        own = self._turns.items_of(client)
+        return max(0, (_PLACES - (self.waiting - own)) // 2 - own)
 
     def evaluations(
         self, boards: Sequence[chess.Board], client: str
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        """As `Evaluations.of`; the positions wait from now on. Those that are not evaluated when the iterator is
-        closed, or is gone without having begun, are dropped."""
+        """As `Evaluations.of`; the positions wait from now on, those without a place outside of the queue.
+
+        Those that are not evaluated when the iterator is closed, or is gone without having begun, are dropped.
+        """
         submission = _Submission(boards)
-        self._turns.add(client, [Item(submission, place, 1) for place in range(len(boards))])
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+        self._enter(submission, client, max(1, self.places(client)))
         found = self._found(submission, client)
         weakref.finalize(found, submission.drop)  # what has not begun runs no `finally`
         return found
@@ -89,10 +85,22 @@ class EngineQueue:
                 place, evaluation = await submission.found.get()
                 if evaluation is None:
                     return
+                self._enter(submission, client, 1)
                 yield place, evaluation
         finally:
             submission.drop()
             self._turns.remove(client, submission)
+
+    def _enter(self, submission: _Submission, client: str, places: int) -> None:
+        """Gives places to the next positions of a submission."""
+        first = submission.entered
+        submission.entered = min(first + places, len(submission.boards))
+        items = [Item(submission, place, 1) for place in range(first, submission.entered)]
+        if not items:
+            return
+        self._turns.add(client, items)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
         """Ends the engine. What still waits gets no evaluation."""
@@ -105,9 +113,7 @@ class EngineQueue:
             for submission, place, _ in self._turns.take(SHARE):
                 if submission.dropped:
                     continue
-                began = time.perf_counter()
                 evaluation = await self._engine.evaluate(submission.boards[place], submission)
-                self._seconds = time.perf_counter() - began
                 submission.found.put_nowait((place, evaluation))
 
 
@@ -120,8 +126,7 @@ class _ForClient:
     charge: Callable[[int], None]
 
     def of(self, boards: Sequence[chess.Board]) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        if not self.queue.ready:
+        if not self.queue.ready or not self.queue.places(self.client):
             boards = ()
-        self.queue.admit(len(boards))
         self.charge(len(boards))
         return self.queue.evaluations(boards, self.client)

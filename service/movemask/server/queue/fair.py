@@ -49,6 +49,10 @@ class Turns(Generic[S]):
         """Number of clients."""
         return len(self._clients)
 
+    def items_of(self, client: str) -> int:
+        """Number of a client's items."""
+        return len(self._clients.get(client, ()))
+
     def add(self, client: str, items: Sequence[Item[S]]) -> None:
         self._clients.setdefault(client, deque()).extend(items)
         self._count(items, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 import orjson
@@ -87,19 +87,21 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     """
     context, limit = context_of(http.scope), services.limits.positions
     evaluator, engine = services.models.evaluator(request.model, context.client, context.done), None
+
+    def charge(positions: int) -> None:
+        context.charge(context.charged + positions)
+
     if "evaluations" in request.include:
-        engine = services.engine.for_client(
-            context.client, lambda count: context.charge(context.charged + count)
-        )
+        engine = services.engine.for_client(context.client, charge)
     wanted = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
     if wanted == PGN:
         trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
         _charge(context, request, [parsed.game for parsed in trees])
-        coroutine = _annotated(evaluator, trees, request, services, engine)
+        coroutine = _annotated(evaluator, trees, request, services, engine, charge)
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
-    reports = await while_connected(http.scope, _reported(evaluator, read, request))
+    reports = await while_connected(http.scope, _reported(evaluator, read, request, charge))
     of = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
     if wanted == NDJSON:
         found, progress = None, None
@@ -159,10 +161,13 @@ def _charge(
 
 
 async def _reported(
-    evaluator: Evaluator, games: Sequence[Game | MovemaskError], request: GamesIn
+    evaluator: Evaluator,
+    games: Sequence[Game | MovemaskError],
+    request: GamesIn,
+    charge: Callable[[int], None],
 ) -> list[GameReport | MovemaskError]:
     """The reports on the games, with the forecasts that `include` names."""
-    reports = await reports_of(evaluator, games, request.temperature)
+    reports = await reports_of(evaluator, games, request.temperature, charge=charge)
     return await foreseen(evaluator, reports) if "forecast" in request.include else reports
 
 
@@ -205,10 +210,13 @@ async def _annotated(
     request: GamesIn,
     services: Services,
     engine: Evaluations | None,
+    charge: Callable[[int], None],
 ) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
     texts = []
-    async for game in annotated(evaluator, trees, request.temperature, engine=engine):
+    async for game in annotated(
+        evaluator, trees, request.temperature, engine=engine, charge=charge
+    ):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
         texts.append(f"{game}\n\n")
