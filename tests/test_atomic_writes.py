@@ -1,4 +1,4 @@
-"""What a user would lose: a file of theirs replaced, cut off, or readable by others after a command wrote it."""
+"""Files written whole or not at all: links, pipes, modes, full disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(target: Path, content: bytes = b"new") -> None:
         stream.write(content)
 
 
-def test_a_new_file_has_the_usual_mode_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_new_file_has_usual_mode_and_leaves_nothing_beside(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b"new"
@@ -31,7 +31,7 @@ def test_a_new_file_has_the_usual_mode_and_nothing_is_left_beside_it(tmp_path: P
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other modes, and links need a privilege")
-def test_links_are_followed_and_the_mode_is_kept(tmp_path: Path) -> None:
+def test_existing_file_keeps_link_and_mode(tmp_path: Path) -> None:
     file, link = tmp_path / "folder" / "file", tmp_path / "link"
     file.parent.mkdir()
     link.symlink_to(file)
@@ -45,7 +45,7 @@ def test_links_are_followed_and_the_mode_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+def test_pipe_stays_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -57,7 +57,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_an_error_leaves_the_file_and_the_folder_as_they_were(tmp_path: Path) -> None:
+def test_error_leaves_file_and_folder_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
     (tmp_path / "file.part").write_bytes(b"of the user")
@@ -75,7 +75,7 @@ def test_an_error_leaves_the_file_and_the_folder_as_they_were(tmp_path: Path) ->
     }
 
 
-def test_a_full_disk_and_a_missing_folder_name_the_file_that_was_given(tmp_path: Path) -> None:
+def test_full_disk_and_missing_folder_name_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         write(tmp_path / "missing" / "out")
     assert missing.value.filename == str(tmp_path / "missing" / "out")
@@ -87,7 +87,7 @@ def test_a_full_disk_and_a_missing_folder_name_the_file_that_was_given(tmp_path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other modes, and links need a privilege")
-def test_annotated_games_go_where_a_link_points_and_stay_private(tmp_path: Path) -> None:
+def test_annotate_follows_link_and_keeps_mode(tmp_path: Path) -> None:
     (tmp_path / "games.pgn").write_text(GAME)
     file, link = tmp_path / "private.pgn", tmp_path / "link.pgn"
     file.touch(0o600)
@@ -101,7 +101,7 @@ def test_annotated_games_go_where_a_link_points_and_stay_private(tmp_path: Path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-def test_keys_are_written_where_a_link_points(tmp_path: Path) -> None:
+def test_keys_follow_link(tmp_path: Path) -> None:
     file, link = tmp_path / "folder" / "keys", tmp_path / "keys"
     file.parent.mkdir()
     link.symlink_to(file)

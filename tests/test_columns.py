@@ -1,4 +1,4 @@
-"""What a user would lose: figures that stay with their position when positions are left out, sorted or joined."""
+"""Columns of positions: taken in any order, and joined."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ LENGTHS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 
 @given(LENGTHS, st.data())
-def test_positions_are_taken_in_any_order_and_more_than_once(lengths: list[int], data: st.DataObject) -> None:
+def test_take_reorders_and_repeats(lengths: list[int], data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=8))
     whole = outer(lengths)
     assert positions(whole.rows(keep)) == [positions(whole)[row] for row in keep]
 
 
 @given(st.lists(LENGTHS, min_size=1, max_size=3))
-def test_joined_parts_are_all_positions_in_order(parts: list[list[int]]) -> None:
+def test_join_keeps_order(parts: list[list[int]]) -> None:
     made = [outer(lengths, 10 * number) for number, lengths in enumerate(parts)]
     assert positions(Outer.joined(made)) == [one for part in made for one in positions(part)]

@@ -1,4 +1,4 @@
-"""The cores that a container or a unit of systemd may use: with more workers and runs than cores it is throttled."""
+"""The number of usable cores, in containers and systemd units too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ V1, V2 = "cpu.cfs_quota_us cpu.cfs_period_us", "cpu.max"
         ("", ".", V2, "200000 100000", 2),
     ],
 )
-def test_a_limit_of_cpu_time_is_known(
+def test_cpu_limit_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, group: str, files: str, limit: str, cores: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)

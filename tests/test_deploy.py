@@ -1,4 +1,4 @@
-"""What would be lost at a deployment: manifests that a cluster refuses, or that say what the code does not."""
+"""Compose, Kubernetes, systemd and the image: schemas, settings, limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pod_specs() -> list[tuple[str, Any]]:
 @pytest.mark.peer
 @pytest.mark.skipif(find_spec("kubernetes_validate") is None, reason="pip install kubernetes-validate")
 @pytest.mark.parametrize("release", RELEASES)
-def test_manifests_keep_to_the_published_schemas(release: str) -> None:
+def test_manifests_match_schemas(release: str) -> None:
     import kubernetes_validate
 
     for file in KUBERNETES:
@@ -49,12 +49,12 @@ def test_manifests_keep_to_the_published_schemas(release: str) -> None:
             kubernetes_validate.validate(read(file), release, strict=True)
 
 
-def test_a_kustomization_has_all_manifests() -> None:
+def test_kustomization_has_all_manifests() -> None:
     listed = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["resources"]
     assert sorted(listed) == [file.name for file in KUBERNETES if file.name != "kustomization.yaml"]
 
 
-def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
+def test_images_and_actions_are_pinned() -> None:
     (image,) = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["images"]
     assert image["newTag"] == __version__
     assert [container["image"] for _, spec in pod_specs() for container in spec["containers"]] == [image["name"]]
@@ -69,7 +69,7 @@ def compose() -> dict[str, Any]:
     return services
 
 
-def test_containers_of_compose_write_nowhere_but_to_volumes_and_within_limits() -> None:
+def test_compose_containers_are_read_only_and_limited() -> None:
     for name, service in compose().items():
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"]), name
         assert service["security_opt"] == ["no-new-privileges:true"], name
@@ -77,7 +77,7 @@ def test_containers_of_compose_write_nowhere_but_to_volumes_and_within_limits() 
         assert service["pids_limit"] > 0, name
 
 
-def test_a_scraper_on_kubernetes_has_a_key_and_finds_the_pods() -> None:
+def test_podmonitor_has_key_and_finds_pods() -> None:
     template = read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]
     assert "annotations" not in template["metadata"]  # those that follow prometheus.io/scrape send no key
     monitor = read(ROOT / "deploy" / "kubernetes" / "monitor" / "podmonitor.yaml")["spec"]
@@ -102,7 +102,7 @@ def test_compose_trusts_the_names_that_it_publishes() -> None:
         sites.check_host({"headers": [(b"host", b"evil.example:8000")]})
 
 
-def test_every_setting_reaches_the_containers_of_compose() -> None:
+def test_compose_passes_all_settings() -> None:
     """A setting in .env that is silently ignored, such as the file of the API keys."""
     listed = set(compose()["movemask"]["environment"])
     assert listed == {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} - {f"{PREFIX}MODELS_DIR"}
@@ -127,7 +127,7 @@ def test_every_setting_reaches_the_containers_of_compose() -> None:
         4,
     ),
 )
-def test_the_health_check_of_the_image_follows_the_service(host: str, tls: bool, models: Path, tmp_path: Path) -> None:
+def test_image_health_check_follows_service(host: str, tls: bool, models: Path, tmp_path: Path) -> None:
     if tls and shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     more = {"MOVEMASK_HOST": f"unix:{tmp_path}/socket" if host == "unix:" else host}
@@ -144,7 +144,7 @@ def test_the_health_check_of_the_image_follows_the_service(host: str, tls: bool,
         )
 
 
-def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_release() -> None:
+def test_old_volume_does_not_hide_new_networks() -> None:
     """/models may be an old volume: it is the user's own folder, and the shipped networks are elsewhere."""
     text = (ROOT / "Dockerfile").read_text()
     assert "MOVEMASK_MODELS_DIR" not in text
@@ -164,7 +164,7 @@ def test_systemd_unit_exposure_is_below_4() -> None:
     assert float(level[1]) < 4, done.stdout
 
 
-def test_the_unit_of_systemd_names_settings_that_there_are_and_gives_a_stop_its_time() -> None:
+def test_systemd_unit_has_known_settings_and_stop_time() -> None:
     text = (ROOT / "deploy" / "systemd" / "movemask@.service").read_text()
     assert set(re.findall(r"\bMOVEMASK_[A-Z_]+=", text)) == {"MOVEMASK_DATABASE_URL="}
     stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.M)
@@ -176,7 +176,7 @@ def test_the_unit_of_systemd_names_settings_that_there_are_and_gives_a_stop_its_
     assert int(start[1]) > 600, "systemd ends the command before its own --timeout"
 
 
-def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
+def test_manifests_have_known_settings_and_mounts() -> None:
     known, own = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
     for file in (own, *KUBERNETES):
         assert set(re.findall(r"\bMOVEMASK_[A-Z_]+", file.read_text())) <= known, file
@@ -185,7 +185,7 @@ def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_mo
     assert present - {"monitoring/alerts.test.yml"} == listed
 
 
-def test_pods_run_without_privileges_and_within_limits() -> None:
+def test_pods_run_unprivileged_and_limited() -> None:
     variables = {one["name"]: one.get("value") for one in pod_specs()[0][1]["containers"][0]["env"]}
     assert variables["MOVEMASK_PROXIES"] == "0"  # no ingress is shipped, so nobody may claim an address
     for name, spec in pod_specs():

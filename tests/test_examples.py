@@ -1,4 +1,4 @@
-"""What a newcomer would lose: examples that run as they are."""
+"""The programs in examples/, run as they are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 
 @pytest.mark.parametrize("installed", ["on the PATH", ".venv", "venv"])
-def test_lichess_bot_finds_an_engine_that_takes_its_options(tmp_path: Path, installed: str) -> None:
+def test_lichess_bot_engine_takes_options(tmp_path: Path, installed: str) -> None:
     """Without an activated environment, as under systemd, the engine once was not found."""
     script = tmp_path / installed / "bin" / "movemask"
     script.parent.mkdir(parents=True)
@@ -79,7 +79,7 @@ def run(*command: str | Path, **options: Any) -> str:
     return str(done.stdout)
 
 
-def test_the_python_example_says_the_same_here_and_of_a_service(service: str) -> None:
+def test_python_example_locally_and_over_http(service: str) -> None:
     here, there = (run(sys.executable, EXAMPLES / "policy.py", *url) for url in ((), (service,)))
     for told in (here, there):
         assert told.splitlines()[9].split() == ["move", "1100", "1500", "1900"]
@@ -87,7 +87,7 @@ def test_the_python_example_says_the_same_here_and_of_a_service(service: str) ->
     assert sorted(here.splitlines()) == sorted(there.splitlines())
 
 
-def test_the_curl_example(service: str) -> None:
+def test_curl_example(service: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed (Debian: apt-get install curl)")
     told = run("sh", EXAMPLES / "policy.sh", service).splitlines()
@@ -103,7 +103,7 @@ def test_the_curl_example(service: str) -> None:
 
 
 @pytest.mark.deep
-def test_the_notebook_reads_an_audit_and_draws_its_causes(
+def test_notebook_draws_causes_of_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     games = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 O-O *"
@@ -129,7 +129,7 @@ def generator(name: str, package: str) -> str:
 
 
 @pytest.mark.peer
-def test_the_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> None:
+def test_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> None:
     types = Path(generator("openapi-typescript", "npm install openapi-typescript")).resolve()
     compiler = Path(generator("tsc", "npm install typescript @types/node")).resolve()
     for name in ("policy.ts", "tsconfig.json", "package.json"):
@@ -147,7 +147,7 @@ def test_the_typescript_example_compiles_and_runs(service: str, tmp_path: Path) 
 
 
 @pytest.mark.deep
-def test_a_tournament_of_two_ratings_ends_without_a_fault(tmp_path: Path) -> None:
+def test_tournament_of_two_ratings(tmp_path: Path) -> None:
     """With clocks that a busy machine does not run down: the engines take what they need, not what they have."""
     weak, strong = (f"{sys.executable} -m movemask uci --elo {elo} --temperature 1" for elo in (1100, 1900))
     asked = ["--games", "2", "--pgn", str(tmp_path / "games.pgn"), "--seconds", "600", "--increment", "10"]
@@ -197,7 +197,7 @@ class Lichess(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_the_provider_does_the_work_that_lichess_hands_out() -> None:
+def test_lichess_provider_answers_work() -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Lichess) as lichess:
         threading.Thread(target=lichess.serve_forever).start()
         address = f"http://127.0.0.1:{lichess.server_port}"

@@ -1,6 +1,7 @@
-"""What an operator would lose when the database is in trouble: answers, and the count of what was answered.
+"""Faults of the database: answers go on, and what was answered is recorded once.
 
-Each fault on a real SQLite file and a real PostgreSQL. What cannot be brought about on this machine is skipped by name.
+Each fault on a real SQLite file and a real PostgreSQL. A fault that this machine cannot cause is skipped; the reason
+says why.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def closed(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
-def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
+def test_answers_go_on_and_records_are_written_later(
     fault: str, faults: SqliteFaults, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (sqlite, postgresql):
@@ -218,7 +219,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
 
 
 @pytest.mark.parametrize("where", part_of([0, 4096], 2))
-def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
+def test_damaged_file_is_reported_and_replaced_after_move(
     serve: Serve, tmp_path: Path, where: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "x.db"
@@ -238,9 +239,7 @@ def test_a_file_that_is_damaged_is_told_and_made_anew_once_it_is_moved_away(
 
 
 @pytest.mark.deep
-def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_anew(
-    models: Path, tmp_path: Path
-) -> None:
+def test_removed_file_is_made_anew_beside_reader(models: Path, tmp_path: Path) -> None:
     """Issue 54: with a shell that had the file open, nothing was recorded any more."""
     folder = tmp_path / "db"
     folder.mkdir()
@@ -280,7 +279,7 @@ def test_a_file_that_is_removed_alone_under_load_beside_another_reader_is_made_a
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_backup_that_is_renamed_onto_the_file_is_used_from_then_on(serve: Serve, tmp_path: Path) -> None:
+def test_backup_renamed_onto_file_is_used(serve: Serve, tmp_path: Path) -> None:
     file, backup = tmp_path / "x.db", tmp_path / "backup.db"
     client = serve(database_url=f"sqlite:///{file}")
     client.post("/v1/policy", json={"moves": []})
@@ -297,7 +296,7 @@ def test_a_backup_that_is_renamed_onto_the_file_is_used_from_then_on(serve: Serv
 
 
 @pytest.mark.parametrize("wrong", ["folder", "name", "role", "schema", "port"])
-def test_a_database_that_cannot_be_opened_stops_no_start_and_is_told_at_once(
+def test_start_with_unopenable_database_reports_it(
     wrong: str, serve: Serve, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
     if wrong == "folder":
@@ -406,9 +405,7 @@ def demoted(server: Server) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("way", part_of(["two hosts", "one address"], 2))
-def test_after_a_switchover_the_other_server_is_written_and_read(
-    way: str, postgres: Server, standby: Server, serve: Serve
-) -> None:
+def test_switchover_writes_and_reads_new_primary(way: str, postgres: Server, standby: Server, serve: Serve) -> None:
     """The old primary stays up and turns read-only: its connections stay good for reading what is no longer true."""
     url = on_both(postgres, standby, f"switched_{way[:3]}")
     with Proxy(postgres) as proxy:
@@ -428,7 +425,7 @@ def test_after_a_switchover_the_other_server_is_written_and_read(
 
 
 @pytest.mark.deep
-def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres: Server, serve: Serve) -> None:
+def test_transaction_pooler_loses_and_doubles_nothing(postgres: Server, serve: Serve) -> None:
     """The services share one connection to the server, so that whatever one leaves in its session meets the others."""
     url = postgres.database()
     with pooler(postgres) as port:
@@ -443,7 +440,7 @@ def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_or_doubled(postgres
             closed(client)
 
 
-def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:
+def test_later_database_gets_waiting_records(postgres: Server, serve: Serve) -> None:
     url = postgres.database()
     postgres.stop()
     client = serve(database_url=url)
@@ -454,9 +451,7 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     until(lambda: positions(client), "the record that waited is written", equals=1)
 
 
-def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_lost(
-    postgres: Server, serve: Serve
-) -> None:
+def test_lost_commit_reply_doubles_nothing(postgres: Server, serve: Serve) -> None:
     """Issue 51: 800 answers were counted as 1,068."""
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
@@ -471,9 +466,7 @@ def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_l
 
 
 @pytest.mark.deep
-def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_written_by_a_new_one(
-    postgres: Server, serve: Serve, quick: None
-) -> None:
+def test_forgotten_connection_is_replaced(postgres: Server, serve: Serve, quick: None) -> None:
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
         for answered in range(1, 4):
@@ -485,9 +478,7 @@ def test_what_was_answered_behind_a_firewall_that_forgot_the_connection_is_writt
 
 
 @pytest.mark.deep
-def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_seconds_only(
-    postgres: Server, serve: Serve, quick: None
-) -> None:
+def test_locks_of_vanished_client_are_released_soon(postgres: Server, serve: Serve, quick: None) -> None:
     """The server would keep them until its TCP gives up, by default after two hours."""
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
@@ -500,9 +491,7 @@ def test_locks_of_a_transaction_whose_client_is_gone_hold_up_the_next_one_for_se
 
 
 @pytest.mark.deep
-def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_speaks_again(
-    postgres: Server, serve: Serve, quick: None
-) -> None:
+def test_silent_database_is_named_and_gets_records_later(postgres: Server, serve: Serve, quick: None) -> None:
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
@@ -523,7 +512,7 @@ def test_a_database_that_falls_silent_is_named_and_gets_what_waited_when_it_spea
 
 @pytest.mark.deep
 @pytest.mark.parametrize("silent", ["before a commit", "between transactions"])
-def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
+def test_stop_beside_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
     """Issue 51: 600 records were lost. A new connection gets through."""
     database_url = postgres.database()
     with Proxy(postgres) as proxy:
@@ -542,7 +531,7 @@ def test_a_stop_beside_a_silent_connection_loses_nothing(silent: str, postgres: 
         assert sum(model.positions for model in LedgerReader(ledger.database).summaries()) == 6
 
 
-def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:
+def test_kill_loses_last_moments_and_keeps_database_intact(models: Path, tmp_path: Path) -> None:
     database_url = f"sqlite:///{tmp_path}/audit.db"
     with served(models, "--database-url", database_url) as (process, port):
         for number in range(50):

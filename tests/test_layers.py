@@ -1,4 +1,4 @@
-"""What a developer would lose: an import contract that holds for every module, a new one too."""
+"""Import layers: every module is in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import movemask
 from tests.conftest import ROOT
 
 
-def test_every_module_stands_in_a_layer() -> None:
+def test_every_module_is_in_a_layer() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (
         contract["layers"] for contract in contracts if contract["type"] == "layers" and "containers" not in contract

@@ -1,4 +1,4 @@
-"""What a user would lose: an installation that serves from any folder, with pins that say what they install."""
+"""The wheel, the extras and the pinned requirements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, tmp_path: Path) -> None:
+def test_wheel_serves_shipped_network(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
@@ -47,7 +47,7 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     assert len(answer["moves"]) == 20
 
 
-def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: Path) -> None:
+def test_wheel_contents(installed: Path) -> None:
     (metadata,) = installed.glob("*.dist-info/METADATA")
     text = metadata.read_text()
     assert "License-Expression: GPL-3.0-or-later" in text
@@ -64,14 +64,14 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     assert {file.name for file in (installed / page).iterdir()} == names
 
 
-def test_every_extra_is_documented_with_what_it_is_for_and_how_large_it_is() -> None:
+def test_extras_are_documented_with_size() -> None:
     extras = PROJECT["optional-dependencies"]
     text = (ROOT / "docs" / "install.md").read_text()
     assert re.findall(r"^[|] `(\w+)` [|] .{10,} [|] \d+ MB [|]$", text, re.M) == list(extras)
     assert "(docs/install.md)" in (ROOT / "README.md").read_text()
 
 
-def test_every_dependency_is_documented_with_what_it_is_for_and_how_large_it_is() -> None:
+def test_dependencies_are_documented_with_size() -> None:
     text = (ROOT / "docs" / "install.md").read_text()
     rows = re.findall(r"^[|] (`.+) [|] (?:`(\w+)`)? ?[|] .{3,} [|] [\d.]+ [|]$", text, re.M)
     told = {(extra, name) for packages, extra in rows for name in re.findall(r"`([\w-]+)`", packages)}
@@ -130,7 +130,7 @@ def run(
 
 
 @pytest.mark.deep
-def test_without_an_extra_there_is_a_library_and_an_engine(plain_set: dict[str, str], tmp_path: Path) -> None:
+def test_plain_install_has_library_and_engine(plain_set: dict[str, str], tmp_path: Path) -> None:
     program = """
 import chess, movemask
 from movemask.testing import assert_masked
@@ -165,7 +165,7 @@ assert_masked(policy)
 
 
 @pytest.mark.deep
-def test_the_audit_of_files_needs_its_extra_alone(tmp_path: Path) -> None:
+def test_audit_needs_its_extra_only(tmp_path: Path) -> None:
     audit = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["audit"]]
     environment = with_packages(tmp_path / "site", *required(audit))
     done = run(environment, tmp_path, "audit", "-", "--out", "out", input="1. e4 e5 *\n")
@@ -173,7 +173,7 @@ def test_the_audit_of_files_needs_its_extra_alone(tmp_path: Path) -> None:
     assert {"positions.parquet", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_the_serving_set_serves(serving_set: dict[str, str], tmp_path: Path) -> None:
+def test_serve_extra_serves(serving_set: dict[str, str], tmp_path: Path) -> None:
     models = write_fake(tmp_path / "m").parent
     with served(models, program=("-S", "-m", "movemask"), env=serving_set) as (process, port):
         assert len(call(port, "/v1/policy", {"moves": ["e2e4"]})["moves"]) == 20
@@ -192,7 +192,7 @@ def test_the_serving_set_serves(serving_set: dict[str, str], tmp_path: Path) -> 
         (("uci", "--url", "http://127.0.0.1:9"), "client"),
     ],
 )
-def test_a_command_without_its_extra_names_it_in_one_line(
+def test_command_names_missing_extra(
     plain_set: dict[str, str], tmp_path: Path, arguments: tuple[str, ...], extra: str
 ) -> None:
     (tmp_path / "games.pgn").write_text("1. e4 *\n")
@@ -207,7 +207,7 @@ def test_a_command_without_its_extra_names_it_in_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["games.pgn"]
 
 
-def test_a_missing_extra_is_named_by_the_modules_of_its_packages() -> None:
+def test_extras_match_their_modules() -> None:
     extras = {
         extra: {Requirement(text).name.replace("-", "_") for text in requirements} - {"movemask"}
         for extra, requirements in PROJECT["optional-dependencies"].items()
@@ -216,7 +216,7 @@ def test_a_missing_extra_is_named_by_the_modules_of_its_packages() -> None:
     assert {extra: set(modules) for extra, modules in EXTRAS.items()} == {extra: extras[extra] for extra in EXTRAS}
 
 
-def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
+def test_larger_pin_sets_contain_smaller_ones() -> None:
     serving, tools = pins("service.txt"), pins("tools.txt")
     assert {"onnxruntime", "uvicorn"} <= {name for name, _ in serving}
     assert serving < tools

@@ -1,4 +1,4 @@
-"""What an operator would lose: the configurations of Caddy and nginx in deploy/proxies, before the service."""
+"""deploy/proxies: Caddy and nginx in front of the service."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
             yield made
 
 
-def test_a_proxy_serves_https_limits_and_tells_who_asks(front: Front) -> None:
+def test_proxy_serves_https_and_forwards_client(front: Front) -> None:
     status, answer = front.ask("/v1/policy", {"moves": []})
     assert status == 200
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -118,7 +118,7 @@ def test_a_proxy_serves_https_limits_and_tells_who_asks(front: Front) -> None:
     assert int(refused.headers["Retry-After"]) > 0
 
 
-def test_a_proxy_serves_page_documents_and_api_under_a_prefix(front: Front) -> None:
+def test_proxy_serves_under_prefix(front: Front) -> None:
     """As docs/settings.md has it; metrics stay hidden there too."""
     assert front.ask("/chess/v1/policy", {"moves": []})[0] == 200
     assert front.ask("/chess/metrics")[0] == 404
@@ -135,7 +135,7 @@ def test_a_proxy_serves_page_documents_and_api_under_a_prefix(front: Front) -> N
     assert all(front.ask(path)[0] == 200 for path in paths)
 
 
-def test_plain_http_is_sent_on_to_https(front: Front) -> None:
+def test_plain_http_redirects_to_https(front: Front) -> None:
     if front.plain is None:
         return  # Caddy does so by itself
     connection = http.client.HTTPConnection("127.0.0.1", front.plain, timeout=30)

@@ -1,4 +1,4 @@
-"""What would be wrong with a table of strengths: numbers that no games stand behind, or a card that cannot be read."""
+"""benchmarks.strength: Elo from games, the report and the card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from movemask.network.contract import read_contract
 from movemask.network.files import shipped_models
 
 
-def test_strengths_that_are_known_are_found_within_their_errors() -> None:
+def test_known_strengths_are_recovered_within_errors() -> None:
     pairs = strength.schedule(RATINGS, NODES)
     players = sorted({player for pair in pairs for player in pair})
     draw = np.random.default_rng(5)
@@ -34,7 +34,7 @@ def test_strengths_that_are_known_are_found_within_their_errors() -> None:
     assert all(error < 40 for _, error in found.values())
 
 
-def test_the_most_human_player_is_chosen_for_each_strength() -> None:
+def test_most_human_player_is_chosen_for_each_elo() -> None:
     elo = {Player(nodes=1): 1700.0, Player(800, 1.0): 1300.0, ANCHOR: 1500.0, Player(2000, 1.0): 1480.0}
     elo |= {Player(2500, 1.0): 1600.0, Player(800, 0.5): 1450.0, Player(2500, 0.5): 1800.0, Player(2500, 0.25): 1790.0}
     rows = [(row["elo"], row["rating"], row["temperature"]) for row in strength.rows_of(elo)]
@@ -42,7 +42,7 @@ def test_the_most_human_player_is_chosen_for_each_strength() -> None:
 
 
 @pytest.mark.deep
-def test_a_match_becomes_a_table_a_report_and_a_card(
+def test_match_writes_table_report_and_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (source,) = shipped_models().glob("*.toml")
@@ -72,7 +72,7 @@ def test_a_match_becomes_a_table_a_report_and_a_card(
     assert all(f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" in report for row in found["rows"])
 
 
-def test_what_cannot_be_measured_is_refused_by_name(
+def test_unmeasurable_input_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = Path("docs/examples/maia-1500.toml")

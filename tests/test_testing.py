@@ -1,4 +1,4 @@
-"""What a user of other networks would lose: a test that finds their mask's mistakes, and says where and why."""
+"""`assert_masked`: which mistakes of a mask it finds, and what it says."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def softmax(logits: Vector) -> Vector:
     return np.asarray(weights / weights.sum())
 
 
-def test_the_shipped_network_and_answers_written_down_before_pass(network: Network) -> None:
+def test_shipped_network_and_saved_answers_pass(network: Network) -> None:
     assert_masked(lambda fen: network.policy(chess.Board(fen)).probabilities)
     assert_masked({fen: right(fen) for fen in POSITIONS})
 
@@ -64,7 +64,7 @@ def test_the_shipped_network_and_answers_written_down_before_pass(network: Netwo
     st.floats(0.1, 10),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_a_softmax_over_the_legal_slots_passes(name: str, seed: int, scale: float, dtype: Any) -> None:
+def test_softmax_over_legal_slots_passes(name: str, seed: int, scale: float, dtype: Any) -> None:
     words, logits = vocabulary(name), (np.random.default_rng(seed).normal(size=5000) * scale).astype(dtype)
 
     def policy(fen: str) -> Vector:
@@ -119,9 +119,7 @@ def around_the_board(board: chess.Board) -> Iterator[chess.Move]:
         (around_the_board, "wrong_geometry", "knights on the edge of the board"),
     ],
 )
-def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
-    extra: Callable[[chess.Board], Iterator[chess.Move]], cause: str, shown: str
-) -> None:
+def test_forgotten_rule_is_found(extra: Callable[[chess.Board], Iterator[chess.Move]], cause: str, shown: str) -> None:
     def policy(fen: str) -> dict[str, float]:
         return weighted([*chess.Board(fen).legal_moves, *extra(chess.Board(fen))])
 
@@ -149,7 +147,7 @@ def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
         (lambda board, move: list(board.legal_moves).index(move) < 128, "218 legal moves"),
     ],
 )
-def test_a_legal_move_that_is_forbidden_is_missed(kept: Callable[[chess.Board, chess.Move], bool], shown: str) -> None:
+def test_forbidden_legal_move_is_found(kept: Callable[[chess.Board, chess.Move], bool], shown: str) -> None:
     def policy(fen: str) -> dict[str, float]:
         board = chess.Board(fen)
         return weighted(move for move in board.legal_moves if kept(board, move))
@@ -160,7 +158,7 @@ def test_a_legal_move_that_is_forbidden_is_missed(kept: Callable[[chess.Board, c
     assert "illegal moves have" not in found.replace("illegal moves may have", "")
 
 
-def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
+def test_mistakes_of_notation_are_named() -> None:
     def bare(fen: str) -> dict[str, float]:
         return {uci.removesuffix("q"): p for uci, p in right(fen).items()}
 
@@ -178,14 +176,14 @@ def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
     assert_masked(seen_by_the_mover, [fen for fen in POSITIONS if " w " in fen])
 
 
-def test_a_mask_of_another_position_is_not_called_a_multiplied_one() -> None:
+def test_mask_of_other_position_is_not_multiplied() -> None:
     start = [move.uci() for move in chess.Board().legal_moves]
     found = failure(lambda _: dict.fromkeys(start, 1 / len(start)))
     assert "illegal moves have 1" in found
     assert "multiplied" not in found
 
 
-def test_a_network_that_underpromotes_is_not_taken_for_one_whose_slots_are_exchanged() -> None:
+def test_underpromotion_is_not_exchanged_slots() -> None:
     """As Maia-1 does where a side has eight pawns and queens: the slot without a letter is the knight's, and legal."""
     words = vocabulary("lc0-1858")
 
@@ -202,7 +200,7 @@ def test_a_network_that_underpromotes_is_not_taken_for_one_whose_slots_are_excha
 
 
 @given(st.sampled_from(list(POSITIONS)), st.integers(0, 4095), st.floats(0, 0.9), st.floats(0, 0.5))
-def test_a_leak_is_found_if_it_is_larger_than_allowed(fen: str, squares: int, leaked: float, at_most: float) -> None:
+def test_leak_above_limit_is_found(fen: str, squares: int, leaked: float, at_most: float) -> None:
     board, move = chess.Board(fen), chess.Move(squares >> 6, squares & 63)
     if squares >> 6 == squares & 63 or board.is_legal(move):
         return
@@ -219,7 +217,7 @@ def test_a_leak_is_found_if_it_is_larger_than_allowed(fen: str, squares: int, le
 
 
 @given(st.floats(1e-9, 0.99), st.floats(0, 0.1))
-def test_probability_that_vanishes_is_found(lost: float, at_most: float) -> None:
+def test_vanished_probability_is_found(lost: float, at_most: float) -> None:
     policy = {fen: {uci: p * (1 - lost) for uci, p in right(fen).items()} for fen in (chess.STARTING_FEN,)}
     if lost < 0.999 * max(at_most, 1e-5):
         assert_masked(policy, policy, at_most)
@@ -227,14 +225,14 @@ def test_probability_that_vanishes_is_found(lost: float, at_most: float) -> None
         assert f"the legal moves sum to {1 - lost:.6g}" in failure(policy, policy, at_most)
 
 
-def test_a_network_that_is_certain_may_round_the_rest_to_0() -> None:
+def test_certain_network_may_round_to_zero() -> None:
     assert_masked({chess.STARTING_FEN: {"e2e4": 1.0}}, [chess.STARTING_FEN])
     found = failure({chess.STARTING_FEN: {"e2e4": 0.5, "d2d4": 0.5}}, [chess.STARTING_FEN])
     assert "legal moves with 0: g1h3" in found
     assert "and 14 more" in found
 
 
-def test_the_worst_positions_come_first_and_each_difficulty_once() -> None:
+def test_worst_positions_come_first() -> None:
     found = failure(lambda fen: weighted(chess.Board(fen).pseudo_legal_moves))
     shown = re.findall(r"^  \S+ . \S+ \S+ \d+ \d+ \((.*)\)$", found, re.M)
     leaked = [float(share) for share in re.findall(r"illegal moves have (\S+):", found)]
@@ -242,7 +240,7 @@ def test_the_worst_positions_come_first_and_each_difficulty_once() -> None:
     assert leaked == sorted(leaked, reverse=True)
 
 
-def test_a_policy_that_raises_fails_with_its_own_error_as_the_cause() -> None:
+def test_raising_policy_fails_with_its_error() -> None:
     def policy(fen: str) -> dict[str, float]:
         if " b " in fen:
             raise LookupError("no planes\nfor Black")
@@ -268,7 +266,7 @@ def test_a_policy_that_raises_fails_with_its_own_error_as_the_cause() -> None:
         ({}, None, "policy: nothing is above 0"),
     ],
 )
-def test_what_is_no_distribution_is_named(answer: Any, name: str | None, words: str) -> None:
+def test_invalid_distribution_is_named(answer: Any, name: str | None, words: str) -> None:
     assert words in failure(lambda fen: answer, [chess.STARTING_FEN], vocabulary=name)
 
 
@@ -292,12 +290,12 @@ CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
         ({"positions": [CHESS960]}, InvalidPosition, "valid as Chess960: ask with chess960 true"),
     ],
 )
-def test_arguments_that_test_nothing_are_refused(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_arguments_that_test_nothing_raise(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=re.escape(words)):
         assert_masked(right, **arguments)
 
 
-def test_chess960_is_tested_where_it_is_asked_for() -> None:
+def test_chess960_on_request() -> None:
     board = chess.Board(CHESS960, chess960=True)
     answer = weighted(board.legal_moves)
     assert {"e1b1", "e1g1"} <= set(answer)  # the king takes its rooks
@@ -318,7 +316,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return with_packages(tmp_path_factory.mktemp("bare"), *names)
 
 
-def test_it_needs_numpy_and_python_chess_alone(bare: dict[str, str], tmp_path: Path) -> None:
+def test_imports_numpy_and_chess_only(bare: dict[str, str], tmp_path: Path) -> None:
     program = "import sys, movemask.testing; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-S", "-c", program], env=bare, cwd=tmp_path, capture_output=True, text=True)
     assert done.stderr == ""
@@ -326,7 +324,7 @@ def test_it_needs_numpy_and_python_chess_alone(bare: dict[str, str], tmp_path: P
     assert loaded == {"__main__", "movemask", "numpy", "chess"}
 
 
-def test_the_example_of_the_page_fails_as_the_page_says(bare: dict[str, str], tmp_path: Path) -> None:
+def test_documented_example_fails_as_documented(bare: dict[str, str], tmp_path: Path) -> None:
     """In pytest as it is installed, without a plugin."""
     (example,) = re.findall(r"```python\n# test_mask.py\n(.*?)```", PAGE, re.S)
     (shown,) = re.findall(r"```text\n(E .*?)```", PAGE, re.S)
@@ -340,7 +338,7 @@ def test_the_example_of_the_page_fails_as_the_page_says(bare: dict[str, str], tm
     assert subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True).returncode == 0
 
 
-def test_the_mask_of_the_page_passes() -> None:
+def test_documented_mask_passes() -> None:
     (example,) = re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)
     page: dict[str, Any] = {}
     exec(example, page)
@@ -354,7 +352,7 @@ def test_the_mask_of_the_page_passes() -> None:
     assert_masked(policy, vocabulary="lc0-1858")
 
 
-def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_one() -> None:
+def test_example_finds_missing_and_multiplied_mask() -> None:
     command = [sys.executable, str(ROOT / "examples" / "mask.py")]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     unmasked, multiplied, masked = done.stdout.strip().split("\n\n")
@@ -364,7 +362,7 @@ def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_
     assert masked == "masked: passed"
 
 
-def test_a_vector_may_be_a_batch_of_one_and_rounding_is_no_known_mistake() -> None:
+def test_vector_of_batch_of_one_and_rounding() -> None:
     """An export answers `[1, A]`; float16 sums to 0.9998, which is a fault, but not one of writing promotions."""
     size = len(vocabulary("lc0-1858"))
     one_hot = np.zeros(size)

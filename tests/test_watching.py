@@ -1,4 +1,4 @@
-"""What an operator would lose: a dashboard that shows something, and alerts that fire for the right network alone.
+"""The dashboard and the alerts, asked of a real Prometheus.
 
 A real Prometheus scrapes the real service, and every query of the dashboard is asked of it.
 """
@@ -67,7 +67,7 @@ def prometheus(folder: Path, target: int, key: str) -> Iterator[int]:
 
 
 @needs_prometheus
-def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_path: Path) -> None:
+def test_dashboard_queries_return_data(tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "plain")
     write_fake(tmp_path / "m", "masked", trained_with_mask=True)
     port = free_port()
@@ -108,12 +108,12 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
     "command",
     [("check", "config", "prometheus.yml"), ("check", "rules", "alerts.yml"), ("test", "rules", "alerts.test.yml")],
 )
-def test_promtool_agrees(command: tuple[str, ...]) -> None:
+def test_promtool_accepts_rules(command: tuple[str, ...]) -> None:
     done = subprocess.run(["promtool", *command], cwd=MONITORING, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_provisioned() -> None:
+def test_dashboard_uses_known_metrics_and_source() -> None:
     metrics = Metrics()
     known = {metric._name for metric in vars(metrics).values() if hasattr(metric, "_labelnames")}
     known |= {metric.name for metric in metrics.of_service.collect()}

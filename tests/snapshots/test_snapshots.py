@@ -1,4 +1,4 @@
-"""What a user's script would lose: a field, flag, metric or setting that changed without a word."""
+"""Snapshots of what users see: OpenAPI, --help, problems, settings, columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from tests.snapshots import FOLDER, SNAPSHOTS
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_what_users_see_changes_on_purpose_only(name: str) -> None:
+def test_snapshot_is_current(name: str) -> None:
     made, kept = SNAPSHOTS[name](), (FOLDER / name).read_text()
     assert made == kept, "if on purpose: `python -m tests.snapshots`, and a line in CHANGELOG.md"

@@ -1,4 +1,4 @@
-"""What a user would lose: dense forms that are the ragged ones, put back, with nothing in an illegal slot."""
+"""Dense functions of `[B, A]` with a mask, against their ragged forms."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def both(loss: Callable[..., Any], gradient: Callable[..., Any], *arguments: Any
         ),
     ],
 )
-def test_each_is_its_ragged_form_put_back(found: Any, expected: Any) -> None:
+def test_dense_is_scattered_ragged(found: Any, expected: Any) -> None:
     pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
     for one, other in pairs:
         if np.shape(other) == Z.shape:
@@ -93,7 +93,7 @@ def test_each_is_its_ragged_form_put_back(found: Any, expected: Any) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_log_probability_is_minus_infinity_where_illegal_and_a_row_of_no_move_is_empty() -> None:
+def test_illegal_log_probability_and_row_without_moves() -> None:
     found = dense.masked_log_softmax(LOGITS, MASK)
     np.testing.assert_array_equal(found[MASK], softmax.log_softmax(Z, INDPTR))
     assert (found[~MASK] == -np.inf).all()
@@ -103,14 +103,14 @@ def test_a_log_probability_is_minus_infinity_where_illegal_and_a_row_of_no_move_
 
 
 @pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
-def test_targets_that_are_not_legal_are_refused_by_slot(bad: Any) -> None:
+def test_illegal_targets_raise(bad: Any) -> None:
     with pytest.raises(ValueError, match="targets: "):
         dense.masked_cross_entropy(LOGITS, MASK, np.array(bad))
     with pytest.raises(ValueError, match="targets: slot 0 in row 0 is not legal"):
         dense.masked_cross_entropy(LOGITS[:1], np.zeros((1, 6), dtype=bool), [0])
 
 
-def test_mass_on_an_illegal_slot_is_refused_by_slot() -> None:
+def test_target_mass_on_illegal_slot_raises() -> None:
     targets = OTHER.copy()
     targets[0, 2] = 0.1
     with pytest.raises(ValueError, match=r"targets: slot 2 in row 0 is not legal, but has 0\.1"):
@@ -134,9 +134,7 @@ def test_jacobians(alpha: float) -> None:
 
 @pytest.mark.parametrize("which", sorted(DENSE))
 @given(batch=ragged(longest=6), seed=st.integers(0, 99), poison=st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
-def test_dense_is_ragged_bit_for_bit_and_illegal_logits_cannot_touch_it(
-    which: str, batch: Ragged, seed: int, poison: float
-) -> None:
+def test_dense_equals_ragged_whatever_illegal_logits(which: str, batch: Ragged, seed: int, poison: float) -> None:
     rng = np.random.default_rng(seed)
     mask = np.zeros((len(batch.rows), 9), dtype=bool)
     logits = np.full(mask.shape, poison)
@@ -151,21 +149,21 @@ def test_dense_is_ragged_bit_for_bit_and_illegal_logits_cannot_touch_it(
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_legal_logit_that_is_no_number_is_refused_by_slot(bad: float) -> None:
+def test_legal_nan_raises(bad: float) -> None:
     logits: Array = np.zeros((2, 4))
     logits[1, 2] = bad
     with pytest.raises(InvalidLogits, match=r"row 1, slot 2: the logit of a legal move is (nan|inf)"):
         dense.masked_softmax(logits, np.ones((2, 4), dtype=bool))
 
 
-def test_a_row_of_minus_infinity_alone_is_refused_but_one_move_of_it_is_not() -> None:
+def test_row_of_minus_infinity_raises() -> None:
     mask = np.ones((1, 2), dtype=bool)
     assert dense.masked_softmax(np.array([[-np.inf, 0.0]]), mask).tolist() == [[0.0, 1.0]]
     with pytest.raises(InvalidLogits, match="row 0: the logit of every legal move is -inf"):
         dense.masked_softmax(np.array([[-np.inf, -np.inf]]), mask)
 
 
-def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
+def test_shapes_that_do_not_fit_raise() -> None:
     with pytest.raises(ValueError, match=r"legal_mask: shape \(2, 2\), but logits have \(2, 3\)"):
         dense.masked_softmax(np.zeros((2, 3)), np.ones((2, 2), dtype=bool))
     with pytest.raises(ValueError, match="legal_mask: expected bool"):

@@ -1,4 +1,4 @@
-"""What a user would lose: losses, and gradients that are the slopes they say they are, all by finite differences."""
+"""Losses and gradients, against scipy and finite differences."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ MAPS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 
 @pytest.mark.parametrize("which", sorted(MAPS))
-def test_jacobians_are_block_diagonal_slopes(which: str) -> None:
+def test_jacobians_match_differences(which: str) -> None:
     function, jacobian = MAPS[which]
     by_hand = slopes(lambda z: function(z, BATCH.indptr), BATCH.values)
     np.testing.assert_allclose(jacobian(function(BATCH.values, BATCH.indptr), BATCH.indptr), by_hand, atol=1e-7)
 
 
 @given(ragged(-3, 3), st.integers(0, 99))
-def test_products_are_the_jacobians(batch: Ragged, seed: int) -> None:
+def test_products_match_jacobians(batch: Ragged, seed: int) -> None:
     v = np.random.default_rng(seed).normal(size=len(batch.values))
     p = softmax.softmax(batch.values, batch.indptr)
     np.testing.assert_allclose(
@@ -69,18 +69,18 @@ class TestAbsolute:
     """`|z| / Σ|z|`: a normaliser without exponentials."""
 
     @given(ragged(-1e6, 1e6))
-    def test_each_row_is_its_magnitudes_over_their_exact_sum(self, batch: Ragged) -> None:
+    def test_rows_match_exact_sums(self, batch: Ragged) -> None:
         for row, found in zip(batch.rows, batch.split(gradients.absolute(batch.values, batch.indptr)), strict=True):
             total = sum(abs(Fraction(value)) for value in row.tolist())
             expected = [float(abs(Fraction(z)) / total) if total else 1 / len(row) for z in row.tolist()]
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
 
-    def test_rows_that_could_go_wrong(self) -> None:
+    def test_zeros_extremes_and_empty_rows(self) -> None:
         most, least = np.finfo(np.float64).max, 5e-324
         found = gradients.absolute(np.array([0, -0.0, 0, 0, most, -most, least, -least, -7]), [0, 4, 4, 6, 8, 9])
         assert found.tolist() == [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 1.0]
 
-    def test_its_products_are_those_of_its_jacobian(self) -> None:
+    def test_products_match_jacobian(self) -> None:
         jacobian = slopes(lambda z: gradients.absolute(z, BATCH.indptr), BATCH.values)
         v = np.random.default_rng(0).normal(size=len(BATCH.values))
         np.testing.assert_allclose(gradients.absolute_jvp(BATCH.values, BATCH.indptr, v), jacobian @ v, atol=1e-8)
@@ -88,7 +88,7 @@ class TestAbsolute:
         assert not gradients.absolute_vjp(np.zeros(3), [0, 3], np.ones(3)).any()
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-    def test_a_logit_that_is_not_finite_is_refused_by_place(self, bad: float) -> None:
+    def test_infinite_logit_raises(self, bad: float) -> None:
         with pytest.raises(ValueError, match=r"legal_logits: must be finite, got \S+ at 1"):
             gradients.absolute(np.array([1.0, bad]), [0, 2])
 
@@ -97,7 +97,7 @@ FULL = Ragged(tuple(row for row in BATCH.rows if len(row)))
 TARGETS = np.array([2, 0, 3])
 
 
-def test_cross_entropy_where_the_probability_underflows() -> None:
+def test_cross_entropy_of_underflowing_probability() -> None:
     z, indptr = np.array([0.0, -5000.0]), np.array([0, 2])
     assert cross_entropy(z, indptr, [1]).tolist() == [5000.0]
     assert losses.cross_entropy_gradient(z, indptr, [1]).tolist() == [1.0, -1.0]
@@ -105,7 +105,7 @@ def test_cross_entropy_where_the_probability_underflows() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0])
-def test_fenchel_young_losses_and_their_gradients(alpha: float) -> None:
+def test_fenchel_young_losses_and_gradients(alpha: float) -> None:
     values, gradient = losses.fenchel_young(FULL.values, FULL.indptr, TARGETS, alpha)
     summed = slopes(lambda z: np.array([losses.fenchel_young(z, FULL.indptr, TARGETS, alpha)[0].sum()]), FULL.values)[0]
     np.testing.assert_allclose(gradient, summed, atol=1e-7)
@@ -122,7 +122,7 @@ def drawn(batch: Ragged, seed: int = 0, *, sparse: bool = True) -> Array:
 
 
 @given(ragged(-20, 20), st.integers(0, 99), st.floats(0.2, 5))
-def test_soft_cross_entropy_is_what_scipy_makes_of_it(batch: Ragged, seed: int, temperature: float) -> None:
+def test_soft_cross_entropy_matches_scipy(batch: Ragged, seed: int, temperature: float) -> None:
     q = drawn(batch, seed)
     by_hand = [
         -(target * scipy.special.log_softmax(row / temperature)).sum() if len(row) else 0.0
@@ -133,7 +133,7 @@ def test_soft_cross_entropy_is_what_scipy_makes_of_it(batch: Ragged, seed: int, 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, np.array([3.0, 1.0, 0.7, 2.0])])
-def test_its_gradient_by_the_logits_is_its_slope(temperature: Any) -> None:
+def test_soft_cross_entropy_gradient_matches_differences(temperature: Any) -> None:
     q = drawn(BATCH)
 
     def total(z: Array) -> Array:
@@ -146,7 +146,7 @@ def test_its_gradient_by_the_logits_is_its_slope(temperature: Any) -> None:
     np.testing.assert_allclose(mean_gradient, gradient / 4)
 
 
-def test_a_played_move_is_the_distribution_of_that_move() -> None:
+def test_one_hot_targets_match_played_moves() -> None:
     targets = np.array([2, 0, 3])
     y = losses.one_hot(targets, FULL.indptr)
     np.testing.assert_array_equal(y, [0, 0, 1, 1, 0, 0, 0, 1])
@@ -161,7 +161,7 @@ def test_a_played_move_is_the_distribution_of_that_move() -> None:
         losses.one_hot([3, 0, 0], FULL.indptr)
 
 
-def test_the_gradient_by_the_probabilities_is_the_slope_of_the_logarithm() -> None:
+def test_probability_gradient_matches_differences() -> None:
     p = np.asarray(softmax.softmax(BATCH.values, BATCH.indptr))
     q = drawn(BATCH)
     gradient = losses.probability_gradient(p, BATCH.indptr, q)
@@ -173,7 +173,7 @@ def test_the_gradient_by_the_probabilities_is_the_slope_of_the_logarithm() -> No
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5, np.array([0.5, 1.0, 2.0, 4.0])])
-def test_the_derivatives_by_the_temperature_are_slopes(temperature: Any) -> None:
+def test_temperature_derivatives_match_differences(temperature: Any) -> None:
     q = drawn(BATCH)
 
     def loss(t: Any) -> Array:
@@ -188,7 +188,7 @@ def test_the_derivatives_by_the_temperature_are_slopes(temperature: Any) -> None
     np.testing.assert_allclose(found.by_log_temperature, (loss(up) - loss(down)) / (2 * step), atol=1e-8)
 
 
-def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_range() -> None:
+def test_large_temperature_of_large_logits() -> None:
     z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
     for temperature in (1e308, [1e308]):
         soft = losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
@@ -196,7 +196,7 @@ def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_
     assert losses.fenchel_young(z, indptr, [0], 1.5)[0].tolist() == [0.0]  # and nothing warns
 
 
-def test_large_logits_do_not_cancel_in_the_derivative_by_the_temperature() -> None:
+def test_temperature_derivative_of_large_logits() -> None:
     near = losses.temperature_loss(np.array([0.0, -1.0]), [0, 2], np.array([0.5, 0.5]), 2.0)
     far = losses.temperature_loss(np.array([2.0**40, 2.0**40 - 1]), [0, 2], np.array([0.5, 0.5]), 2.0)
     assert far.by_temperature == near.by_temperature
@@ -213,7 +213,7 @@ def test_large_logits_do_not_cancel_in_the_derivative_by_the_temperature() -> No
         (np.array([1, 0]), "targets: expected floats"),
     ],
 )
-def test_targets_that_are_no_distribution_are_refused_by_name(targets: Array, words: str) -> None:
+def test_invalid_targets_raise(targets: Array, words: str) -> None:
     z, indptr = np.zeros(2), np.array([0, 2])
     for function in (losses.soft_cross_entropy, losses.soft_cross_entropy_gradient):
         with pytest.raises(ValueError, match=words):
@@ -224,7 +224,7 @@ def test_targets_that_are_no_distribution_are_refused_by_name(targets: Array, wo
         losses.temperature_loss(z, indptr, targets)
 
 
-def test_the_mean_of_no_rows_is_refused() -> None:
+def test_mean_of_no_rows_raises() -> None:
     none = np.empty(0)
     for mean in (losses.mean_soft_cross_entropy, losses.mean_probability_gradient):
         with pytest.raises(ValueError, match="targets: the mean of no rows"):

@@ -1,4 +1,4 @@
-"""What a reader of the study would lose: the distances of two distributions, as scipy finds them."""
+"""Distances of two distributions, against scipy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARES = st.floats(0, 1, allow_subnormal=False)
 )
 @example([(1.0, 0.0), (0.0, 1.0)])
 @example([(0.5, 0.5), (0.5, 0.5)])
-def test_distances_of_two_distributions_are_scipys(pairs: list[tuple[float, float]]) -> None:
+def test_distances_match_scipy(pairs: list[tuple[float, float]]) -> None:
     p, q = (np.array(side) / np.sum(side) for side in zip(*pairs, strict=True))
     indptr = np.array([0, len(p)])
     np.testing.assert_allclose(distances.total_variation(p, q, indptr), [np.abs(p - q).sum() / 2])
@@ -36,7 +36,7 @@ def test_distances_of_two_distributions_are_scipys(pairs: list[tuple[float, floa
     assert 0 <= found[0] <= np.log(2) + 1e-12
 
 
-def test_distances_of_no_distributions_are_0_and_other_shapes_are_refused() -> None:
+def test_distances_of_empty_rows_and_wrong_shapes() -> None:
     p, q, indptr = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([0, 2, 2])
     for distance in (distances.total_variation, distributions.kl_divergence, distances.jensen_shannon):
         assert distance(p, q, indptr)[1] == 0

@@ -1,4 +1,4 @@
-"""What a reader of the study would lose: three ways to mask that agree, and where two of them fail."""
+"""Three ways to mask: where they agree, and where two fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.policy.batches import Ragged, ragged
 
 
 @given(batch=ragged(-300, 300), seed=st.integers(0, 99))
-def test_they_agree_where_nothing_underflows(batch: Ragged, seed: int) -> None:
+def test_ways_agree_without_underflow(batch: Ragged, seed: int) -> None:
     legal = np.random.default_rng(seed).random(len(batch.values)) < 0.6
     kept = Ragged(tuple(row[own] for row, own in zip(batch.rows, batch.split(legal), strict=True)))
     expected = np.zeros(len(batch.values))
@@ -27,7 +27,7 @@ def test_they_agree_where_nothing_underflows(batch: Ragged, seed: int) -> None:
     np.testing.assert_allclose(ways[1], expected, rtol=1e-6, atol=1e-250)
 
 
-def test_where_each_fails_and_gather_does_not() -> None:
+def test_extremes_fail_except_for_gathering() -> None:
     mask = np.array([[True, True, False]])
     underflowing = np.array([[0.0, 1.0, 800.0]])
     assert np.isnan(masking.softmax_then_mask(underflowing, mask)).any()
@@ -38,7 +38,7 @@ def test_where_each_fails_and_gather_does_not() -> None:
         np.testing.assert_allclose(dense.masked_softmax(z, mask)[0, :2], expected)
 
 
-def test_what_cannot_be_is_refused_by_name() -> None:
+def test_invalid_weights_and_masks_raise() -> None:
     with pytest.raises(ValueError, match="weights: must be at least 0, got -1"):
         masking.log_mask_softmax(np.zeros((1, 2)), np.array([[1.0, -1.0]]))
     with pytest.raises(ValueError, match="weights: expected bool or floats of shape"):

@@ -1,4 +1,4 @@
-"""What a network in half precision would lose: float16 in, float64 inside, float16 out."""
+"""Softmax of float16 and float32 logits, computed in float64."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from tests.policy.batches import Ragged, ragged
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @given(batch=ragged(-60_000, 60_000), temperature=st.sampled_from([0.7, 1.0, 30.0]))
-def test_the_result_has_the_dtype_of_the_logits_and_is_the_exact_one_rounded(
-    dtype: type[np.floating], batch: Ragged, temperature: float
-) -> None:
+def test_result_is_exact_one_rounded_to_dtype(dtype: type[np.floating], batch: Ragged, temperature: float) -> None:
     rows = [row.astype(dtype) for row in batch.rows]
     z = np.concatenate([*rows, np.empty(0, dtype)])
     mask = np.arange(12) < np.array([len(row) for row in rows])[:, None]
@@ -43,7 +41,7 @@ def test_the_result_has_the_dtype_of_the_logits_and_is_the_exact_one_rounded(
         assert (masked[~mask] == elsewhere).all()
 
 
-def test_half_precision_alone_would_lose_what_it_keeps() -> None:
+def test_sums_beyond_half_precision() -> None:
     z = np.full(4096, 5.0, dtype=np.float16)
     with np.errstate(over="ignore"):
         assert np.exp(z).sum() == np.inf  # past 65504

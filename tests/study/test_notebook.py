@@ -1,4 +1,4 @@
-"""What a reader of study/study.ipynb would lose: figures that come from the cells above them."""
+"""study.ipynb: every cell runs and prints what is stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("repeats", [1, pytest.param(40, marks=pytest.mark.deep)])
-def test_every_cell_runs_and_prints_what_the_notebook_shows(repeats: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_print_stored_output(repeats: int, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     compared = 0
     for source, shown, tags in cells():

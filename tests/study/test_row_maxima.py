@@ -1,5 +1,4 @@
-"""What a reader of the study would lose: the four row maxima as they are described, and coordinates that are
-not mixed up."""
+"""Softmax of sparse rows with four row maxima; CSR from coordinates."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 @given(batch=ragged(-5, 5))
-def test_on_tame_values_all_ways_give_the_softmax(method: Any, batch: Ragged) -> None:
+def test_tame_values_give_softmax(method: Any, batch: Ragged) -> None:
     np.testing.assert_allclose(
         sparse_softmax(batch.values, batch.indptr, method), softmax(batch.values, batch.indptr), atol=1e-12
     )
@@ -69,7 +68,7 @@ def as_the_source(row: NDArray[np.float64], method: RowMaximum) -> NDArray[np.fl
     [Naive(), PNorm(4), PNorm(40), Iterative(2, 20, normalised=True), Iterative(1.1, 20, normalised=True)],
     ids=repr,
 )
-def test_with_its_epsilon_it_is_what_the_sources_code_does(method: RowMaximum, sigma: int) -> None:
+def test_epsilon_matches_code_of_source(method: RowMaximum, sigma: int) -> None:
     rng = np.random.default_rng(5)  # a matrix of the study: 1000 rows, 6,000 elements
     batch = Ragged(tuple(rng.normal(0, sigma, n) for n in np.bincount(rng.integers(0, 1000, 6000), minlength=1000)))
     with np.errstate(all="ignore"):
@@ -80,7 +79,7 @@ def test_with_its_epsilon_it_is_what_the_sources_code_does(method: RowMaximum, s
 
 
 @given(st.integers(0, 999), st.sampled_from([0, 3, 30]))
-def test_coordinates_become_scipys_csr(seed: int, size: int) -> None:
+def test_coordinates_match_scipy_csr(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     rows, columns, values = rng.integers(0, 6, size), rng.integers(0, 7, size), rng.normal(size=size)
     theirs = scipy.sparse.coo_array((values, (rows, columns)), shape=(6, 7)).tocsr()

@@ -1,4 +1,4 @@
-"""What a user would lose: a chart of moves by rating without jumps that people do not make."""
+"""Curves of move probability by rating: jumps and differences."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def both() -> list[tuple[Float, Float]]:
     return found
 
 
-def test_the_shipped_network_has_no_jumps_that_its_teacher_does_not_have(both: list[tuple[Float, Float]]) -> None:
+def test_shipped_network_jumps_no_more_than_teacher(both: list[tuple[Float, Float]]) -> None:
     assert max(float(jumps(*pair).max()) for pair in both) < JUMP
 
 
-def test_curves_are_policies_by_rating_and_their_differences_are_probabilities() -> None:
+def test_curves_and_differences() -> None:
     rated = {"planes": "planes", "elo_self": "elo_self", "elo_opponent": "elo_opponent"}
     found = commonest(3)
     assert [position.has_history for position in found] == [False, True, True]
@@ -67,7 +67,7 @@ def test_curves_are_policies_by_rating_and_their_differences_are_probabilities()
     assert told.mean == pytest.approx(0.25 / sum(one.size for one in swept))
 
 
-def test_people_see_one_large_difference_or_many_small_ones() -> None:
+def test_visible_differences() -> None:
     assert not Apart(200, SEEN_LARGEST, SEEN_MEAN).seen
     assert Apart(200, 0.031, 0.0).seen
     assert Apart(200, 0.01, 0.0031).seen

@@ -1,4 +1,4 @@
-"""What a user would lose: games read right, none dropped without a word, and the same positions as python-chess."""
+"""Games to shards to positions, against python-chess."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shard_of(games: list[list[chess.Move]]) -> Shard:
 
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
-def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> None:
+def test_replay_matches_python_chess(seeds: list[int]) -> None:
     games = [random_game(seed) for seed in seeds]
     found = replay(shard_of(games))
     rows = {(int(game), int(ply)): row for row, (game, ply) in enumerate(zip(found.game, found.ply, strict=True))}
@@ -56,7 +56,7 @@ def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> 
             board.push(move)
 
 
-def test_packed_positions_have_the_legal_moves_of_the_game() -> None:
+def test_packed_positions_have_legal_moves() -> None:
     moves = random_game(7)
     found = replay(shard_of([moves]))
     mask = legal_mask(found.bitboards)
@@ -69,7 +69,7 @@ def test_packed_positions_have_the_legal_moves_of_the_game() -> None:
         board.push(move)
 
 
-def test_a_long_game_is_cut_and_not_lost() -> None:
+def test_long_game_is_cut() -> None:
     board = chess.Board()
     for uci in ("g1f3", "g8f6", "f3g1", "f6g8") * (LONGEST // 4 + 5):
         board.push_uci(uci)
@@ -91,7 +91,7 @@ DAMAGES: list[Damage] = [lambda whole: whole[: len(whole) // 2], flipped, lambda
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_corrupt_shard_is_an_error_that_names_it(damage: Damage, tmp_path: Path) -> None:
+def test_corrupt_shard_raises(damage: Damage, tmp_path: Path) -> None:
     row, plies = pack(Game(1, 2, "lichess", "1-0", SOURCE, random_game(1)))
     file = tmp_path / "train-00003.shard"
     write_shard(file, [row], [plies])
@@ -124,7 +124,7 @@ def data_of(folder: Path, *files: Path, **changed: object) -> Data:
     return Data(folder=folder / "shards", games=files, games_per_shard=16, processes=1, **changed)  # type: ignore[arg-type]
 
 
-def test_every_game_is_in_a_shard_or_counted_as_left_out(tmp_path: Path) -> None:
+def test_every_game_is_in_shard_or_counted(tmp_path: Path) -> None:
     rows = [row(i) for i in range(40)]
     rows[3] = row(3, moves="e2e4 e7e5 e1e8")
     rows[5] = row(5, white_elo="")
@@ -144,7 +144,7 @@ def test_every_game_is_in_a_shard_or_counted_as_left_out(tmp_path: Path) -> None
     assert sum(map(len, plies)) == sum(count for name, count in counts.items() if name.endswith("plies"))
 
 
-def test_killed_at_any_group_it_goes_on_to_the_same_shards(tmp_path: Path) -> None:
+def test_killed_run_resumes_to_same_shards(tmp_path: Path) -> None:
     file = csv_file(tmp_path, [row(i) for i in range(70)])
     whole, cut = data_of(tmp_path / "whole", file), data_of(tmp_path / "cut", file)
     expected = make_shards(whole)
@@ -157,7 +157,7 @@ def test_killed_at_any_group_it_goes_on_to_the_same_shards(tmp_path: Path) -> No
     assert json.loads((cut.folder / PROGRESS).read_text())["records"] == 70
 
 
-def test_shards_of_other_games_are_not_mixed_in(tmp_path: Path) -> None:
+def test_shards_of_other_games_raise(tmp_path: Path) -> None:
     make_shards(data_of(tmp_path, csv_file(tmp_path, [row(1)])))
     other = data_of(tmp_path, csv_file(tmp_path, [row(i) for i in range(9)], "other.csv.zst"))
     with pytest.raises(SystemExit, match="name another"):
@@ -172,7 +172,7 @@ def pgn(number: int, **headers: str) -> str:
     return str(game)
 
 
-def test_a_lichess_pgn_is_read_game_by_game_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_lichess_pgn_is_read(tmp_path: Path) -> None:
     good = pgn(1).replace(" e4", " e4 { [%eval 0.17] [%clk 0:10:00] }")
     texts = {
         good: None,
@@ -199,7 +199,7 @@ def test_a_lichess_pgn_is_read_game_by_game_and_what_is_wrong_is_said(tmp_path: 
                 parse(record, data)
 
 
-def test_a_dataset_knows_who_moves_and_skips_what_is_corrupt(tmp_path: Path) -> None:
+def test_dataset_perspective_and_corrupt_games(tmp_path: Path) -> None:
     data = data_of(tmp_path, csv_file(tmp_path, [row(i, rating_system="fide") for i in range(60)]))
     make_shards(data)
     (data.folder / "train-00001.shard").write_bytes(b"gone")
@@ -213,7 +213,7 @@ def test_a_dataset_knows_who_moves_and_skips_what_is_corrupt(tmp_path: Path) -> 
     assert set(found.result[black]) == {2}
 
 
-def test_the_network_is_trained_on_what_the_service_will_give_it(tmp_path: Path) -> None:
+def test_planes_match_service(tmp_path: Path) -> None:
     with open(DATA / "evaluated.pgn") as pgn_file:
         games = [list(game.mainline_moves()) for game in iter(lambda: chess.pgn.read_game(pgn_file), None)]
     games += [random_game(seed) for seed in range(20)]
@@ -236,7 +236,7 @@ def test_the_network_is_trained_on_what_the_service_will_give_it(tmp_path: Path)
     assert kinds.all()  # castling rights of both sides and en passant were there
 
 
-def test_rare_ratings_come_early_openings_seldom_and_no_position_twice(tmp_path: Path) -> None:
+def test_order_of_rare_ratings_and_openings(tmp_path: Path) -> None:
     rows = [row(i, white_elo=str(2300 if i % 10 == 0 else 1500), black_elo="1500") for i in range(200)]
     data = data_of(tmp_path, csv_file(tmp_path, rows))
     make_shards(data)
@@ -249,14 +249,14 @@ def test_rare_ratings_come_early_openings_seldom_and_no_position_twice(tmp_path:
     assert dataset.order(found, data, seed=3).tolist() == order.tolist()
 
 
-def test_a_misspelt_key_of_a_run_is_named(tmp_path: Path) -> None:
+def test_misspelt_run_key_raises(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('[network]\nwidht = 64\n[training]\nbatch = 0\n[data]\ngames = ["x.csv"]\n')
     with pytest.raises(SystemExit, match=r"network\.widht.*\n.*training\.batch: .*greater than 0"):
         load_run(file)
 
 
-def test_a_width_other_than_the_teachers_is_one_sentence(tmp_path: Path) -> None:
+def test_width_other_than_teacher_raises(tmp_path: Path) -> None:
     """Before games are made into shards: the network matches the teacher's states."""
     file = tmp_path / "run.toml"
     file.write_text("[network]\nwidth = 64\n")
@@ -264,7 +264,7 @@ def test_a_width_other_than_the_teachers_is_one_sentence(tmp_path: Path) -> None
         load_run(file)
 
 
-def test_the_runs_of_this_repository_can_be_read() -> None:
+def test_runs_of_repository_are_readable() -> None:
     files = sorted(Path(__file__, "../../../training/runs").resolve().rglob("*.toml"))
     assert files
     assert len({load_run(file).folder for file in files}) == len(files)

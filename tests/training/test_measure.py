@@ -1,4 +1,4 @@
-"""What a user would lose: figures in a card that mean what they are called, on positions that were really played."""
+"""Held-out figures: samples, ranks, Brier score, bends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return made
 
 
-def test_samples_are_positions_of_the_games_with_what_was_played_next(data: Data) -> None:
+def test_samples_match_games(data: Data) -> None:
     found = samples(data, "train", 5, seed=1)
     assert len(found) >= 5 * 25
     games = {" ".join(move.uci() for move in random_game(i, 90)) for i in range(30)}
@@ -61,7 +61,7 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
     return ranks, surprises
 
 
-def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(data: Data) -> None:
+def test_ranks_and_surprises_match_dense_softmax(data: Data) -> None:
     found = samples(data, "train", 3, seed=2)
     measured = measure(fake_model(), found, history=False)
     ranks, surprises = second_opinion(found)
@@ -79,7 +79,7 @@ def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(dat
     assert measured.calibration_error() == pytest.approx(by_hand / len(found))
 
 
-def test_each_position_is_given_to_the_net_nearest_to_the_movers_rating(data: Data) -> None:
+def test_nearest_network_by_rating(data: Data) -> None:
     found = samples(data, "train", 3, seed=2)  # White has 1500, Black 1610
     low, high = (fixed_model(np.random.default_rng(seed).normal(size=1880), f"net-{seed}") for seed in (1, 2))
     mixed = measure(Nearest("nearest", {1100: low, 1500: high}), found, history=False)
@@ -93,7 +93,7 @@ def test_each_position_is_given_to_the_net_nearest_to_the_movers_rating(data: Da
     assert mixed.calibration_error() != one.calibration_error()
 
 
-def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_rate_is_told() -> None:
+def test_brier_score_of_perfect_value_and_base_rate() -> None:
     result = np.array([0, 0, 1, 2, -1])
     knows = np.eye(3)[np.maximum(result, 0)]
     nothing = np.zeros(5)
@@ -105,7 +105,7 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     assert brier[1] == pytest.approx(np.mean([((rates - row) ** 2).sum() for row in np.eye(3)[[0, 0, 1, 2]]]))
 
 
-def test_the_higher_rating_has_the_point_of_a_game_that_it_wins() -> None:
+def test_points_of_higher_rating() -> None:
     """White has Qh5xf7 mate and no other legal move matters: a network that knows it wins with both ratings."""
     mate = [chess.Move.from_uci(uci) for uci in ("e2e4", "e7e5", "d1h5", "b8c6", "f1c4", "g8f6")]
     logits = np.zeros(1880)
@@ -115,7 +115,7 @@ def test_the_higher_rating_has_the_point_of_a_game_that_it_wins() -> None:
     assert played.endings == {"checkmate": 2}
 
 
-def test_bends_are_nought_on_straight_lines_and_count_every_tooth() -> None:
+def test_bends_of_lines_and_teeth() -> None:
     """Teeth in the page's chart: a network whose integers round along the ratings."""
     share = np.linspace(0.2, 0.6, 5)
     straight = np.stack([share, 1 - share], axis=1)

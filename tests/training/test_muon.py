@@ -1,4 +1,4 @@
-"""What somebody who trains would lose: an optimizer that steps as PyTorch's does, without its bfloat16."""
+"""The Muon optimizer, against PyTorch's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from training.muon import Muon, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(48, 96), (96, 48), (64, 64)])
-def test_its_steps_are_those_of_pytorch(shape: tuple[int, int]) -> None:
+def test_steps_match_pytorch(shape: tuple[int, int]) -> None:
     torch.manual_seed(1)
     began = torch.randn(shape)
     ours, theirs = torch.nn.Parameter(began.clone()), torch.nn.Parameter(began.clone())
@@ -26,7 +26,7 @@ def test_its_steps_are_those_of_pytorch(shape: tuple[int, int]) -> None:
     assert (ours - theirs).norm() < 0.01 * moved  # bfloat16 has eight bits
 
 
-def test_it_goes_on_from_the_state_of_pytorchs() -> None:
+def test_resumes_from_pytorch_state() -> None:
     matrix = torch.nn.Parameter(torch.randn(8, 16))
     matrix.grad = torch.randn(8, 16)
     before = torch.optim.Muon([matrix], lr=1e-2)

@@ -1,4 +1,4 @@
-"""What a user would lose: losses that are what they are called, runs that go on, a file that answers as torch does."""
+"""The network: losses, runs, checkpoints, rounding and export."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def trained(seed: int = 8) -> Network:
     return network
 
 
-def test_the_taught_loss_is_nought_for_the_teacher_and_only_legal_slots_count(run: Run) -> None:
+def test_teaching_loss_of_teacher_is_zero(run: Run) -> None:
     batch = batch_of(run, 20, teacher=SmallTeacher())
     assert batch.lesson is not None
     noise = torch.randn_like(batch.lesson.logits) * 50
@@ -93,7 +93,7 @@ def test_the_taught_loss_is_nought_for_the_teacher_and_only_legal_slots_count(ru
     assert taught_loss(uniform, batch.lesson, batch.legal).item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_that_over_the_legal_ones() -> None:
+def test_legality_loss_matches_cross_entropies() -> None:
     torch.manual_seed(4)
     logits = torch.randn(6, 1880, dtype=torch.float64)
     slot = torch.randint(0, 1880, (6,))
@@ -104,7 +104,7 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_a_run_learns_from_ready_policies_in_their_share_of_the_batches(run: Run, tmp_path: Path) -> None:
+def test_ready_policies_have_their_share_of_batches(run: Run, tmp_path: Path) -> None:
     for shard in run.data.folder.glob("train-*.shard"):
         rows = replay(read_shard(shard))
         count = len(rows.slot)
@@ -122,14 +122,14 @@ def test_a_run_learns_from_ready_policies_in_their_share_of_the_batches(run: Run
     assert without == [False] * 4 + [False, True] * 4  # the first 256 positions are taught by states
 
 
-def test_games_without_a_result_do_not_teach_the_value() -> None:
+def test_games_without_result_do_not_teach_value() -> None:
     value = torch.randn(4, 3)
     expected = -torch.log_softmax(value, 1)[[0, 2], [0, 2]].mean()
     assert outcome_loss(value, torch.tensor([0, -1, 2, -1])).item() == pytest.approx(expected.item(), rel=1e-6)
     assert outcome_loss(value, torch.full((4,), -1)).item() == 0
 
 
-def test_the_ratings_and_the_game_reach_the_policy_and_the_value(run: Run) -> None:
+def test_ratings_and_game_reach_policy_and_value(run: Run) -> None:
     network, known, alone = trained(), batch_of(run, 8), batch_of(run, 8, bare=True)
     with torch.no_grad():
         answers = network(*known.inputs())
@@ -142,7 +142,7 @@ def test_the_ratings_and_the_game_reach_the_policy_and_the_value(run: Run) -> No
                 assert not torch.allclose(mine, other)
 
 
-def test_a_cooled_and_lowered_network_gives_its_logits_divided_less_a_constant_and_the_same_value(run: Run) -> None:
+def test_cool_and_lower_scale_logits_and_keep_value(run: Run) -> None:
     network, batch = trained(), batch_of(run, 4)
     with torch.no_grad():
         logits, value = network(*batch.inputs())
@@ -153,7 +153,7 @@ def test_a_cooled_and_lowered_network_gives_its_logits_divided_less_a_constant_a
     assert torch.equal(same, value)
 
 
-def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_checkpoint_leaves_earlier_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoints.save(tmp_path, {"step": 1, "network": {}})
     checkpoints.save(tmp_path, {"step": 2, "network": {}, "filler": torch.zeros(10_000)})
     last = tmp_path / checkpoints.LAST
@@ -163,7 +163,7 @@ def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: p
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
+def test_interrupted_run_equals_uninterrupted_one(run: Run) -> None:
     parts = replace(run, folder=run.folder.with_name("parts"))
     train.train(run)
     train.train(parts, seconds=1e-3)
@@ -179,7 +179,7 @@ def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
         torch.testing.assert_close(two["network"][name], weight, rtol=1e-2, atol=1e-3)
 
 
-def test_another_run_goes_on_from_the_trunk_in_batches_of_another_size(run: Run) -> None:
+def test_other_run_starts_from_trunk(run: Run) -> None:
     """A stretch on a lent GPU: weights come back without the optimizers, and no position is seen twice."""
     first = replace(run, folder=run.folder.with_name("first"), training=replace(run.training, positions=512))
     train.train(first)
@@ -199,7 +199,7 @@ def test_another_run_goes_on_from_the_trunk_in_batches_of_another_size(run: Run)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_batches_are_the_same_whoever_gathers_them(run: Run) -> None:
+def test_batches_do_not_depend_on_workers(run: Run) -> None:
     seen = dataset.load(run.data, "train")
     order = dataset.order(seen, run.data, run.seed)
     one, two = (stream(seen, order, 3, 32, 0.5, "cpu", SmallTeacher(), gatherers=count) for count in (0, 2))
@@ -246,7 +246,7 @@ def _rates(state: dict[str, Any]) -> list[float]:
     return [group["lr"] for optimizer in state["optimizers"] for group in optimizer["param_groups"]]
 
 
-def test_weights_are_compared_on_the_same_positions_with_the_error_of_the_difference(run: Run) -> None:
+def test_validation_compares_on_same_positions(run: Run) -> None:
     """One that is better by the same amount everywhere is better for certain, however much positions differ."""
     held = validation.held_out(run, SmallTeacher(), count=60)
     assert all(batch.lesson is not None and batch.lesson.states is None for batches in held for batch in batches)
@@ -270,7 +270,7 @@ def test_weights_are_compared_on_the_same_positions_with_the_error_of_the_differ
     assert f"{100 * hits.mean():.2f} ± {100 * hits.std(ddof=1) / len(hits) ** 0.5:.2f} %" in old
 
 
-def test_a_batch_has_its_legal_slots_and_half_are_without_the_game_before(run: Run) -> None:
+def test_batch_has_legal_slots_and_bare_half(run: Run) -> None:
     seen = dataset.load(run.data, "train")
     order = dataset.order(seen, run.data, run.seed)
     batch = next(stream(seen, order, 0, 32, 0.5, "cpu", SmallTeacher()))
@@ -281,7 +281,7 @@ def test_a_batch_has_its_legal_slots_and_half_are_without_the_game_before(run: R
     assert not (batch.tokens[:, :, :96] == newest).all(2).all(1)[16:].all()
 
 
-def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run: Run, tmp_path: Path) -> None:
+def test_exported_file_matches_torch(run: Run, tmp_path: Path) -> None:
     network, batch = trained(), batch_of(run, 40)
     floats, integers = tmp_path / "floats.onnx", tmp_path / "integers.onnx"
     write(network, floats)
@@ -298,7 +298,7 @@ def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run
     assert integers.stat().st_size < floats.stat().st_size / 2
 
 
-def test_integers_answer_as_the_rounded_network_that_was_trained(run: Run, tmp_path: Path) -> None:
+def test_integers_match_rounded_network(run: Run, tmp_path: Path) -> None:
     """And the floats written beside them as the same network where only what goes in is not rounded."""
     network, batch = trained(), batch_of(run, 40)
     hold(network, ranges(network, [batch.inputs()], share=0.85))
@@ -313,7 +313,7 @@ def test_integers_answer_as_the_rounded_network_that_was_trained(run: Run, tmp_p
         assert close.mean() > 0.5 if rounds else close.all()  # a value just between two steps may go either way
 
 
-def test_a_run_trained_with_rounding_goes_on_with_the_same_ranges(run: Run) -> None:
+def test_rounded_run_resumes_with_same_ranges(run: Run) -> None:
     run = replace(run, folder=run.folder.with_name("rounded"), training=replace(run.training, positions=768))
     train.train(run, rounding=True)
     first = checkpoints.load(run.folder)
@@ -328,7 +328,7 @@ def test_a_run_trained_with_rounding_goes_on_with_the_same_ranges(run: Run) -> N
         assert second["ranges"][name]["high"] == one["high"]
 
 
-def test_an_exported_network_is_one_that_the_service_serves(run: Run, tmp_path: Path) -> None:
+def test_exported_network_is_served(run: Run, tmp_path: Path) -> None:
     run = replace(run, folder=run.folder.with_name("exported"))
     run.folder.mkdir(exist_ok=True)
     checkpoints.save(run.folder, {"network": trained().state_dict(), "step": 100, "seconds": 7.0})
@@ -344,9 +344,7 @@ def test_an_exported_network_is_one_that_the_service_serves(run: Run, tmp_path: 
         np.testing.assert_allclose(logits, stored["logits"], atol=1e-3, rtol=0)
 
 
-def test_games_of_the_teacher_against_itself_are_trained_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_games_of_teacher_are_trained_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strength, "LONGEST", 30)
     run = replace(run, data=replace(run.data, folder=tmp_path))
     file = own_play.own_play(run, games=3, number=7)
@@ -356,7 +354,7 @@ def test_games_of_the_teacher_against_itself_are_trained_on(
     assert len(dataset.load(run.data, "train")) == 90
 
 
-def test_the_teachers_castling_is_where_the_student_writes_it() -> None:
+def test_castling_slots_match_teacher() -> None:
     names = vocabulary("movemask-1880").names()
     ours, theirs = names.index("e1h1"), names.index("e1g1")
     for fen, castles in (("4k3/8/8/8/8/8/8/4K2R w K - 0 1", True), ("3k4/8/8/8/8/8/8/K3R3 w - - 0 1", False)):

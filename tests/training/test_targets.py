@@ -1,4 +1,4 @@
-"""What a user would lose: ready policies that are the teacher's, at the positions that they were made for."""
+"""Ready policies of the teacher, and the positions they belong to."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def data(tmp_path: Path) -> Data:
     return data
 
 
-def test_a_ready_policy_belongs_to_the_position_of_its_row_and_sums_to_one(data: Data, tmp_path: Path) -> None:
+def test_ready_policy_matches_position_and_sums_to_1(data: Data, tmp_path: Path) -> None:
     shards = sorted(data.folder.glob("train-*.shard"))
     assert len(shards) > 1
     shard = shards[1]  # its rows are behind those of another shard
@@ -71,7 +71,7 @@ def test_a_ready_policy_belongs_to_the_position_of_its_row_and_sums_to_one(data:
     assert (logits[~legal] == 0).all()
 
 
-def test_targets_of_other_shards_are_left_out_and_named(data: Data, tmp_path: Path) -> None:
+def test_targets_of_other_shards_are_skipped(data: Data, tmp_path: Path) -> None:
     shard = min(data.folder.glob("train-*.shard"))
     file = made(tmp_path, shard, [0], [5], [1.0], [0.0])
     shard.write_bytes(max(data.folder.glob("train-*.shard")).read_bytes())
@@ -86,7 +86,7 @@ def test_targets_of_other_shards_are_left_out_and_named(data: Data, tmp_path: Pa
 
 
 @pytest.mark.skipif(not TARGETS.is_dir(), reason="the teacher's ready policies are not here (shared/maia3/targets)")
-def test_the_teachers_own_files_hold_policies_that_sum_to_one() -> None:
+def test_teacher_files_sum_to_1() -> None:
     _, targets = read_targets(min(TARGETS.glob("*.targets")))
     assert len(targets) == len(targets.left_out) == len(targets.indptr) - 1
     assert targets.indptr[-1] == len(targets.slots) == len(targets.roots)
