@@ -162,7 +162,7 @@ def fitted(scores: Scores, anchor: Player) -> dict[Player, tuple[float, float]]:
     }
 
 
-def rows_of(elo: dict[Player, float]) -> list[dict[str, float]]:
+def rows_of(elo: dict[Player, float], errors: dict[Player, float]) -> list[dict[str, float]]:
     """The most human players that reach each strength, rising by it: at the highest temperature as many ratings as rise
     in strength, and beyond them the strongest player of each lower temperature."""
     first, *lower = sorted({player.temperature for player in elo if not player.nodes}, reverse=True)
@@ -173,7 +173,10 @@ def rows_of(elo: dict[Player, float]) -> list[dict[str, float]]:
         strongest = max((player for player in elo if player.temperature == temperature), key=elo.__getitem__)
         if round(elo[strongest]) > round(elo[chosen[-1]]):
             chosen.append(strongest)
-    return [{"elo": round(elo[one]), "rating": one.rating, "temperature": one.temperature} for one in chosen]
+    return [
+        {"elo": round(elo[one]), "error": round(errors[one]), "rating": one.rating, "temperature": one.temperature}
+        for one in chosen
+    ]
 
 
 def measured(contract: Path, pairs: Sequence[Pair], games: int, jobs: int) -> dict[str, Any]:
@@ -213,7 +216,7 @@ def measured(contract: Path, pairs: Sequence[Pair], games: int, jobs: int) -> di
             }
             for (first, second), found in scores.items()
         ],
-        "rows": rows_of(elo),
+        "rows": rows_of(elo, {player: error for player, (_, error) in strengths.items()}),
     }
 
 
@@ -252,8 +255,8 @@ def write_card(contract: Path, rows: Sequence[dict[str, float]]) -> None:
     """Puts the rows into a card, in the place of older ones, and leaves the rest of the file as it is."""
     document = tomlkit.parse(contract.read_text(encoding="utf-8"))
     document.get("card", {}).pop("strength", None)
-    keys = ("elo", "rating", "temperature")
-    tables = ["\n".join(["[[card.strength]]", *(f"{key} = {row[key]}" for key in keys)]) for row in rows]
+    keys = ("elo", "error", "rating", "temperature")
+    tables = ["\n".join(["[[card.strength]]", *(f"{key} = {row[key]}" for key in keys if key in row)]) for row in rows]
     contract.write_text("\n\n".join([tomlkit.dumps(document).rstrip(), *tables]) + "\n", encoding="utf-8")
 
 

@@ -37,8 +37,9 @@ def test_known_strengths_are_recovered_within_errors() -> None:
 def test_most_human_player_is_chosen_for_each_elo() -> None:
     elo = {Player(nodes=1): 1700.0, Player(800, 1.0): 1300.0, ANCHOR: 1500.0, Player(2000, 1.0): 1480.0}
     elo |= {Player(2500, 1.0): 1600.0, Player(800, 0.5): 1450.0, Player(2500, 0.5): 1800.0, Player(2500, 0.25): 1790.0}
-    rows = [(row["elo"], row["rating"], row["temperature"]) for row in strength.rows_of(elo)]
-    assert rows == [(1300, 800, 1), (1500, 1500, 1), (1600, 2500, 1), (1800, 2500, 0.5)]
+    errors = {player: elo[player] / 100 for player in elo}
+    rows = [tuple(row.values()) for row in strength.rows_of(elo, errors)]
+    assert rows == [(1300, 13, 800, 1), (1500, 15, 1500, 1), (1600, 16, 2500, 1), (1800, 18, 2500, 0.5)]
 
 
 @pytest.mark.deep

@@ -39,7 +39,10 @@ def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()
-    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+    editor, fen = (
+        page.get_by_role("dialog", name="Set up a position"),
+        page.get_by_role("dialog").get_by_label("FEN", exact=True),
+    )
     expect(fen).to_have_value(chess.STARTING_FEN)
     editor.get_by_role("button", name="Empty board").click()
     put(page, "white king", "e1")
@@ -73,7 +76,7 @@ def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
 def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4&flip=1")
     page.get_by_role("button", name="Set up a position").click()
-    fen = page.get_by_label("FEN", exact=True)
+    fen = page.get_by_role("dialog").get_by_label("FEN", exact=True)
     page.locator('#editor-board [data-place="e4"]').focus()
     page.locator('#editor-board [data-place="e2"]').focus()
     page.locator("#editor-board [tabindex='0']").focus()  # e2
@@ -122,7 +125,10 @@ def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
 
 def test_the_editor_opens_with_nothing_of_the_last_time(visit: Visit) -> None:
     page = visit.open()
-    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+    editor, fen = (
+        page.get_by_role("dialog", name="Set up a position"),
+        page.get_by_role("dialog").get_by_label("FEN", exact=True),
+    )
     page.get_by_role("button", name="Set up a position").click()
     page.locator('[data-place="d1"]').click()  # picks the queen up
     editor.get_by_role("button", name="Cancel").click()
@@ -134,7 +140,10 @@ def test_the_editor_opens_with_nothing_of_the_last_time(visit: Visit) -> None:
 
 def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> None:
     page = visit.open(address("1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1", chess960="1"))
-    editor, fen = page.get_by_role("dialog", name="Set up a position"), page.get_by_label("FEN", exact=True)
+    editor, fen = (
+        page.get_by_role("dialog", name="Set up a position"),
+        page.get_by_role("dialog").get_by_label("FEN", exact=True),
+    )
 
     def analysed() -> str:
         editor.get_by_role("button", name="Analyse").click()
@@ -154,10 +163,10 @@ def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> N
 
 
 def test_a_game_that_would_be_over_is_not_begun_and_the_board_stays(visit: Visit) -> None:
-    page = visit.open("#play?moves=e2e4")
+    page = visit.open("#position?moves=e2e4")
     page.get_by_role("button", name="Set up a position").click()
     editor = page.get_by_role("dialog", name="Set up a position")
-    page.get_by_label("FEN", exact=True).fill("k6R/8/1K6/8/8/8/8/8 b - - 0 1")
+    page.get_by_role("dialog").get_by_label("FEN", exact=True).fill("k6R/8/1K6/8/8/8/8/8 b - - 0 1")
     editor.get_by_role("button", name="Play from here").click()
     expect(editor.get_by_role("alert")).to_have_text("The game is over in this position.")
-    assert page.url.endswith("#play?moves=e2e4")
+    assert page.url.endswith("#position?moves=e2e4")

@@ -223,13 +223,13 @@ def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) ->
     page.get_by_label("or text").fill(GAMES)
     page.get_by_role("button", name="Add").click()
     all_read(page, 3)
-    page.get_by_role("link", name="Play", exact=True).click()
+    page.get_by_role("link", name="movemask", exact=True).click()
     expect(offered).to_have_count(3)
     games.click()
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
-    page.get_by_role("link", name="Play", exact=True).click()
+    page.get_by_role("link", name="movemask", exact=True).click()
     expect(offered).to_have_count(0)
 
 
@@ -301,7 +301,7 @@ def test_the_list_follows_what_another_tab_does(own_visit: Visit) -> None:
     other.click("e2", "e4")
     other.sees("Your turn.")
     agree(other, "Resign", "Resign")
-    expect(other.page.locator("#result")).to_contain_text("Kept under Games")
+    expect(other.page.locator("#result")).to_contain_text("In Games")
     row = page.locator("#library-list tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text(re.compile(r"[A-E]\d\d "))  # its opening, once the other tab has read it

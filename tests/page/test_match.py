@@ -124,7 +124,7 @@ def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(
     page.locator("#board .movable").first.wait_for()
     visit.click("h1", "h8")
     expect(page.locator("#result")).to_contain_text("You won")
-    expect(page.locator("#result")).to_contain_text("1-0 · White won by checkmate")
+    expect(page.locator("#result")).to_contain_text("White won by checkmate")
     page.reload()
     visit.settles()
     expect(page.locator("#result")).to_be_visible()
@@ -193,7 +193,7 @@ def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_vis
     own_visit.settles()
     expect(yours).to_have_text(re.compile(r"1:5\d"))
     page.clock.run_for(120_000)
-    expect(page.locator("#result")).to_contain_text("0-1 · Black won on time")
+    expect(page.locator("#result")).to_contain_text("Black won on time")
     expect(yours).to_have_text("0:00.0")
 
 
@@ -219,8 +219,7 @@ def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit
 def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measured_ones(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     door = opened(visit)
-    door.get_by_text("More:").click()
-    expect(door.get_by_label("by strength")).to_be_hidden()  # of this network nobody has measured it
+    expect(door.get_by_label("as strong as a")).to_be_hidden()  # of this network nobody has measured it
     expect(page.get_by_role("slider", name="Rating", exact=True)).to_be_hidden()  # and it takes no ratings
     expect(page.locator("#human-words")).to_have_text("Plays as zz-1900 does, which knows one rating only.")
     page.get_by_role("button", name="Start").click()
@@ -229,7 +228,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     visit.open("#play?model=zz-strength")
     expect(door.get_by_role("slider", name="Rating")).to_have_value("1500")  # which the hidden slider says nothing of
     door.get_by_text("More:").click()
-    page.get_by_label("by strength").check()
+    page.get_by_label("as strong as a").check()
     expect(page.get_by_role("slider", name="Strength")).to_have_attribute("max", "1400")
     page.get_by_role("slider", name="Strength").fill("1300")
     page.get_by_label("Your own rating").fill("1350")
@@ -535,6 +534,11 @@ def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
     expect(page.locator("#moments")).to_be_visible()
     expect(page.locator("#graph .surprise")).to_have_count(6)
     page.unroute("**/v1/move")
+    page.set_viewport_size({"width": 1366, "height": 768})
+    box = page.locator("#key-moves").bounding_box()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert box
+    assert box["y"] < 480, "the key moves begin high enough in a small window"
 
 
 #: Whether a square has the ring of a capture, by its name.
@@ -761,15 +765,15 @@ def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
     expect(page.get_by_role("region", name="You lost")).to_be_focused()
     page.get_by_role("button", name="New game").click()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("slider", name="Rating")).to_be_focused()
+    expect(page.get_by_label("plays like a")).to_be_focused()
 
 
 @pytest.mark.deep
 def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
     page = visit.open()
     opened(visit).get_by_text("More:").click()
-    for level, name in (("by strength", "Strength"), ("like a person", "Rating")):
-        page.get_by_label(level, exact=True).check()
+    for level, name in (("as strong as a", "Strength"), ("plays like a", "Rating")):
+        page.get_by_label(level).check()
         slider = page.get_by_role("slider", name=name, exact=True)
         for rating in (1300, 1500, 1700):
             slider.fill(str(rating))
@@ -800,7 +804,7 @@ def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
     panel.get_by_label("Seconds a move").fill("0")
     panel.get_by_role("button", name="Start").click()
     expect(panel).to_be_visible()  # no time at all is no clock
-    panel.get_by_label("Minutes").fill("0.5")
+    panel.get_by_label("Minutes").fill("0.6")
     panel.get_by_label("Seconds a move").fill("7")
     panel.get_by_label("at once").check()
     panel.get_by_role("button", name="Start").click()
@@ -810,18 +814,31 @@ def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
         time_passes(own_visit, lambda: "Your turn." in page.locator("#said").inner_text())
         own_visit.settles()
     yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
-    expect(its).to_have_text(re.compile(r"0:(44|4[0-3])"))  # two moves took it no time at all
+    expect(its).to_have_text(re.compile(r"0:(50|4[6-9])"))  # two moves took it no time at all
     agree(own_visit, "Resign", "Resign")
     page.locator("#result").get_by_role("button", name="Copy PGN").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     game = chess.pgn.read_game(io.StringIO(page.evaluate("navigator.clipboard.readText()")))
     assert game
-    assert game.headers["TimeControl"] == "30+7"
+    assert game.headers["TimeControl"] == "36+7"
     clocks = [node.clock() for node in game.mainline()]
-    assert clocks[:2] == [30, 30]
-    assert clocks[3] == 37
+    assert clocks[:2] == [36, 36]
+    assert clocks[3] == 43
     assert None not in clocks
-    expect(yours).to_have_text(re.compile(r"0:[34]\d"))
+    expect(yours).to_have_text(re.compile(r"0:[345]\d"))
+
+
+def test_custom_clock_takes_any_minutes(visit: Visit) -> None:
+    """Start once did nothing at 0.1 minutes but show the browser's own bubble."""
+    page = visit.open()
+    form = opened(visit)
+    form.get_by_text("More:").click()
+    form.get_by_label("Custom").check()
+    form.get_by_label("Minutes").fill("0.1")
+    form.get_by_label("Seconds a move").fill("0")
+    form.get_by_role("button", name="Start").click()
+    visit.sees("Your turn.")
+    expect(page.get_by_role("timer", name="Black's clock")).to_have_text("0:06.0")
 
 
 @pytest.mark.deep

@@ -214,7 +214,7 @@ def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
 
 
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     assert page.locator(".arrow.legal").count() > 1
     first = page.locator(".move").first
     san = first.locator(".san").inner_text()
@@ -287,7 +287,7 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     expect(page.locator("#review-moves li")).to_have_count(14)
     page.evaluate("window.jumped = 0")  # from here on all stays in its place
     page.get_by_role("button", name="Flip").click()
-    page.locator("h1").click()
+    page.locator(".tagline").click()
     board = chess.Board()
     for uci in ("e2e4", "e7e5", "f2f4", "e5f4", "f1c4"):
         page.keyboard.press("ArrowRight")
@@ -447,3 +447,20 @@ def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, 
         expect(page.locator("#status")).to_contain_text("is not a FEN")
         page.close()
         server.shutdown()
+
+
+def test_shapes_of_a_study_are_drawn(visit: Visit) -> None:
+    """Its arrows and circles were once read away."""
+    page = visit.open()
+    visit.load('[White "Study"]\n\n{ [%csl Rd4] } 1. e4 { [%cal Gd1h5,Yf1c4][%csl Bf7] look } e5 { [%cal x] } 2. Nf3 *')
+    expect(page.locator(".circle.drawn.red")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".arrow.drawn.green[data-uci=d1h5]")).to_have_count(1)
+    expect(page.locator(".arrow.drawn.yellow[data-uci=f1c4]")).to_have_count(1)
+    expect(page.locator(".circle.drawn")).to_have_class("circle drawn blue")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".drawn")).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".drawn")).to_have_count(3)
+    visit.click("a5")  # takes them away, as the player's own
+    expect(page.locator(".drawn")).to_have_count(0)

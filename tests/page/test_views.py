@@ -20,7 +20,15 @@ RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
 CUT = """all => all.filter(one => { const box = one.getBBox();
     return box.x < 0 || box.x + box.width > one.ownerSVGElement.viewBox.baseVal.width; }).map(one => one.textContent)"""
 PAINTED = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(true))))"
-VIEWS = [f"#play?{RUY}", f"#review?{RUY}&White=Ann", f"#ratings?{RUY}", f"#lens?{RUY}", f"#lens?{RUY}&beside=zz-1900"]
+VIEWS = [
+    "#start",
+    "#new",
+    f"#position?{RUY}",
+    f"#review?{RUY}&White=Ann",
+    f"#ratings?{RUY}",
+    f"#lens?{RUY}",
+    f"#lens?{RUY}&beside=zz-1900",
+]
 VIEWS += ["#leakage", "#games"]
 
 
@@ -174,22 +182,6 @@ def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit
     expect(page.get_by_role("article", name=name, exact=True)).to_be_visible()
 
 
-def test_the_first_screen_says_what_can_be_done(visit: Visit) -> None:
-    page = visit.open()
-    for name, button in (("Play somebody of your rating", "Start"), ("Review a game", "Load")):
-        door = page.get_by_role("form", name=name)
-        expect(door.get_by_role("button", name=button)).to_be_in_viewport(ratio=1)
-    expect(page.get_by_text("What players rated 1500 would play here.")).to_be_in_viewport()
-    for silent in ("#graph", "#value", "#line", ".step", "#verdict", "#clear"):
-        expect(page.locator(silent).first).to_be_hidden()
-    visit.click("e2", "e4")
-    visit.sees("Black to move")
-    expect(page.locator("#doors")).to_be_hidden()
-    expect(page.locator("#verdict")).to_contain_text("1. e4.")  # also where nothing has gone wrong
-    page.get_by_role("button", name="New game").click()
-    expect(page.locator("#doors")).to_be_visible()
-
-
 def test_a_new_game_is_offered_whatever_is_shown_of_the_old_one(visit: Visit) -> None:
     page = visit.open()
     for view in ("ratings", "lens"):
@@ -242,7 +234,7 @@ def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-@pytest.mark.parametrize("view", part_of(["play", "ratings", "games"], 3))
+@pytest.mark.parametrize("view", part_of(["start", "ratings", "games"], 3))
 def test_a_page_that_loads_slowly_does_not_jump(
     browser: Browser, port: int, view: str, width: int, height: int
 ) -> None:

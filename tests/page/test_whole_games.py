@@ -95,7 +95,7 @@ def plays(visit: Visit, port: int, waits: Callable[[Callable[[], bool]], None], 
 def finished(visit: Visit, side: str) -> chess.pgn.Game:
     """The finished game as it is kept under Games: its result is that of its last position, or a resignation's."""
     page = visit.page
-    expect(page.locator("#result")).to_contain_text("Kept under Games")
+    expect(page.locator("#result")).to_contain_text("In Games")
     expect(page.locator("#review-counts")).to_contain_text("Your moves:", timeout=60_000)
     page.get_by_role("link", name="Games", exact=True).click()
     expect(page.locator("#library-list tbody tr")).to_have_count(1)
@@ -135,7 +135,7 @@ def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> 
 
 def test_no_clock_as_black_by_strength(visit: Visit, port: int) -> None:
     page = visit.open()
-    start(visit, "Black", "None", "by strength", "Strength", 1600)
+    start(visit, "Black", "None", "as strong as a", "Strength", 1600)
     expect(page.locator("#above .player")).to_contain_text("1600")
     plays(visit, port, lambda until: wait(visit, until), lambda number: None)
     assert finished(visit, "Black").headers["WhiteElo"] == "1600"

@@ -161,7 +161,7 @@ class Visit:
 
     def load(self, text: str) -> None:
         """Pastes a FEN or a PGN, into its field where there is one."""
-        field = self.page.get_by_label("FEN or PGN")
+        field = self.page.get_by_label("PGN", exact=True)
         if field.is_visible():
             field.fill(text)
             self.page.get_by_role("button", name="Load").click()

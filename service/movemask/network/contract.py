@@ -164,6 +164,7 @@ class Strength(_Section):
     elo: Annotated[float, Field(ge=1, le=5000)]
     rating: Annotated[float, Field(ge=0, le=5000)]
     temperature: Annotated[float, Field(ge=0, le=100)]
+    error: Annotated[float | None, Field(ge=0, description="Standard error of `elo`.")] = None
 
 
 class _Card(BaseModel):

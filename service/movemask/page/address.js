@@ -4,7 +4,8 @@ import { START, VIEWS, following, live } from "./state.js";
 
 const NAMES = ["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"];
 const SETTINGS = Object.fromEntries(NAMES.map((name) => [name, START[name]]));
-const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", recorded: 0 };
+/** What an address holds of a line, as at the start. */
+export const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", recorded: 0 };
 const TAGS = ["Event", "Site", "Date", "Round", "White", "Black", "WhiteElo", "BlackElo", "Result", "Termination"];
 const LONGEST = 80; // characters of a tag
 const HERE = "You"; // whoever plays here; somebody else reads the link
@@ -60,7 +61,7 @@ export function readHash(hash) {
   const most = line.moves.length;
   return {
     type: "address",
-    settings: { ...settings, view: VIEWS.includes(view) ? view : "play" },
+    settings: { ...settings, view: VIEWS.includes(view) ? view : "start" },
     ...line,
     at: given.has("at") ? Math.min(Math.max(0, Math.trunc(at)), most) : most,
     you: ["white", "black"].includes(you) ? you : "",

@@ -26,6 +26,8 @@ export function useKey(key) {
   answers.clear();
 }
 
+export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+
 /** The JSON of an answer, or its text if `accept` names a type; a GET without a body. Throws Problem or Gone. */
 export async function call(path, body, accept) {
   const response = await asked(path, body, { accept }),

@@ -28,6 +28,7 @@ export class Board {
   #dropped = false; // the piece of the move that is made was dragged there
   #layer = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
   #shapes;
+  #drawn = ""; // the position and the shapes that came with it
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
   /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` `{uci, text}` of one made ahead, or null. */
@@ -47,8 +48,11 @@ export class Board {
     this.#lay();
   }
 
-  /** Shows a position with its legal moves, the move that led to it, and arrows. A `player` who is not to move moves ahead: `premove`. */
-  show({ fen, flip, moves, last, arrows, check, player = "", premove = null }) {
+  /**
+   * Shows a position with its legal moves, the move that led to it, arrows, and `shapes` of a study. A `player` who is not to
+   * move moves ahead: `premove`.
+   */
+  show({ fen, flip, moves, last, arrows, check, shapes, player = "", premove = null }) {
     const turned = flip !== this.#flip;
     if (turned) {
       this.#flip = flip;
@@ -58,7 +62,9 @@ export class Board {
     this.#player = player;
     this.#premove = premove;
     this.#pieces = piecesOf(fen);
-    if (fen !== this.#fen) this.#shapes.clear();
+    const drawn = fen + [...shapes].join();
+    if (drawn !== this.#drawn) this.#shapes.show(shapes);
+    this.#drawn = drawn;
     if (player && moves.length && fen.split(" ")[1] !== player) this.#legal = premovesOf(this.#pieces, player);
     else this.#legal = Map.groupBy(moves, (move) => move.uci.slice(0, 2));
     // A slider must not drop the piece, nor must an answer to a player who has picked one up meanwhile.
@@ -241,7 +247,7 @@ export class Board {
     const name = event.button === 0 ? this.#at(event) : null;
     if (event.button === 2) this.#setPremove(null);
     if (!name) return;
-    this.#shapes.clear();
+    this.#shapes.show();
     this.#choosing = null; // the focus that follows is not the keyboard's
     addEventListener("pointerup", () => (this.#choosing = false), { once: true });
     this.#go(name, false);

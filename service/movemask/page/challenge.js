@@ -5,21 +5,34 @@ import { byId } from "./dom.js";
 import { takesRatings } from "./ratings.js";
 
 const KEPT = "movemask-challenge"; // in the browser
-const HUMAN = byId("human-words").textContent;
+const IMITATES = byId("human-words").textContent;
 const FIELDS = ["side", "level", "strength", "rating", "own", "clock", "minutes", "seconds", "pace"];
 
 const field = (name) => byId("challenge").elements[name];
 
-/** Rating and temperature for a strength, between the two rows of the card's table that it lies between. */
-export function settingsOf(strength, rows) {
+/** The values of a table's rows at a value of its column `by`, between the two rows that it lies between. */
+function interpolated(rows, by, value) {
   const above = Math.max(
     1,
-    rows.findIndex((row) => row.elo >= strength),
+    rows.findIndex((row) => row[by] >= value),
   );
   const [low, high] = [rows[above - 1], rows[above] ?? rows[above - 1]];
-  const share = high.elo === low.elo ? 0 : Math.min(1, Math.max(0, (strength - low.elo) / (high.elo - low.elo)));
-  const between = (name) => low[name] + share * (high[name] - low[name]);
-  return { rating: Math.round(between("rating")), temperature: Number(between("temperature").toFixed(3)) };
+  const share = high[by] === low[by] ? 0 : Math.min(1, Math.max(0, (value - low[by]) / (high[by] - low[by])));
+  return Object.fromEntries(Object.keys(low).map((name) => [name, low[name] + share * (high[name] - low[name])]));
+}
+
+/** Rating and temperature that play at a strength, by the card's table. */
+export function settingsOf(strength, rows) {
+  const { rating, temperature } = interpolated(rows, "elo", strength);
+  return { rating: Math.round(rating), temperature: Number(temperature.toFixed(3)) };
+}
+
+/** The strength that was measured where the network imitates a rating, as words; "" where none was. */
+export function measuredAt(rating, rows) {
+  const human = rows.filter(({ temperature }) => temperature === 1);
+  if (human.length < 2 || rating < human[0].rating || rating > human.at(-1).rating) return "";
+  const { elo, error } = interpolated(human, "rating", rating);
+  return `${Math.round(elo)}${error >= 0.5 ? ` ± ${Math.round(error)}` : ""}`;
 }
 
 /** Fills the form for a model; `from` is the side to move in the position to play from, or null for the start. `start` gets the choice. */
@@ -30,21 +43,20 @@ export function challenge({ model, from, start }) {
     { minimum, maximum } = model.contract.elo;
   byId("challenge-heading").textContent = from ? "Play from this position" : "Play somebody of your rating";
   byId("cancel-challenge").hidden = !from;
-  byId("human-words").textContent = rated ? HUMAN : `Plays as ${model.name} does, which knows one rating only.`;
   byId("by-strength").hidden = !rows.length;
   if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo, 50);
   if (rated) ranged(field("rating"), Math.max(0, minimum), Math.min(5000, maximum), 50);
-  const usual = { rating: 1500, strength: rows[rows.length >> 1]?.elo, level: "human", side: "white" };
+  const usual = { rating: 1500, strength: 1500, level: "human", side: "white" };
   const last = { ...usual, ...entered() };
   for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
   if (from) field("side").value = from;
   if (!rows.length) field("level").value = "human";
   form.addEventListener("invalid", opensMore, true); // what is wrong may be folded away
   form.oninput = ({ target: { name, value } }) => {
-    shown(rated);
+    shown(model);
     localStorage.setItem(KEPT, JSON.stringify({ ...entered(), [name]: value }));
   };
-  shown(rated);
+  shown(model);
   form.onsubmit = (event) => {
     event.preventDefault();
     start(choice(rows, rated));
@@ -56,10 +68,14 @@ const entered = () => JSON.parse(localStorage.getItem(KEPT) ?? "{}");
 
 const opensMore = () => (byId("challenge").querySelector("details").open = true);
 
-function shown(rated) {
+function shown(model) {
   const strong = field("level").value === "strength",
+    rated = takesRatings(model),
+    rows = model.card?.strength ?? [],
     custom = field("clock").value === "custom";
   for (const name of ["strength", "rating"]) byId(`${name}-chosen`).textContent = field(name).value;
+  byId("human-words").textContent = strong ? "" : rated ? IMITATES : `Plays as ${model.name} does, which knows one rating only.`;
+  byId("strength-words").textContent = strong ? strengthWords(Number(field("strength").value), rows) : humanWords(rated, rows);
   byId("strength-row").hidden = !strong;
   byId("rating-row").hidden = strong || !rated;
   byId("custom").hidden = !custom;
@@ -68,6 +84,19 @@ function shown(rated) {
   field("minutes").setCustomValidity(none ? "A clock needs minutes, or seconds a move." : "");
   const clock = custom ? `${field("minutes").value}+${field("seconds").value}` : field("clock").value || "no clock";
   byId("challenge-more").textContent = `${clock}, it replies ${field("pace").value === "once" ? "at once" : "as fast as a person"}`;
+}
+
+const humanWords = (rated, rows) => {
+  const measured = rated ? measuredAt(Number(field("rating").value), rows) : "";
+  return measured && `Its measured strength at this rating is ${measured}.`;
+};
+
+/** What a strength is, and how it is reached: by a rating, and by preferring its likelier moves. */
+function strengthWords(strength, rows) {
+  const { rating, temperature } = settingsOf(strength, rows),
+    { error } = interpolated(rows, "elo", strength);
+  const prefers = temperature < 1 ? " and prefers its likelier moves" : "";
+  return `Measured in games${error >= 0.5 ? `, ± ${Math.round(error)}` : ""}. It imitates a ${rating}${prefers}.`;
 }
 
 /** What the form says, as a new game needs it. */

@@ -6,7 +6,7 @@ export const LOW = 20_000; // and below which it is red
 /** A control such as "3+2" in ms: what each side has at the start, and what each move adds. */
 export function controlOf(control) {
   const [minutes, seconds] = control.split("+").map(Number);
-  return { base: 60_000 * minutes || 1000 * seconds, increment: 1000 * seconds };
+  return { base: Math.round(60_000 * minutes) || 1000 * seconds, increment: 1000 * seconds };
 }
 
 /** The same as PGN's TimeControl: seconds. */

@@ -1,10 +1,10 @@
 // The controls: set to the state, and what they change in it.
 
-import { hashOf } from "./address.js";
+import { LINE, hashOf } from "./address.js";
 import { byId } from "./dom.js";
 import { takenBack } from "./match.js";
 import { takesRatings } from "./ratings.js";
-import { VIEWS, hasBoard, live, played, playing, reviewable } from "./state.js";
+import { hasBoard, live, played, playing, reviewable } from "./state.js";
 
 const number = (control) => Number(control.value),
   checked = (control) => control.checked,
@@ -31,6 +31,19 @@ export function offer(models) {
 /** The model that a state names, or the service's default. */
 export const chosen = ({ model }, models) => models.find((one) => (model ? one.name === model : one.default));
 
+/** What the navigation calls the view of a state. */
+const areaOf = (state) =>
+  playing(state) || state.view === "new" ? "play" : ["review", "ratings", "lens"].includes(state.view) ? "position" : state.view;
+
+/** The address of a view: of the position on the board, or with a new board; "play" is the game that goes on, or the form of a new one. */
+function addressOf(state, view) {
+  if (view === "play" && live(state)) return `#play?game=${state.match.id}`;
+  const emptied = { ...LINE, headers: {}, flip: false };
+  return view === "play" || view === "start"
+    ? hashOf(state, { ...emptied, view: view === "play" ? "new" : view })
+    : hashOf(state, { view });
+}
+
 /** Shows the chosen view. */
 export function showView(state) {
   const { view } = state;
@@ -39,12 +52,13 @@ export function showView(state) {
   byId("dashboard").hidden = view !== "leakage";
   byId("library").hidden = view !== "games";
   byId("skip").hash = `#${view}`;
-  for (const name of VIEWS.slice(0, 4)) byId(`panel-${name}`).hidden = name !== view;
+  const panel = view === "play" ? "position" : view;
+  for (const name of ["position", "review", "ratings", "lens"]) byId(`panel-${name}`).hidden = name !== panel;
   byId("tab-review").hidden = !reviewable(state);
   for (const link of document.querySelectorAll("a[data-view]")) {
-    const within = link.dataset.view === "play" && !link.closest(".tabs") && ["review", "ratings"].includes(view);
-    link.href = hashOf(state, { view: link.dataset.view });
-    if (link.dataset.view === view || within) link.setAttribute("aria-current", "page");
+    const here = link.closest(".tabs") ? panel : areaOf(state);
+    link.href = addressOf(state, link.dataset.view);
+    if (link.dataset.view === here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }

@@ -1,6 +1,5 @@
 // The lens: what the network would say without the mask, and with a wrong one, beside the right policy.
 
-import { remembered } from "./api.js";
 import { byId, element, percent } from "./dom.js";
 import { bar } from "./moves.js";
 import { picture } from "./squares.js";
@@ -8,8 +7,14 @@ import { elo, played, position, turn } from "./state.js";
 
 const LEGAL = 5,
   ILLEGAL = 6,
+  FEW = 3,
   ARROWS = 5;
 const LEAST_ARROW = 0.0001;
+const MASKED = "This network was trained with the mask, so its figures without the mask mean nothing.";
+const UNDEFINED =
+  "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number.";
+const CONSTANT =
+  "That figure changes when a constant is added to all scores, which changes no policy, so it cannot be compared between networks.";
 
 export const CAUSES = {
   impossible_slot: "no piece moves like that",
@@ -25,14 +30,25 @@ export const CAUSES = {
   promotion_form: "the promotion piece is wrong",
 };
 
-/** The answer with illegal moves: of the chosen model, or of another. */
-export const lensAnswer = (state, model) =>
-  remembered("v1/policy", {
-    ...position(state, played(state)),
-    elo: elo(state, turn(state)),
-    include: ["san", "forecast", "illegal"],
-    ...(model ? { model } : {}),
-  });
+/** What is asked of a position for its illegal moves, of this model or the default one. */
+export const lensQuestion = (state, model) => ({
+  ...position(state, played(state)),
+  elo: elo(state, turn(state)),
+  include: ["san", "forecast", "illegal"],
+  ...(model ? { model } : {}),
+});
+
+/** Shows what the mask removes of an answer: how much, and the likeliest illegal moves where the answer has them. */
+export function showMask(root, answer) {
+  if (!answer.moves.length) return root.replaceChildren(paragraph("The game is over, so nothing can leak."));
+  const { raw } = answer.leakage,
+    leaked = element("p", { className: "leaked" }, element("b", {}, percent(raw)), " would go to illegal moves.");
+  root.replaceChildren(
+    raw === null ? paragraph(UNDEFINED) : leaked,
+    ...(answer.illegal ? [illegalMoves(answer.illegal.moves.slice(0, FEW))] : []),
+    ...(answer.leakage.trained_with_mask ? [paragraph(MASKED)] : []),
+  );
+}
 
 /** Legal moves blue, illegal ones red and labelled, the heaviest of each square. */
 export function lensArrows(answer, labelled = true) {
@@ -60,15 +76,12 @@ export function showLenses(answers, flip, recorded) {
 function card(answer, flip, withBoard) {
   const name = answer.model.name;
   if (!answer.illegal) {
-    return element("article", { "aria-label": name }, element("h3", {}, name), element("p", {}, "The game is over, so nothing can leak."));
+    return element("article", { "aria-label": name }, element("h3", {}, name), paragraph("The game is over, so nothing can leak."));
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
-  if (masked)
-    parts.push(
-      element("p", { className: "quiet" }, "This network was trained with the mask, so its figures without the mask mean nothing."),
-    );
+  if (masked) parts.push(paragraph(MASKED));
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);
 }
@@ -81,13 +94,10 @@ function sentences(answer) {
     ? `. The likeliest of them is ${written(heaviest.uci)}, with ${percent(heaviest.probability)} ` +
       `(${CAUSES[heaviest.cause] ?? heaviest.cause})`
     : "";
-  const first =
-    raw === null
-      ? "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number."
-      : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
+  const first = raw === null ? UNDEFINED : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
   const second =
     "The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them " +
-    `${percent(multiplied)}, spread evenly.`;
+    `${percent(multiplied)}, spread evenly. ${CONSTANT}`;
   return [element("p", { className: "sentence" }, first), element("p", { className: "sentence" }, second)];
 }
 
@@ -136,9 +146,20 @@ function comparison(answer, raw, multiplied) {
 
 function illegalList(answer) {
   const { moves, slots } = answer.illegal;
-  const items = moves
-    .slice(0, ILLEGAL)
-    .map((move) =>
+  return element(
+    "div",
+    {},
+    element("h3", {}, "Illegal moves without the mask"),
+    illegalMoves(moves.slice(0, ILLEGAL)),
+    paragraph(`${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`),
+  );
+}
+
+const illegalMoves = (moves) =>
+  element(
+    "ol",
+    { className: "illegal-moves" },
+    ...moves.map((move) =>
       element(
         "li",
         {},
@@ -146,19 +167,10 @@ function illegalList(answer) {
         ` ${percent(move.probability)} `,
         element("span", { className: "quiet" }, CAUSES[move.cause] ?? move.cause),
       ),
-    );
-  return element(
-    "div",
-    {},
-    element("h3", {}, "Illegal moves without the mask"),
-    element("ol", { className: "illegal-moves" }, ...items),
-    element(
-      "p",
-      { className: "quiet" },
-      `${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`,
     ),
   );
-}
+
+const paragraph = (text) => element("p", { className: "quiet" }, text);
 
 const written = (uci) => `${uci.slice(0, 2)}–${uci.slice(2)}`;
 

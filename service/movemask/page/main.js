@@ -7,10 +7,10 @@ import { call, remembered, useKey } from "./api.js";
 import { keepsGames } from "./archive.js";
 import { listenForTexts } from "./arriving.js";
 import { agrees } from "./ask.js";
+import { showChoices } from "./choices.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
-import { showDoors } from "./doors.js";
 import { Editor } from "./editor.js";
 import { showGoing } from "./going.js";
 import { listenToKeys, showKeys } from "./keys.js";
@@ -23,7 +23,7 @@ import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
 import { setSound, soundsOf, sounds } from "./sound.js";
-import { START, following, hasBoard, named, played, playing, position } from "./state.js";
+import { START, blank, following, hasBoard, named, played, playing, position } from "./state.js";
 import { Store } from "./store.js";
 import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
@@ -35,6 +35,7 @@ import { inEnglish, wrong } from "./words.js";
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
 const NOTCH = 60; // px that a wheel turns at least
 const FLICK = 300; // ms without a turn that end a trackpad's flick
+const SWIPE = 40; // px that a finger goes at least
 const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
@@ -83,14 +84,14 @@ async function shown(state, current) {
   await table.show(store.state, models, current);
 }
 
-/** The doors of a state: a form that is seen can be sent. */
-const openDoors = (state) => showDoors(state, { model: chosen(state, models), start: attempt(begin), open });
+/** The choices of a state: a form that is seen can be sent. */
+const offerChoices = (state) => showChoices(state, { model: chosen(state, models), start: attempt(begin), open });
 
 async function loadModels() {
   ({ models } = await call("v1/models"));
   offer(models);
   setControls(store.state, models);
-  openDoors(store.state);
+  offerChoices(store.state);
   for (const name of ["beside", "model"]) {
     // a link that was made elsewhere may name a network that is not here
     const wanted = store.state[name];
@@ -105,7 +106,7 @@ store.subscribe((state, before, event) => {
   showView(state);
   setControls(state, models);
   showGoing(state);
-  openDoors(state);
+  offerChoices(state);
   table.prepare(state);
   if (event.type === "load") {
     showBoard();
@@ -133,19 +134,19 @@ function mustGoOn(answer) {
 
 /** Asks for the game that is to be played from the position on the board. */
 function playHere() {
-  store.dispatch({ type: "set", name: "doors", value: true });
-  toDoors();
+  store.dispatch({ type: "view", view: "new" });
+  toForm();
 }
 
-/** Goes to the doors, also by the keyboard and on a small screen. */
-const toDoors = () => byId("challenge-heading").focus();
+/** Goes to the form of a new game, also by the keyboard and on a small screen. */
+const toForm = () => byId("challenge-heading").focus();
 
 /** Begins the game that was chosen. */
 async function begin(choice) {
   const { state } = store,
     newest = arrives(),
     model = chosen(state, models).name;
-  if (!state.doors) return start({ ...choice, model });
+  if (blank(state)) return start({ ...choice, model });
   const answer = await remembered("v1/policy", { ...position(state, played(state)), ...named(state) });
   mustGoOn(answer);
   if (newest()) start({ ...choice, model, fen: answer.fen, chess960: state.tree.chess960 });
@@ -240,8 +241,8 @@ function enterKey(event) {
 
 function skip(event) {
   event.preventDefault();
-  const heading = document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2");
-  (heading.checkVisibility() ? heading : byId("said")).focus(); // against the network the likely moves are hidden
+  const headings = [...document.querySelectorAll("main h2[tabindex]")];
+  (headings.find((heading) => heading.checkVisibility()) ?? byId("said")).focus(); // a game against the network has none
 }
 
 /** What an event does; whatever it throws is told. */
@@ -280,6 +281,16 @@ const editor = new Editor(async (fen, chess960, then) => {
   } catch (error) {
     throw wrong(error);
   }
+});
+
+const setUp = attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 }));
+
+/** Shows the position of a form, or without one the position on the board. */
+const look = attempt(async (event) => {
+  event.preventDefault();
+  const { fen } = event.target.elements;
+  if (fen.value.trim()) await bring(fen.value);
+  else store.dispatch({ type: "view", view: "position" });
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
@@ -322,10 +333,11 @@ listenToControls(store, {
     playHere();
   }),
   "cancel-challenge"() {
-    store.dispatch({ type: "set", name: "doors", value: false });
+    store.dispatch({ type: "view", view: "position" });
     byId("play-here").focus();
   },
-  edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
+  "set-up": setUp,
+  edit: setUp,
   return() {
     arrives();
     store.dispatch({ type: "return" });
@@ -336,8 +348,8 @@ listenToControls(store, {
   clear() {
     byId("paste").value = "";
     arrives();
-    store.dispatch({ type: "load", tree: new Tree(), view: "play" });
-    toDoors();
+    store.dispatch({ type: "load", tree: new Tree(), view: "new" });
+    toForm();
   },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
   ...Object.fromEntries(
@@ -384,6 +396,7 @@ library.start({
   model: () => named(store.state),
 });
 byId("typed").addEventListener("submit", typed);
+for (const form of document.querySelectorAll(".look")) form.addEventListener("submit", look);
 byId("key-form").addEventListener("submit", enterKey);
 for (const id of ["bucket", "file", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => {
@@ -404,6 +417,19 @@ byId("board").addEventListener(
   },
   { passive: false },
 );
+let swipe = null; // how a finger went down beside the pieces
+const column = byId("board-column");
+column.addEventListener("pointerdown", (event) => {
+  const { target, pointerType, isPrimary } = event;
+  swipe = pointerType === "touch" && isPrimary && !target.closest(".movable, .target") && !playing(store.state) ? event : null;
+});
+column.addEventListener("pointerup", ({ clientX, clientY }) => {
+  if (!swipe) return;
+  const [x, y] = [clientX - swipe.clientX, clientY - swipe.clientY];
+  swipe = null;
+  if (Math.abs(x) >= SWIPE && Math.abs(x) > 2 * Math.abs(y)) step(x < 0 ? 1 : -1)();
+});
+column.addEventListener("pointercancel", () => (swipe = null)); // the browser scrolls
 addEventListener("pagehide", () => {
   store.dispatch({ type: "pause" });
   keep(store.state);

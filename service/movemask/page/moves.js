@@ -64,7 +64,7 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
 }
 
 /**
- * White's expected score as a bar whose white part is on White's side, with the leader's score in percent; hidden if
+ * White's expected score as a bar whose white part is on White's side, with its number in percent at that end; hidden if
  * undefined, or empty where its place is kept. */
 export function showChances(root, score, flip, keeps) {
   root.hidden = score === undefined && !keeps;
@@ -75,8 +75,7 @@ export function showChances(root, score, flip, keeps) {
     made.style.flexGrow = share;
     return made;
   };
-  const leader = element("b", { className: score < 0.5 ? "black" : "" }, String(Math.round(100 * Math.max(score, 1 - score))));
-  root.replaceChildren(part("white", score), part("black", 1 - score), leader);
+  root.replaceChildren(part("white", score), part("black", 1 - score), element("b", {}, String(Math.round(100 * score))));
   root.setAttribute("aria-label", `White's chances by the engine or the PGN: ${percent(score)}`);
 }
 

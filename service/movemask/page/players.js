@@ -55,5 +55,5 @@ export function showResult(match) {
   byId("result-title").textContent = { won: "You won", lost: "You lost", drawn: "Draw" }[outcomeOf(match)];
   byId("result-kept").hidden = match.kept !== "stored";
   byId("result-listed").hidden = match.kept !== "listed";
-  byId("result-why").textContent = `${match.ending.result.replace("1/2-1/2", "½-½")} · ${whyOf(match.ending)}`;
+  byId("result-why").textContent = whyOf(match.ending);
 }

@@ -12,20 +12,23 @@ export function promoted(moves, square) {
   const colour = moves[0].uci[3] === "8" ? "w" : "b";
   const box = square.getBoundingClientRect();
   const upwards = !square.closest(".rank").nextElementSibling.classList.contains("rank"); // the last rank that is seen
+  let pressed = false; // the tap that opens the dialog ends with a click, on whatever is under the finger by then
+  dialog.onpointerdown = () => (pressed = true);
+  const isMeant = (event) => pressed || event.detail === 0; // 0: by the keyboard
   const letters = [...PIECES].filter((letter) => by.has(letter));
   dialog.replaceChildren(
     ...(upwards ? letters.toReversed() : letters).map((letter) => {
       const piece = colour + letter;
       const shown = { className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] };
       const button = element("button", { type: "button", ...shown }, drawing(piece));
-      button.addEventListener("click", () => dialog.close(letter));
+      button.addEventListener("click", (event) => isMeant(event) && dialog.close(letter));
       return button;
     }),
   );
   dialog.style.setProperty("--square", `${box.width}px`);
   dialog.style.left = `${box.left}px`;
   dialog.style.top = `${upwards ? box.bottom - letters.length * box.height : box.top}px`;
-  dialog.onclick = (event) => event.target === dialog && dialog.close();
+  dialog.onclick = (event) => event.target === dialog && isMeant(event) && dialog.close();
   dialog.returnValue = "";
   return new Promise((resolve) => {
     const leave = () => dialog.close();

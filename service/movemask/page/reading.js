@@ -7,7 +7,7 @@ import { Tree, ratingOf } from "./tree.js";
 export async function read(text, model, chess960 = false) {
   let line = fenIn(text) ?? text.trim();
   const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
-  if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. Copy its PGN there and paste it here.`);
+  if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. ${howToCopy(address[1])}`);
   const fields = line.split(/\s+/);
   // As on lichess, a FEN may leave off what is usual: White to move, no castling, no en passant.
   if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(fields[0]) && fields.length < 4) {
@@ -32,6 +32,14 @@ export async function read(text, model, chess960 = false) {
     you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
   };
 }
+
+/** The steps to take a game from a site to this page. */
+const howToCopy = (site) =>
+  /(^|\.)lichess\.org$/i.test(site)
+    ? "There, below the board, open “Share & export” and copy the PGN. Then paste it here."
+    : /(^|\.)chess\.com$/i.test(site)
+      ? "There, press “Share”, open “PGN” and copy it. Then paste it here."
+      : "Copy its PGN there and paste it here.";
 
 /** Whether a text is a position, not a game. */
 export const isPosition = (text) =>

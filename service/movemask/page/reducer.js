@@ -1,13 +1,14 @@
 // What each event makes of the state. `now`, in ms, comes with the event, so the same events give the same state.
 
 import * as match from "./match.js";
-import { following, game, hasBoard, live, played, playing, reviewable } from "./state.js";
+import { following, game, hasBoard, live, played, playing, viewOf } from "./state.js";
 import { Tree } from "./tree.js";
 
 /** The state after an event; the same object if nothing has changed. Throws for an event that it does not know. */
 export function reduce(state, event) {
   const made = EVENTS[event.type](state, event),
-    next = made.view === "review" && !reviewable(made) ? { ...made, view: "play" } : made;
+    view = viewOf(made),
+    next = view === made.view ? made : { ...made, view };
   // What has just happened on the board need not be told in another view.
   const seen = next.match?.ending && !next.match.seen && following(next) && hasBoard(next.view);
   return seen ? { ...next, match: { ...next.match, seen: true } } : next;
@@ -48,7 +49,8 @@ const EVENTS = {
     }
     const line = [...played(state), uci],
       tree = state.tree.grown(line, san, { added: true });
-    return { ...state, tree, moves: state.moves[state.at] === uci ? state.moves : tree.onwards(line), at: line.length };
+    const view = state.view === "new" ? "position" : state.view;
+    return { ...state, view, tree, moves: state.moves[state.at] === uci ? state.moves : tree.onwards(line), at: line.length };
   },
 
   /** A move of the game that does not come from the board: the network's, which it has `thought` about, or one made ahead. */

@@ -74,7 +74,8 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
       ),
     ),
   );
-  const awaited = engine ? "They are shown when the engine is done." : "The game is being read.",
+  const read = verdicts ? "The engine is awaited." : "The game is being read.",
+    awaited = engine ? "They are shown when the engine is done." : read,
     none = !finished ? awaited : whole ? "No move cost 10 points or more." : "No move that was judged cost 10 points or more.";
   byId("key-moves").hidden = finished && !moments.length && !told; // nothing tells which they are
   byId("panel-review").classList.toggle("uncosted", finished && !told);

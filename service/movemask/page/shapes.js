@@ -1,11 +1,23 @@
-// Arrows and circles that the player draws with the right button, as on lichess. A click takes them away.
+// Arrows and circles: those of a study, and those that the player draws with the right button, as on lichess. A click takes them away.
 
 import { svg } from "./dom.js";
 import { arrow, place } from "./squares.js";
 
 const WIDTH = 0.3; // of an arrow, as a probability
 
-/** Lets the player draw on `layer`, over `root`; `at` gives the square of an event. Returns what clears the layer and what turns it. */
+const COLOURS = { G: "green", R: "red", B: "blue", Y: "yellow" };
+
+/** The shapes that a comment has, as lichess writes them: `[%cal Gd1h5]` are arrows, `[%csl Rg4]` circles. Colours by where they go. */
+export function shapesIn(comment = "") {
+  const lists = [...comment.matchAll(/\[%c[as]l ([^\]]*)\]/g)].flatMap(([, list]) => list.split(","));
+  const found = lists.map((one) => /^\s*([GRBY])([a-h][1-8])([a-h][1-8])?\s*$/.exec(one)).filter(Boolean);
+  return new Map(found.map(([, colour, from, to = from]) => [from + to, COLOURS[colour]]));
+}
+
+/**
+ * Lets the player draw on `layer`, over `root`; `at` gives the square of an event. Returns what shows other shapes, or none,
+ * and what turns the layer.
+ */
 export function drawsOn(root, layer, at) {
   let shapes = new Map(),
     from = null,
@@ -28,8 +40,8 @@ export function drawsOn(root, layer, at) {
     show();
   });
   return {
-    clear() {
-      shapes = new Map();
+    show(given = new Map()) {
+      shapes = new Map(given);
       show();
     },
     turn(flipped) {

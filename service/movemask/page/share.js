@@ -1,6 +1,6 @@
 // Taking a game away: the position and the game, copied or as files.
 
-import { call } from "./api.js";
+import { call, hasKey } from "./api.js";
 
 const SHOWN_FOR = 1500; // ms that a button says what it did
 const PGN = "application/x-chess-pgn";
@@ -14,6 +14,7 @@ export function shares({ shown, pgn, headers, model, report }) {
   const ways = {
     "copy-link": (button) => copied(button, location.href),
     "copy-fen": (button) => copied(button, shown().answer.fen),
+    "copy-curl": (button) => copied(button, document.getElementById("curl").textContent),
     "copy-pgn": async (button) => copied(button, await pgn()),
     "copy-played": async (button) => copied(button, await pgn()),
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
@@ -33,6 +34,15 @@ export function shares({ shown, pgn, headers, model, report }) {
     },
   ]);
 }
+
+/** The command that sends a request; the key stands in a variable of the shell. */
+export const curlOf = (path, body) =>
+  [
+    `curl -s ${new URL(path, document.baseURI)}`,
+    ...(hasKey() ? ['-H "Authorization: Bearer $KEY"'] : []),
+    "-H 'Content-Type: application/json'",
+    `-d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`,
+  ].join(" \\\n  ");
 
 /** An annotated PGN with the ratings of the game in place of the sliders', which the service judged it by. */
 const own = (pgn, headers) =>

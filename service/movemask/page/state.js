@@ -4,7 +4,8 @@ import { turnAfter, Tree } from "./tree.js";
 
 const RATING = 1500; // of players whose rating is unknown
 
-export const VIEWS = ["play", "review", "ratings", "lens", "leakage", "games"];
+/** First the views with a board: the first screen, a position, the form of a new game, the game against the network, and the tabs. */
+export const VIEWS = ["start", "position", "new", "play", "review", "ratings", "lens", "leakage", "games"];
 
 /** All that belongs to the game on the board. Another game begins with another object, so nothing of one is left in the next. */
 export const game = (given = {}) => {
@@ -18,7 +19,6 @@ export const game = (given = {}) => {
     you, // whose moves are reviewed: "white", "black", or "" for both
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
-    doors: false, // whether a game is to be played from the position on the board
     recorded: given.recorded ?? 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
     trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
@@ -27,7 +27,7 @@ export const game = (given = {}) => {
 };
 
 export const START = {
-  view: "play",
+  view: "start",
   ...game(),
   match: null, // the game against the network, whatever the board shows
   offered: "", // the id of an unfinished game against the network that another tab has left, or plays; or ""
@@ -39,7 +39,7 @@ export const START = {
 };
 
 /** Whether a view has the board. */
-export const hasBoard = (view) => VIEWS.indexOf(view) < 4;
+export const hasBoard = (view) => VIEWS.indexOf(view) < 7;
 
 /** Whether the board shows the game against the network. */
 export const following = ({ match, game }) => Boolean(match) && game === match.id;
@@ -59,8 +59,19 @@ export const isGame = ({ tree }) => tree.isGame;
 /** Whether the board has a game that can be reviewed. */
 export const reviewable = (state) => !playing(state) && isGame(state) && state.tree.main.length > 0;
 
-/** Whether the page offers to play or to load a game. */
-export const begins = (state) => hasBoard(state.view) && !live(state) && (state.doors || (state.view === "play" && blank(state)));
+/** Whether the page offers to begin something beside the board. */
+export const begins = ({ view }) => view === "start" || view === "new";
+
+/** The view that a state can have: a link, or the end of a game, may ask for one that has nothing to show. */
+export function viewOf(state) {
+  const { view } = state;
+  if (begins(state) && playing(state)) return "play";
+  if (view === "new" && live(state)) return "position";
+  if (view === "start" && !blank(state)) return "position";
+  if (view === "review" && !reviewable(state)) return playing(state) ? "play" : "position";
+  if (view === "play" && !playing(state)) return blank(state) ? "new" : following(state) ? "review" : "position";
+  return view;
+}
 
 /** Whether the player is to find moves alone: until hints are asked for. */
 export const alone = (state) => playing(state) && !state.hints;

@@ -6,13 +6,15 @@ import { Board } from "./board.js";
 import { clocksAfter, kept } from "./clock.js";
 import { chosen } from "./controls.js";
 import { byId, element, say } from "./dom.js";
-import { lensAnswer, lensArrows, showLenses } from "./lens.js";
+import { lensArrows, lensQuestion, showLenses, showMask } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
 import { HIDDEN, forecastIn, showBars, showChances } from "./moves.js";
 import { showPlayers, showResult } from "./players.js";
 import { question } from "./reports.js";
+import { curlOf } from "./share.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { alone, begins, blank, following, live, played, playing, trying, turn } from "./state.js";
+import { shapesIn } from "./shapes.js";
+import { alone, begins, blank, following, isGame, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -63,12 +65,13 @@ export class Table {
       match = state.match;
     document.body.classList.toggle("playing", state.view === "play" && alone(state));
     byId("actions").hidden = !going;
-    byId("setup").hidden = live(state);
+    byId("setup").hidden = live(state) || begins(state);
     byId("clear").hidden = blank(state);
-    byId("play-here").hidden = state.doors || (state.tree.fen === "startpos" && state.at === 0); // "New game" is that
+    byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
     document.body.classList.toggle("bare", !state.moves.length);
     if (this.#analysis.hasChances(state)) byId("chances").hidden = byId("value").hidden = false;
-    document.body.classList.toggle("first", begins(state) && blank(state));
+    document.body.classList.toggle("beginning", begins(state));
+    document.body.classList.toggle("blank", blank(state));
     showResult(match?.ending && following(state) ? match : null);
     if (going) {
       byId("resign").textContent = match.moves.length < 2 ? "Abort" : "Resign";
@@ -92,8 +95,8 @@ export class Table {
     const line = played(state),
       hidden = alone(state);
     this.#models = models;
-    const answer =
-      state.view === "lens" && !hidden ? await lensAnswer(state, state.model) : await remembered("v1/policy", question(state, line));
+    const shows = !hidden && (state.view === "lens" || (state.view === "position" && !isGame(state))); // the illegal moves
+    const answer = await remembered("v1/policy", shows ? lensQuestion(state, state.model) : question(state, line));
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
@@ -151,6 +154,7 @@ export class Table {
       last: line.at(-1),
       moves: open ? answer.moves : [],
       arrows: this.#arrows(state, answer),
+      shapes: shapesIn(tree.nodes[tree.at(line)]?.comment),
       player: going && atEnd ? match.you[0] : "",
       premove: (going && match.premove?.uci) || null,
       check: answer.status === "checkmate" || /[+#]$/.test(last?.san) ? `${answer.turn[0]}k` : undefined,
@@ -163,7 +167,7 @@ export class Table {
         .sort()
         .map((san) => new Option(san)),
     );
-    if (state.view === "play") {
+    if (["position", "play"].includes(state.view)) {
       const rated = takesRatings(chosen(state, this.#models)),
         looks = trying(state);
       const who = rated ? `players rated ${state[answer.turn]}` : "players";
@@ -175,6 +179,10 @@ export class Table {
         next: moves[at],
         hidden: looks ? "Hidden while you look for a better move." : HIDDEN,
       });
+      byId("here").hidden = going || looks;
+      showMask(byId("removed"), answer);
+      byId("curl").textContent = curlOf("v1/policy", lensQuestion(state, state.model));
+      byId("fen").value = answer.fen;
     }
     showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: clocksOf(state) });
     showClocks(state);
@@ -203,7 +211,7 @@ export class Table {
 
   /** What players would play, and a better move than that of the game. */
   #arrows(state, answer) {
-    if (!state.arrows || alone(state) || trying(state)) return [];
+    if (!state.arrows || alone(state) || trying(state) || begins(state)) return [];
     if (state.view === "lens") return lensArrows(answer);
     const likely = answer.moves
       .filter((move) => move.probability >= LEAST_ARROW)
@@ -214,7 +222,8 @@ export class Table {
   }
 
   async #lenses(state, answer, current) {
-    const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
+    const second =
+      state.beside && state.beside !== answer.model.name ? await remembered("v1/policy", lensQuestion(state, state.beside)) : null;
     if (current()) showLenses(second ? [answer, second] : [answer], state.flip, played(state).length ? 0 : state.recorded);
   }
 }

@@ -18,7 +18,8 @@ _INLINE = (
 #: The page: its own files, and requests to the service.
 _PAGE = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    b"require-trusted-types-for 'script'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    b"manifest-src 'self'; require-trusted-types-for 'script'; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for answers that are no page
 

@@ -23,7 +23,9 @@ TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
 }
 
 _INDEX = "index.html"
@@ -55,7 +57,7 @@ def page_files() -> tuple[str, dict[str, bytes]]:
 
 @routes.get("/", scopes=OPEN, summary="The page", response_class=HTMLResponse)
 async def index(http: Request) -> Response:
-    """The web page: play, moves by rating, the leakage lens and the dashboard. MOVEMASK_PAGE turns it off."""
+    """The web page: positions with their leakage, play, review and the dashboard. MOVEMASK_PAGE turns it off."""
     return _sent(http, _INDEX, "no-cache")
 
 

@@ -1,26 +1,28 @@
-// The two doors of the first screen: a game against the network, and the review of a game.
+// The choices of the first screen: a position, a game against the network, the review of games.
 
 import { challenge } from "./challenge.js";
 import { byId, element } from "./dom.js";
 import { cellsOf } from "./library.js";
 import { latest } from "./shelf.js";
-import { begins, turn } from "./state.js";
+import { begins, blank, live, turn } from "./state.js";
 
 const LAST = 3; // games that are offered
 
 let filled = ""; // what the form was filled for
 
 /**
- * Shows the doors of a state, its form filled for a model; without one only the review of a game can be begun. `start` gets
- * the choice of a game against the network, `open` the PGN of a game that was chosen.
+ * Shows the choices of a state, the form of a game filled for a model; without one a game cannot be begun. `start` gets the
+ * choice of a game against the network, `open` the PGN of a game that was chosen.
  */
-export function showDoors(state, { model, start, open }) {
+export function showChoices(state, { model, start, open }) {
   const shown = begins(state),
-    from = state.doors ? turn(state) : null,
-    key = shown && model?.served ? [model.name, from].join() : "";
-  if (shown && byId("doors").hidden) offerLast(open);
+    from = blank(state) ? null : turn(state),
+    key = shown && model?.served ? [model.name, from].join() : "",
+    first = state.view === "start";
+  if (first && byId("paste-form").hidden) offerLast(open);
   byId("doors").hidden = !shown;
-  byId("paste-form").hidden = state.doors;
+  byId("look").hidden = byId("paste-form").hidden = !first;
+  byId("challenge").hidden = live(state);
   byId("challenge").classList.toggle("unseen", !key);
   if (key && key !== filled) challenge({ model, from, start });
   filled = key;
