@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks.hostile import load, slow
+from benchmarks.hostile import engine, load, slow
 from benchmarks.hostile.clients import WORKERS
 from benchmarks.hostile.trial import HEAD, Trial
 
@@ -25,6 +26,8 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "crowd": lambda times: slow.crowd(2000),
     "held": lambda times: slow.held(20),
     "endless": lambda times: slow.endless(),
+    "engine": lambda times: engine.filled_engine(shutil.which("stockfish") or "/usr/games/stockfish"),
+    "mates": lambda times: engine.mate_search(),
 }
 
 
