@@ -1,4 +1,4 @@
-"""Audits through the command, as its tests run them, and the positions and tables they are of."""
+"""Audits run through the command, and their positions and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits on a cluster beside those of one machine, as the tests run and compare them."""
+"""Audits on a cluster, and the same on one machine, run and compared."""
 
 from __future__ import annotations
 

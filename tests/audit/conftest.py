@@ -1,4 +1,4 @@
-"""A folder of models to audit; no processes, and plots that cost nothing where the report is not what is looked at."""
+"""A folder of models to audit, without processes, and with plots only where a test looks at the report."""
 
 from __future__ import annotations
 

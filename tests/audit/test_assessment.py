@@ -1,4 +1,4 @@
-"""What a reader would lose: in words, whether a network is read rightly, and not only figures."""
+"""The assessment of an audit: whether a network is read correctly, in words."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def singles(model: ModelSummary) -> ModelSummary:
         (ModelSummary("mine", "sha256:0", False), "unknown", "mine: raw leakage was not measured"),
     ],
 )
-def test_how_a_network_is_read_is_in_words(
-    model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_assessment_words(model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assessment, "IN_GAMES", {"right": 0.006})
     found = assessment_of(model)
     assert found.level == level

@@ -1,6 +1,6 @@
-"""What a researcher would lose: figures of whole files that are true.
+"""`movemask audit`: figures of whole files, against an independent calculation.
 
-The figures are held to a second calculation: python-chess's legal moves, the vocabulary's names, scipy's dense softmax.
+The calculation uses python-chess's legal moves, the vocabulary's names and scipy's dense softmax.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -
     assert summary["kinds"]["served"]["max"] == 0
 
 
-def test_the_figures_of_our_network_are_an_independent_calculations(tmp_path: Path) -> None:
+def test_figures_match_independent_calculation(tmp_path: Path) -> None:
     positions = fens(150)
     (tmp_path / "x.fen").write_text("\n".join(positions))
     audited("--elo", 1500, tmp_path / "x.fen", "--model", "movemask-7", "--out", tmp_path / "out")
@@ -96,7 +96,7 @@ def test_the_figures_of_our_network_are_an_independent_calculations(tmp_path: Pa
     held_to(summary["models"]["movemask-7"], expected)
 
 
-def test_the_table_of_games_has_every_position_with_its_game_and_ratings(tmp_path: Path, models: Path) -> None:
+def test_positions_table_of_games(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     result = audited(tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "positions.parquet").to_pylist()
@@ -125,7 +125,7 @@ def test_the_table_of_games_has_every_position_with_its_game_and_ratings(tmp_pat
     assert "x.pgn: pgn: game 3:" in result.output
 
 
-def test_plies_can_be_left_out(tmp_path: Path, models: Path) -> None:
+def test_skipped_plies(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
     audited(tmp_path / "x.pgn", *options, "--first-ply", 4, "--every", 3, "--limit", 1, "--kinds", "raw,served")
@@ -135,7 +135,7 @@ def test_plies_can_be_left_out(tmp_path: Path, models: Path) -> None:
 
 
 @pytest.mark.parametrize("every", [2, 3, 4, 6, 101])
-def test_one_ply_in_n_is_taken_of_both_sides_alike(every: int) -> None:
+def test_every_nth_ply_takes_both_sides_alike(every: int) -> None:
     """A sample of White's plies alone would pass a network that misreads Black's half of the board."""
     choice = Choice(first_ply=3, every=every)
     lengths = [17, 40, 1, 4, 80, 9, 61, 5, 12, 33]
@@ -150,7 +150,7 @@ def test_one_ply_in_n_is_taken_of_both_sides_alike(every: int) -> None:
             assert {ply % 2 for its_game, ply in taken if its_game == game} == {0, 1}
 
 
-def test_an_audit_says_how_many_positions_of_each_side_it_has(tmp_path: Path, models: Path) -> None:
+def test_audit_counts_positions_of_each_side(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     options = ("--models-dir", models, "--model", "net", "--kinds", "multiplied")
     result = audited(tmp_path / "x.pgn", *options, "--every", 2, "--out", tmp_path / "out")
@@ -162,7 +162,7 @@ def test_an_audit_says_how_many_positions_of_each_side_it_has(tmp_path: Path, mo
     assert "Warning: no position has Black to move" in (tmp_path / "white" / "report.html").read_text()
 
 
-def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, models: Path) -> None:
+def test_report_compares_networks_and_marks_masked_one(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     result = run(
         tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--model", "masked",
@@ -186,7 +186,7 @@ def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, mode
         assert raws[0] == one["kinds"]["raw"]["max"]
 
 
-def test_quantiles_are_never_too_low_and_at_most_2_percent_too_high_in_every_group(tmp_path: Path) -> None:
+def test_quantiles_are_at_most_2_percent_too_high(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     spread: list[float | None] = (10 ** rng.uniform(-20, 0, 5000)).tolist()
     spread[::7] = [None] * len(spread[::7])
@@ -215,7 +215,7 @@ def test_quantiles_are_never_too_low_and_at_most_2_percent_too_high_in_every_gro
         assert set(model.of("served").quantiles.values()) == {0.0}
 
 
-def test_positions_of_games_have_figures_of_their_own_among_single_positions(tmp_path: Path, models: Path) -> None:
+def test_figures_of_games_beside_single_positions(tmp_path: Path, models: Path) -> None:
     (tmp_path / "games.pgn").write_text(GAMES)
     (tmp_path / "list.epd").write_text("\n".join(fens(30)))
     files = (tmp_path / "games.pgn", tmp_path / "list.epd")
@@ -249,7 +249,7 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert "left out: finished game: 1" in result.output
 
 
-def test_what_is_left_out_is_listed_under_its_reason(tmp_path: Path, models: Path) -> None:
+def test_rejected_items_are_listed_by_reason(tmp_path: Path, models: Path) -> None:
     file, finished = tmp_path / "x.epd", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     file.write_text("\n".join([*[finished] * 22, *fens(2), "first fault", finished, "second fault"]) + "\n")
     result = audited(file, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")

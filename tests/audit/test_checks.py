@@ -1,4 +1,4 @@
-"""What somebody whose CI runs audits would lose: a check that fails when it should, and says why."""
+"""`movemask audit --fail-above`: when it fails, and its message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.audit.audits import audited, fens, run, summarised, table_of
 from tests.networks import write_fake
 
 
-def test_a_check_of_few_positions_fails_safe(tmp_path: Path, models: Path) -> None:
+def test_fail_above_with_few_positions_fails(tmp_path: Path, models: Path) -> None:
     """Fourteen positions, one of them bad: the highest is their p95, p99 and p99.9."""
     (tmp_path / "x.fen").write_text("\n".join(fens(14)[:14]))
     options = ("--models-dir", models, "--model", "net")
@@ -31,7 +31,7 @@ def test_a_check_of_few_positions_fails_safe(tmp_path: Path, models: Path) -> No
     assert all(f"raw.{name}" in result.output for name in statistics)
 
 
-def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
+def test_fail_above_with_unmeasured_figure_fails(tmp_path: Path) -> None:
     write_fake(tmp_path / "m", planes="fen-77", vocabulary="uci-1968")  # not mirrored: nothing can be unmirrored
     (tmp_path / "x.fen").write_text("\n".join(fens(5)))
     options = ("--models-dir", tmp_path / "m", "--out", tmp_path / "out")
@@ -40,7 +40,7 @@ def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
     assert "fake: unmirrored.max could not be measured" in result.output
 
 
-def test_a_check_of_what_was_measured_in_part_fails(tmp_path: Path) -> None:
+def test_fail_above_with_partly_measured_figure_fails(tmp_path: Path) -> None:
     """What could not be measured may be what leaks most: a mean or maximum of the rest says nothing of it."""
     table_of(tmp_path / "t.parquet", {"whole": [0.1, 0.2], "part": [0.1, None]}, [20])
     whole, part = summarised(tmp_path / "t.parquet")
@@ -49,7 +49,7 @@ def test_a_check_of_what_was_measured_in_part_fails(tmp_path: Path) -> None:
         assert (threshold.exceeded(whole), threshold.exceeded(part)) == (False, True), text
 
 
-def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: Path) -> None:
+def test_fail_above_with_infinite_divergences_fails(tmp_path: Path, models: Path) -> None:
     """Rounding to four places gives most moves nothing at all in a position with a clear best move."""
     (tmp_path / "x.fen").write_text("\n".join(fens(20)))
     options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
@@ -61,6 +61,6 @@ def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: 
 
 
 @pytest.mark.parametrize("value", ["inf", "1e400", "nan", "1e", ""])
-def test_a_check_against_no_number_is_refused(value: str) -> None:
+def test_fail_above_with_no_number_is_rejected(value: str) -> None:
     with pytest.raises(BulkError, match=r"write KIND\.STATISTIC=VALUE"):
         Threshold.read(f"raw.max={value}")

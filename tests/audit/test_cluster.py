@@ -1,4 +1,4 @@
-"""What would be lost where an audit runs on Ray: figures that are those of one machine, whoever dies on the way."""
+"""`movemask audit --ray`: the same figures as on one machine, also when processes and nodes die."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def local(folder: Path) -> str:
     return "local"
 
 
-def test_a_cluster_comes_to_what_one_machine_comes_to(folder: Path, cluster: Nodes, local: str) -> None:
+def test_ray_matches_one_machine(folder: Path, cluster: Nodes, local: str) -> None:
     files = ("a.pgn", "cut.pgn.zst", "noise.pgn", "b.pgn.zst", "x.fen")
     done(folder, command("local-all", "--keep-going", files=files))
     said = done(folder, command("ray-all", "--ray", cluster.address, "--progress", "json", files=files))
@@ -91,9 +91,7 @@ def test_a_cluster_comes_to_what_one_machine_comes_to(folder: Path, cluster: Nod
 
 
 @pytest.mark.parametrize("dies", ["worker", "node"])
-def test_a_worker_that_is_killed_is_replaced_and_a_node_is_done_without(
-    folder: Path, cluster: Nodes, local: str, dies: str
-) -> None:
+def test_ray_survives_killed_worker_and_node(folder: Path, cluster: Nodes, local: str, dies: str) -> None:
     with begun(folder, cluster, dies) as process:
         if dies == "node":
             cluster.kill()
@@ -119,7 +117,7 @@ def working() -> list[int]:
     return found
 
 
-def test_a_driver_that_is_killed_goes_on_with_the_same_command(folder: Path, cluster: Nodes, local: str) -> None:
+def test_ray_resumes_after_killed_driver(folder: Path, cluster: Nodes, local: str) -> None:
     with begun(folder, cluster, "driver") as process:
         process.kill()
         process.wait()
@@ -129,15 +127,13 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command(folder: Path, clu
     compared(folder, local, "driver")
 
 
-def test_a_driver_elsewhere_comes_to_the_same_through_ray_client(
-    folder: Path, cluster: Nodes, client_port: int, local: str
-) -> None:
+def test_ray_client_matches_one_machine(folder: Path, cluster: Nodes, client_port: int, local: str) -> None:
     said = done(folder, command("client", "--ray", f"ray://127.0.0.1:{client_port}", "--progress", "json"))
     assert "Traceback" not in said
     compared(folder, local, "client")
 
 
-def test_games_that_kill_their_process_are_named_and_stop_nothing(folder: Path, cluster: Nodes) -> None:
+def test_ray_names_games_that_kill_their_process(folder: Path, cluster: Nodes) -> None:
     """As a network does that crashes on some input: here a file of the networks that ends the process that reads it."""
     (folder / "crash").mkdir()
     (folder / "crash" / "sitecustomize.py").write_text(CRASH)
@@ -164,7 +160,7 @@ chess.pgn.read_game = crash
 """
 
 
-def test_what_a_cluster_cannot_do_is_told_in_a_line(folder: Path) -> None:
+def test_ray_errors_are_one_line(folder: Path) -> None:
     for options, words in (
         (("--ray", "127.0.0.1:1"), "--ray 127.0.0.1:1: "),
         (("--ray", "ray://127.0.0.1"), "--ray ray://127.0.0.1: "),
@@ -175,9 +171,7 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder: Path) -> None:
         assert "Traceback" not in said
 
 
-def test_a_cluster_that_asks_for_a_token_is_told(
-    folder: Path, cluster: Nodes, client_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_token_missing(folder: Path, cluster: Nodes, client_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE")
     for address in (cluster.address, f"ray://127.0.0.1:{client_port}"):
         said = done(folder, command("none", "--ray", address), 1)
@@ -185,7 +179,7 @@ def test_a_cluster_that_asks_for_a_token_is_told(
         assert "Traceback" not in said
 
 
-def test_the_extra_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_not_installed_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("movemask.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"--ray needs ray: pip install 'movemask\[ray\]'"):
         require("ray", "--ray")

@@ -1,4 +1,4 @@
-"""What a reader would lose: whether two audits differ by more than chance, and where."""
+"""`movemask audit-diff`: differences beyond chance, by position and by played moves."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "out-a", tmp_path / "out-b"
 
 
-def test_the_same_audit_twice_differs_in_nothing(two: tuple[Path, Path]) -> None:
+def test_diff_of_equal_audits_is_empty(two: tuple[Path, Path]) -> None:
     told = compared(two[0], two[0])
     assert "net: the same at all 40 positions that are in both\n" in told.output
     assert "raw mean" in told.output
     assert "best legal move differs at 0 of " in told.output
 
 
-def test_repeated_positions_are_said_to_count_once(tmp_path: Path) -> None:
+def test_diff_counts_repeated_positions_once(tmp_path: Path) -> None:
     positions = fens(5)
     (tmp_path / "x.fen").write_text("\n".join(positions + positions[:3]))
     write_fake(tmp_path / "m", "net")
@@ -49,7 +49,7 @@ def test_repeated_positions_are_said_to_count_once(tmp_path: Path) -> None:
     assert told.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
 
 
-def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]) -> None:
+def test_diff_compares_position_by_position(two: tuple[Path, Path]) -> None:
     told = compared(*two)
     assert " positions that are in both, " in told.output
     assert "cause " in told.output
@@ -66,13 +66,13 @@ def test_another_reading_is_compared_position_by_position(two: tuple[Path, Path]
     assert len(changes) == 5
 
 
-def test_without_a_table_the_figures_are_compared_and_the_doubt_is_said(two: tuple[Path, Path]) -> None:
+def test_diff_without_tables_compares_figures_and_warns(two: tuple[Path, Path]) -> None:
     (two[1] / "positions.parquet").unlink()
     told = compared(two[0] / "summary.json", two[1])
     assert "it is not known whether the positions are the same" in told.output
 
 
-def test_what_is_no_audit_is_named(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_diff_names_folder_without_audit(two: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.json").write_text("[]")
     for where, words in (
@@ -85,7 +85,7 @@ def test_what_is_no_audit_is_named(two: tuple[Path, Path], tmp_path: Path) -> No
         assert words in told.output
 
 
-def test_two_networks_are_compared_by_the_moves_that_were_played(tmp_path: Path) -> None:
+def test_diff_compares_networks_by_played_moves(tmp_path: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     played = []
     for name in ("first", "second"):

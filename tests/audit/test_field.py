@@ -1,4 +1,4 @@
-"""What people who audit files of other programs would lose: positions, and the reason where there is none."""
+"""Audits of files that other programs wrote, and the reasons for what is rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audited(path: Path) -> tuple[set[str], list[Sample], list[str]]:
     return {chunk.form for chunk in chunks}, found, [example for _, example in skipped.examples]
 
 
-def test_files_of_other_programs_are_read_or_the_reason_is_said() -> None:
+def test_field_files_are_read_or_rejected_with_reason() -> None:
     for case in FILES:
         name = case["file"]
         form, found, skipped = audited(FIELD / name)
@@ -43,7 +43,7 @@ def test_files_of_other_programs_are_read_or_the_reason_is_said() -> None:
         assert [part for part, said in zip(expected, skipped, strict=True) if part not in said] == [], (name, skipped)
 
 
-def test_an_audit_reads_the_games_that_the_service_reads() -> None:
+def test_audit_reads_same_games_as_service() -> None:
     for case in CASES:
         _, found, skipped = audited(case.path)
         games: dict[int, list[Sample]] = {}
@@ -89,7 +89,7 @@ def packed() -> dict[str, tuple[bytes, str]]:
 
 
 @pytest.mark.parametrize("name", packed())
-def test_a_file_of_another_kind_is_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+def test_unsupported_file_names_solution(tmp_path: Path, name: str) -> None:
     data, advice = packed()[name]
     (tmp_path / name).write_bytes(data)
     for refuse in (TextSource, lambda file: check([file], None), lambda file: check([file], "pgn")):
@@ -99,7 +99,7 @@ def test_a_file_of_another_kind_is_named_with_what_to_do(tmp_path: Path, name: s
         assert advice in str(raised.value)
 
 
-def test_a_line_of_chess960_is_told_with_the_flag_of_the_command_line(tmp_path: Path) -> None:
+def test_chess960_line_names_flag(tmp_path: Path) -> None:
     (tmp_path / "frc.epd").write_text("4k3/8/8/8/8/8/8/1R2K3 w B - 0 1\n")
     _, _, skipped = audited(tmp_path / "frc.epd")
     assert "valid as Chess960: use --chess960" in skipped[0]

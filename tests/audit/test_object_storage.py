@@ -1,5 +1,7 @@
-"""What would be lost where games and results are in object storage: the same figures as from files. The storage is
-moto's server, which speaks S3 by HTTP; the client is pyarrow's own."""
+"""Audits from S3 to S3: the same figures as from files.
+
+The storage is moto's server, which speaks S3 by HTTP; the client is pyarrow's own.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def made(system: fs.S3FileSystem, bucket: str) -> bool:
     return True
 
 
-def test_an_audit_from_s3_to_s3_comes_to_what_one_machine_comes_to(tmp_path: Path, query: str) -> None:
+def test_audit_from_s3_to_s3_matches_one_machine(tmp_path: Path, query: str) -> None:
     write_models(tmp_path)
     texts = [game(number) for number in range(60)]
     frames = ["".join(texts[at : at + 6]).encode() for at in range(0, 60, 6)]

@@ -1,4 +1,4 @@
-"""What a user would lose: games and positions of a file that are read as python-chess reads them, however they come."""
+"""Files of an audit: formats, chunks, encodings, and damaged or hostile files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def compressed(text: str, how: str) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["plain", "bom", "gz", "zst"])
-def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) -> None:
+def test_games_match_python_chess(tmp_path: Path, how: str) -> None:
     file = tmp_path / ("games.pgn" + (f".{how}" if how in ("gz", "zst") else ""))
     file.write_bytes(compressed(GAMES, how))
     found = read(file)
@@ -93,7 +93,7 @@ def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) ->
     assert chess.pgn.read_game(whole) is None
 
 
-def test_lines_keep_their_numbers(tmp_path: Path) -> None:
+def test_lines_keep_numbers(tmp_path: Path) -> None:
     (tmp_path / "x.epd").write_text(LINES)
     found = read(tmp_path / "x.epd")
     assert [number for chunk in found for number, _ in chunk.items] == [2, 4]
@@ -101,12 +101,12 @@ def test_lines_keep_their_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "form"), [(GAMES, "pgn"), ("1. e4 e5 *", "pgn"), (LINES, "fen")])
-def test_what_a_file_without_a_known_name_holds_is_told_by_its_beginning(tmp_path: Path, text: str, form: Form) -> None:
+def test_format_is_detected_from_content(tmp_path: Path, text: str, form: Form) -> None:
     (tmp_path / "unknown").write_text("\n\n" + text)
     assert {chunk.form for chunk in read(tmp_path / "unknown")} == {form}
 
 
-def test_a_limit_is_of_all_files_together_and_chunks_take_up_all_bytes(tmp_path: Path) -> None:
+def test_limit_spans_files_and_chunks_cover_all_bytes(tmp_path: Path) -> None:
     for name in ("a.pgn", "b.pgn"):
         (tmp_path / name).write_text(GAMES)
     assert [len(chunk.items) for chunk in read(tmp_path / "a.pgn", tmp_path / "b.pgn", size=3, limit=5)] == [3, 1, 1]
@@ -128,7 +128,7 @@ PIECES = (
 )
 
 
-def test_games_are_split_at_their_headers_wherever_blocks_end(tmp_path: Path) -> None:
+def test_games_split_at_headers_across_blocks(tmp_path: Path) -> None:
     for seed in range(40):
         games = [PIECES[index] for index in np.random.default_rng(seed).integers(0, len(PIECES), 30)]
         (tmp_path / "x.pgn").write_bytes("".join(games).encode("latin-1"))
@@ -139,7 +139,7 @@ def test_games_are_split_at_their_headers_wherever_blocks_end(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("form", [None, "pgn", "fen"])
-def test_what_is_no_text_is_refused_in_a_line(tmp_path: Path, form: Form | None) -> None:
+def test_binary_file_is_rejected_in_one_line(tmp_path: Path, form: Form | None) -> None:
     noise = np.random.default_rng(1).integers(0, 256, 100_000).astype(np.uint8).tobytes()
     for name, data in {
         "program": Path(sys.executable).read_bytes(),
@@ -156,7 +156,7 @@ def test_what_is_no_text_is_refused_in_a_line(tmp_path: Path, form: Form | None)
             assert str(raised.value).isprintable()
 
 
-def test_a_pgn_in_an_old_encoding_is_read_and_a_list_of_fens_in_one_is_refused(tmp_path: Path) -> None:
+def test_latin1_pgn_is_read_and_latin1_fens_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.pgn").write_bytes(GAMES.replace("a comment", "é" * 500).encode("latin-1"))
     check([str(tmp_path / "x.pgn")], None)
     assert sum(len(chunk.items) for chunk in read(tmp_path / "x.pgn")) == 4
@@ -165,7 +165,7 @@ def test_a_pgn_in_an_old_encoding_is_read_and_a_list_of_fens_in_one_is_refused(t
         check([str(tmp_path / "x.txt")], None)
 
 
-def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
+def test_digest_of_content(tmp_path: Path) -> None:
     (tmp_path / "a.pgn").write_text(GAMES)
     before = [chunk.digest for chunk in read(tmp_path / "a.pgn")]
     assert len(set(before)) == 2
@@ -176,14 +176,14 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("games", [2, 200])
 @pytest.mark.parametrize("how", ["gz", "zst"])
-def test_a_file_that_is_cut_short_is_named(tmp_path: Path, how: str, games: int) -> None:
+def test_truncated_file_is_named(tmp_path: Path, how: str, games: int) -> None:
     file = tmp_path / f"games.pgn.{how}"
     file.write_bytes(compressed(GAMES * games, how)[:-20])
     with pytest.raises(SourceError, match=rf"games\.pgn\.{how}: cannot be read to its end"):
         read(file)
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_damaged_file_is_named(tmp_path: Path) -> None:
     data = bytearray(compressed(GAMES * 200, "zst"))
     data[20:60] = b"\0" * 40
     (tmp_path / "x.pgn.zst").write_bytes(data)
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         read("nowhere")
 
 
-def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path) -> None:
+def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=30)
     made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     file = tmp_path / "window.pgn.zst"
@@ -205,7 +205,7 @@ def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path) -> None:
         read(file)
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+def test_endless_line_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "long.pgn"
     file.write_bytes(b"1. e4 e5 " * 2_000_000)
     with TextSource(str(file)) as source, pytest.raises(SourceError, match="a line of more than 16 MiB"):
@@ -215,6 +215,6 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
         read(file)
 
 
-def test_a_comment_that_is_never_closed_is_read_once(tmp_path: Path) -> None:
+def test_unclosed_comment_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "x.pgn").write_text('[Event "x"]\n\n1. e4 {\n' + '[Event "y"]\n\n1. d4 { ; } {\n' * 50_000)
     assert [len(chunk.items) for chunk in read(tmp_path / "x.pgn")] == [1]

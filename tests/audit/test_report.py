@@ -1,4 +1,4 @@
-"""What a reader would lose: a report that opens offline and shows what it says."""
+"""The HTML report of an audit, and its plots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Page(HTMLParser):
                 self.fetched.append(value)
 
 
-def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
+def test_report_is_self_contained(tmp_path: Path, models: Path) -> None:
     (tmp_path / "<b>.pgn").write_text(GAMES)
     audited(
         tmp_path / "<b>.pgn", "--models-dir", models, "--model", "net", "--model", "masked", "--out", tmp_path / "out"
@@ -67,7 +67,7 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert "leaves_king_in_check" in text or "wrong_geometry" in text
 
 
-def test_every_mean_is_within_its_plot(tmp_path: Path) -> None:
+def test_plots_contain_every_mean(tmp_path: Path) -> None:
     """Of two groups of one plot with means of 100 % and 0.4 %, beside a plot whose groups have means of 50 %."""
     file = tmp_path / "table.parquet"
     table_of(file, {"net": [1.0, 1.0, 0.004, 0.004] * 100}, legal_moves=[3, 3, 40, 40])
@@ -78,7 +78,7 @@ def test_every_mean_is_within_its_plot(tmp_path: Path) -> None:
     assert ">0.1 %</text>" in by_group([model], "raw")  # the axis begins there
 
 
-def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
+def test_plots_escape_network_name(tmp_path: Path) -> None:
     for name in ("_hidden", "cost $a^$"):
         write_fake(tmp_path / "m", name)
     (tmp_path / "x.fen").write_text("\n".join(fens(20)))

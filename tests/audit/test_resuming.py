@@ -1,4 +1,4 @@
-"""What an operator would lose: an audit that can be stopped, killed and resumed, and that says what it cannot do."""
+"""Audits that are stopped, killed and resumed, and errors of one line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ENDS = [(None, 1), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL), (sig
 @pytest.mark.parametrize(
     ("ends", "games"), [([ENDS[2]], 300), pytest.param(ENDS, 1000, marks=pytest.mark.deep)], ids=["killed", "all"]
 )
-def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_the_same(
+def test_interrupted_run_resumes_to_same_result(
     tmp_path: Path, models: Path, ends: list[tuple[signal.Signals | None, int]], games: int
 ) -> None:
     out, kept = tmp_path / "out", dict[str, int]()
@@ -85,7 +85,7 @@ def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_th
     assert comparable(out) == comparable(whole)
 
 
-def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
+def test_audit_errors_are_one_line(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     (tmp_path / "empty.fen").write_text("# nothing\n")
     common = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
@@ -117,7 +117,7 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
     assert (other / "thesis.tex").read_text() == "mine"
 
 
-def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, models: Path) -> None:
+def test_finished_audit_is_kept_unless_forced(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     arguments = (tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
     audited(*arguments)
@@ -128,7 +128,7 @@ def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, mo
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
 
 
-def test_a_file_is_read_as_it_was_written_whatever_its_name(tmp_path: Path) -> None:
+def test_results_are_read_whatever_the_folder_name(tmp_path: Path) -> None:
     """pyarrow would unpack what is called .zst."""
     file = Folder(f"file://{tmp_path}/network.zst")
     file.write_bytes(b"as it is")

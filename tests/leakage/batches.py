@@ -1,4 +1,4 @@
-"""What the service makes of logits after its replies, without a network and without a queue."""
+"""Answered batches from logits, without a network and without a queue."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a researcher would lose: knowing why a network's illegal moves are illegal. python-chess is the judge.
+"""Causes of illegal slots, with python-chess as the judge.
 
-Every illegal slot of every vocabulary, in positions of the suites and of games: each cause is checked by another way to
-the same answer, on boards that are set up for the question.
+Every illegal slot of every vocabulary, in positions of the suites and of games. Each cause is checked in another way,
+on boards that are set up for the question.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def judged(slot: int, board: chess.Board, words: Vocabulary, cause: Cause) -> No
 
 
 @pytest.mark.parametrize("name", vocabulary_names())
-def test_every_illegal_slot_has_its_cause(name: str) -> None:
+def test_every_illegal_slot_has_a_cause(name: str) -> None:
     words = vocabulary(name)
     boards = [board for fen, _, _ in tricky()[::20] if (board := chess.Board(fen)).is_valid()]
     if name in ("lc0-1858", "movemask-1880"):
@@ -208,7 +208,7 @@ def test_by_name(words: str, fen: str, uci: str, cause: Cause) -> None:
     assert causes([0], [slot_of(uci, board, of)], [board], of) == [cause]
 
 
-def test_a_slot_that_can_be_played_has_no_cause() -> None:
+def test_legal_slot_has_no_cause() -> None:
     board, words = chess.Board(), vocabulary("movemask-1880")
     with pytest.raises(ValueError, match="can be played"):
         causes([0], [slot_of("e2e4", board, words)], [board], words)

@@ -1,5 +1,4 @@
-"""What a user would lose: a p99 that is never below the truth and at most 2 % above it, however the positions were
-spread over processes."""
+"""Cells of leakage figures: sums, quantiles, and the database's form."""
 
 from __future__ import annotations
 
@@ -41,13 +40,13 @@ def told_safely(found: Cell, sample: list[float]) -> bool:
 
 
 @given(st.lists(st.floats(SMALLEST, 1.0) | st.just(0.0), min_size=1, max_size=99))
-def test_the_p99_of_less_than_a_hundred_is_the_highest_of_them(sample: list[float]) -> None:
+def test_p99_of_under_100_values_is_their_maximum(sample: list[float]) -> None:
     found = cell(sample).figures()
     assert found["p99"] == found["p999"] == max(sample)
 
 
 @given(st.lists(values, min_size=1, max_size=5))
-def test_the_rows_of_the_parts_add_up_to_the_cells_of_all(parts: list[list[float]]) -> None:
+def test_rows_of_parts_add_up(parts: list[list[float]]) -> None:
     everything = [value for part in parts for value in part]
     found = [table.cells() for part in parts for table in joined([record(value) for value in part])]
     whole = cell(everything)
@@ -59,7 +58,7 @@ def test_the_rows_of_the_parts_add_up_to_the_cells_of_all(parts: list[list[float
 
 
 @given(values, st.integers(0, 40))
-def test_a_database_gives_back_what_it_was_given(sample: list[float], doublings: int) -> None:
+def test_cells_survive_database_round_trip(sample: list[float], doublings: int) -> None:
     (table,) = joined([record(value) for value in sample])
     cells = table.cells()
     for _ in range(doublings):
@@ -70,7 +69,7 @@ def test_a_database_gives_back_what_it_was_given(sample: list[float], doublings:
     assert again[EVERYTHING].quantiles == cell(sample).quantiles
 
 
-def test_nothing_zero_and_what_is_no_probability() -> None:
+def test_cells_of_empty_zero_and_invalid_figures() -> None:
     assert cell([0.0] * 3).quantiles["p99"] == 0.0
     assert cell([1e-300]).quantiles["p50"] == 0.0
     assert cell([1 + 1e-15]).quantiles["p50"] == 1 + 1e-15  # the last digit of a sum

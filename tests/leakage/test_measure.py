@@ -1,4 +1,4 @@
-"""What a user would lose: leakage that is exact, from 1e-300 to 1, and an answer that holds no illegal move."""
+"""Kinds of leakage, from 1e-300 to 1, against their definitions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
 
 
 @given(batches())
-def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
+def test_raw_and_multiplied_match_definitions(batch: Batch) -> None:
     logits, mask = batch
     found = UnmaskedLogits(logits, *ragged_of_mask(mask))
     np.testing.assert_allclose(found.raw().leaked, exactly(*batch, multiplied=False), rtol=1e-11)
@@ -56,7 +56,7 @@ def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: float) -> None:
+def test_nan_illegal_logit_leaves_raw_unmeasured(bad: float) -> None:
     position = Position.read()
     words = vocabulary("movemask-1880")
     _, slots = words.legal_slots(position)
@@ -72,13 +72,13 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
     assert found.figures["multiplied"].leaked == pytest.approx(1860 / 1880)
 
 
-def test_float16_logits_are_summed_in_float64() -> None:
+def test_float16_logits_sum_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
     found = UnmaskedLogits(logits, np.arange(20), np.array([0, 20])).raw()
     assert found.leaked[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
-def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
+def test_heaviest_illegal_moves_use_board_squares() -> None:
     words = vocabulary("movemask-1880")
     position = Position.read(moves=["e2e4"])
     _, slots = words.legal_slots(position)
@@ -115,7 +115,7 @@ def changed(p: NDArray[np.float64], q: NDArray[np.float64]) -> list[bool]:
 
 
 @given(batches())
-def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitions(batch: Batch) -> None:
+def test_flips_and_divergences_match_definitions(batch: Batch) -> None:
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
     p = masked((logits, mask))
@@ -130,7 +130,7 @@ def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitio
 
 
 @given(batches(), st.sampled_from(sorted(fills())))
-def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
+def test_filled_matches_dtype_arithmetic(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
     fill = fills()[name]
@@ -148,7 +148,7 @@ def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
     np.testing.assert_allclose(found.kl[finite], np.maximum(right[finite], 0), atol=20 * eps)
 
 
-def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
+def test_filled_leaks_when_logits_are_as_low() -> None:
     logits = np.array([[-2e4, -2e4, -3e4, 0.0]])
     mask = np.array([[True, True, False, False]])
     slots, indptr = ragged_of_mask(mask)
@@ -163,7 +163,7 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
 
 
 @given(batches())
-def test_rounded_is_how_far_the_sum_is_from_one(batch: Batch) -> None:
+def test_rounded_is_distance_of_sum_from_one(batch: Batch) -> None:
     logits, mask = batch
     found = UnmaskedLogits(logits, *ragged_of_mask(mask)).rounded()
     for row, p in enumerate(masked(batch)):
@@ -202,7 +202,7 @@ def unmirrored_by_hand(position: Position, logits: NDArray[np.float64], name: st
         "8/8/8/8/3k4/8/p7/K7 b - - 0 1",
     ],
 )
-def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
+def test_unmirrored_is_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
@@ -212,7 +212,7 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     assert found["unmirrored"].flipped[0] == flipped
 
 
-def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() -> None:
+def test_unmirrored_is_zero_for_white_and_needs_mirroring() -> None:
     for name, leaked in (("movemask-1880", 0.0), ("uci-1968", None)):
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
@@ -222,7 +222,7 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
-def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
+def test_heavy_lists_all_above_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
     heavy = UnmaskedLogits(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
@@ -239,7 +239,7 @@ def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least
         assert [mass for _, mass in found] == sorted((mass for _, mass in found), reverse=True)
 
 
-def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
+def test_all_kinds_at_once_equal_row_by_row() -> None:
     words = vocabulary("movemask-1880")
     fens = [chess.STARTING_FEN, "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1", "7k/8/8/8/8/8/8/K7 b - - 0 1"]
     positions = [Position.read(fen) for fen in fens]

@@ -1,4 +1,4 @@
-"""What a user would lose: the promise that no answer holds an illegal move."""
+"""The check of answers: `served` leakage is exactly 0, or the answer is withheld."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(moves: Sequence[chess.Move], probabilities: NDArray[np.float64], abste
     check_answer(Position(START), legal, [code_of(move) for move in moves], probabilities.tolist(), abstention)
 
 
-def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:
+def test_correct_answer_has_zero_served_leakage() -> None:
     check(MOVES, EVEN)
     check(MOVES[3:5], np.array([0.75, 0.25]))
     check(MOVES, EVEN / 2, abstention=0.5)
@@ -40,8 +40,6 @@ def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -
         ((MOVES[0], MOVES[0]), [0.5, 0.5], "holds a move twice"),
     ],
 )
-def test_an_answer_that_is_wrong_however_little_is_withheld(
-    moves: Sequence[chess.Move], probabilities: list[float], words: str
-) -> None:
+def test_slightly_wrong_answer_is_withheld(moves: Sequence[chess.Move], probabilities: list[float], words: str) -> None:
     with pytest.raises(ServedLeakage, match=f"{START.fen()}' {words}"):
         check(moves, np.array(probabilities))

@@ -1,4 +1,4 @@
-"""What a client's author would lose: an OpenAPI document that needs no code beside it, and answers of its shape."""
+"""Shapes of answers, and the OpenAPI document that describes them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def held_to(schema: type[BaseModel], found: Any) -> None:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_policies_moves_and_items_of_a_batch(varied: TestClient, asked: dict[str, Any]) -> None:
+def test_policy_move_and_batch_answers(varied: TestClient, asked: dict[str, Any]) -> None:
     answer = varied.post("/v1/policy", json=asked)
     assert answer.status_code == 200, answer.text
     held_to(PolicyOut, answer.json())
@@ -84,7 +84,7 @@ def test_games(varied: TestClient) -> None:
     held_to(GamesOut, varied.post("/v1/games", json={"pgn": "1. e5 *"}).json())
 
 
-def test_numbers_that_cannot_be_measured_are_null(serve: Serve) -> None:
+def test_unmeasurable_numbers_are_null(serve: Serve) -> None:
     def unmeasurable(model: Model) -> Model:
         logits = np.zeros(1880, dtype=np.float32)
         logits[-1] = np.nan
@@ -130,7 +130,7 @@ def is_number(field: dict[str, Any]) -> bool:
     return any(kind.get("type") in ("number", "integer") for kind in kinds)
 
 
-def test_every_field_and_parameter_has_a_description_and_numbers_a_unit() -> None:
+def test_fields_have_descriptions_and_units() -> None:
     found = list(fields())
     assert len(found) > 240
     undescribed = [name for name, field in found if not field.get("description") and not referred(field)]
@@ -139,7 +139,7 @@ def test_every_field_and_parameter_has_a_description_and_numbers_a_unit() -> Non
     assert [name for name, schema in SCHEMAS.items() if not schema.get("description")] == []
 
 
-def test_every_body_and_answer_has_a_whole_example() -> None:
+def test_bodies_and_answers_have_complete_examples() -> None:
     shown = set()
     for operation in (operation for methods in DOCUMENT["paths"].values() for operation in methods.values()):
         for part in (operation.get("requestBody", {}), *operation["responses"].values()):
@@ -149,7 +149,7 @@ def test_every_body_and_answer_has_a_whole_example() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
-def test_an_example_is_an_answer_of_its_shape(name: str) -> None:
+def test_examples_match_their_shapes(name: str) -> None:
     module = next(one for one in (answers, figures, operations) if hasattr(one, name))
     for example in EXAMPLES[name]:
         held_to(getattr(module, name), example)
@@ -161,7 +161,7 @@ GETS = [path for path, methods in DOCUMENT["paths"].items() if "get" in methods]
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_head_answers_as_get_without_the_body(client: TestClient, path: str) -> None:
+def test_head_equals_get_without_body(client: TestClient, path: str) -> None:
     url = path.replace("{name}", "fake") + NEEDED.get(path, "?")
     got, head = client.get(url), client.head(url)
     assert (got.status_code, head.status_code, head.content) == (200, 200, b"")
@@ -174,6 +174,6 @@ def test_head_of_a_stream_reads_no_rows(client: TestClient) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
-def test_the_version_is_told(client: TestClient) -> None:
+def test_version(client: TestClient) -> None:
     found = client.get("/v1/version").json()
     assert found == {"name": "movemask", "version": DOCUMENT["info"]["version"], "api": "v1", "model": "fake"}

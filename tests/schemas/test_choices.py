@@ -1,4 +1,4 @@
-"""What a user of the Python clients would lose: all options that the service knows, under the same names."""
+"""Names of choices and options, in requests, clients and the core."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SENT: list[tuple[type[requests.In], Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("request_model", "method_options", "others"), SENT)
-def test_the_options_of_a_method_are_the_fields_of_its_request(
+def test_client_options_match_request_fields(
     request_model: type[requests.In], method_options: Any, others: set[str]
 ) -> None:
     names = method_options.__optional_keys__ | method_options.__required_keys__
     assert set(request_model.model_fields) == names | others
 
 
-def test_the_words_of_the_wire_are_those_of_the_core() -> None:
+def test_choices_match_core_names() -> None:
     for words, values in (
         (choices.VaryName, Vary),
         (choices.CastlingName, Castling),

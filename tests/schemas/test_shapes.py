@@ -1,4 +1,4 @@
-"""What a developer would lose: JSON that keeps to its description; and a client's user: answers read without harm."""
+"""JSON of requests and answers: fields, lists, many names, finite numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from movemask.schemas.answers import EloOut, IllegalOut, MoveOut, PolicyOut
 from movemask.schemas.shapes import as_json
 
 
-def test_json_has_the_fields_that_were_given_and_no_others() -> None:
+def test_json_has_only_set_fields() -> None:
     move = as_json(MoveOut)(uci="e2e4", probability=0.5)
     assert orjson.loads(orjson.dumps(move)) == {"uci": "e2e4", "probability": 0.5}
     move.san = "e4"
@@ -21,7 +21,7 @@ def test_json_has_the_fields_that_were_given_and_no_others() -> None:
     assert orjson.dumps(as_json(EloOut)(self=1500, opponent=1600)) == b'{"self":1500,"opponent":1600}'
 
 
-def test_the_first_wrong_item_of_a_list_ends_its_reading() -> None:
+def test_list_stops_at_first_invalid_item() -> None:
     """An error takes a hundred times the memory of a short item, so that a million of them end a process."""
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(PolicyOut).validate_python({"moves": [{}] * 1000})
@@ -31,7 +31,7 @@ def test_the_first_wrong_item_of_a_list_ends_its_reading() -> None:
     ]
 
 
-def test_an_object_of_many_names_is_refused_whole() -> None:
+def test_object_with_many_names_is_rejected() -> None:
     causes = {f"cause {number}": "x" for number in range(10_001)}
     with pytest.raises(ValidationError) as caught:
         IllegalOut.model_validate({"slots": 1, "moves": [], "causes": causes})
@@ -40,6 +40,6 @@ def test_an_object_of_many_names_is_refused_whole() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_no_number_of_an_answer_is_infinite_or_nan(number: float) -> None:
+def test_answer_numbers_are_finite(number: float) -> None:
     with pytest.raises(ValidationError, match="finite number"):
         MoveOut(uci="e2e4", probability=number)

@@ -1,4 +1,4 @@
-"""What an operator would lose: log lines that can be read, found by request, and that never hold up a request."""
+"""Log lines: text and JSON, request ids, forged input, slow readers of standard error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record(message: str, level: int = logging.INFO, **more: Any) -> logging.LogR
     return logging.makeLogRecord({"name": "x", "levelno": level, "levelname": "INFO", "msg": message, **more})
 
 
-def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
+def test_client_input_cannot_forge_lines() -> None:
     forged = "a\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200\r\x1b[2J\u2028"
     line = TextFormatter().format(record(forged))
     assert "\n" not in line
@@ -59,7 +59,7 @@ if sys.stdin.read():
 """
 
 
-def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
+def test_blocked_stderr_does_not_block_logging() -> None:
     command = [sys.executable, "-c", WITHOUT_A_READER]
     with started(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdout is not None
@@ -67,7 +67,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
         process.wait(60)  # it ends too
 
 
-def test_lines_that_are_lost_are_counted_and_told_once() -> None:
+def test_lost_lines_are_reported_once() -> None:
     command = [sys.executable, "-c", WITHOUT_A_READER]
     with started(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdin is not None
@@ -83,7 +83,7 @@ def test_lines_that_are_lost_are_counted_and_told_once() -> None:
     assert len(lines) + told[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
 
 
-def test_lines_of_requests_are_made_together_and_have_their_own_times_in_order(
+def test_access_lines_have_own_times_in_order(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs.configure("info", "text")
@@ -107,7 +107,7 @@ logs.flush(60)
 """
 
 
-def test_workers_that_write_to_one_pipe_leave_each_others_lines_whole() -> None:
+def test_lines_of_several_processes_stay_whole_in_a_pipe() -> None:
     reading, writing = os.pipe()
     command = [sys.executable, "-c", REQUESTS]
     options = {"stdout": PIPE, "stderr": writing}
@@ -121,7 +121,7 @@ def test_workers_that_write_to_one_pipe_leave_each_others_lines_whole() -> None:
         assert one.wait(60) == other.wait(60) == 0
 
 
-def test_parent_and_workers_log_the_same_json(models: Path) -> None:
+def test_supervisor_and_workers_log_json(models: Path) -> None:
     with served(models, "--log-format", "json", "--workers", "2", "--mcp", "true") as (process, port):
         serving(models, 2, process.pid)
         call(port, "/v1/policy", {"moves": []})
@@ -143,7 +143,7 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
     assert len({line["pid"] for line in lines}) == 3
 
 
-def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
+def test_text_lines_have_time_and_level(models: Path) -> None:
     with served(models) as (process, port):
         call(port, "/v1/policy", {"moves": []})
         assert stopped(process) == 0
@@ -158,20 +158,20 @@ HEADER = "X-Request-ID"
 
 
 @pytest.mark.parametrize("given", ["7", "6d0f3a1b-9c0e-4c7f-8a52-d1e07b3c9f44", "a" * 128, "a.b:c/d+e=f@g_h"])
-def test_a_clients_id_comes_back(client: TestClient, given: str) -> None:
+def test_request_id_is_returned(client: TestClient, given: str) -> None:
     for answer in (client.post("/v1/policy", json={"moves": []}, headers={HEADER: given}), client.get("/livez")):
         assert len(answer.headers.get_list(HEADER)) == 1
     assert client.get("/livez", headers={HEADER: given}).headers[HEADER] == given
 
 
 @pytest.mark.parametrize("given", ["", "a" * 129, "a b", 'a"b', "a,b", "ä".encode(), "\x1b[31m"])
-def test_an_id_that_could_harm_a_log_is_replaced(client: TestClient, given: str | bytes) -> None:
+def test_unsafe_request_id_is_replaced(client: TestClient, given: str | bytes) -> None:
     found = client.get("/livez", headers=[(b"X-Request-ID", given if isinstance(given, bytes) else given.encode())])
     assert len(found.headers[HEADER]) == 32
     assert int(found.headers[HEADER], 16) >= 0
 
 
-def test_each_request_has_an_id_of_its_own(client: TestClient) -> None:
+def test_request_ids_are_unique(client: TestClient) -> None:
     assert len({client.get("/livez").headers[HEADER] for _ in range(50)}) == 50
 
 
@@ -186,7 +186,7 @@ def test_each_request_has_an_id_of_its_own(client: TestClient) -> None:
         ("PUT", "/v1/policy", b"", 405),
     ],
 )
-def test_every_problem_has_the_id_of_the_header(serve: Serve, method: str, path: str, body: bytes, status: int) -> None:
+def test_problems_have_request_id(serve: Serve, method: str, path: str, body: bytes, status: int) -> None:
     client = serve(max_body_bytes=1024)
     answer = client.request(method, path, content=body, headers={"Content-Type": "application/json", HEADER: "mine"})
     assert answer.status_code == status
@@ -194,14 +194,14 @@ def test_every_problem_has_the_id_of_the_header(serve: Serve, method: str, path:
     assert answer.json()["request_id"] == answer.headers[HEADER] == "mine"
 
 
-def test_an_item_of_a_batch_has_none_and_an_answer_is_as_it_was(client: TestClient) -> None:
+def test_batch_items_have_no_request_id(client: TestClient) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "x"}, {"moves": []}]})
     bad, good = answer.json()["results"]
     assert "request_id" not in bad["error"]
     assert "request_id" not in good
 
 
-def test_a_bug_has_an_id_too(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_error_has_request_id(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> None:
         raise RuntimeError("a bug")
 
@@ -215,7 +215,7 @@ def test_a_bug_has_an_id_too(client: TestClient, caplog: pytest.LogCaptureFixtur
     assert "GET /broken 500" in caplog.text
 
 
-def test_positions_are_logged_and_bodies_are_not(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_access_lines_count_positions_and_hide_bodies(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     pgn = "1. e4 e5 2. Nf3 *"
     asked = [

@@ -1,4 +1,4 @@
-"""What an operator would lose: a backup that can be restored, by the commands of docs/operations.md."""
+"""Backups of the ledger by the commands of docs/operations.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted(url: str) -> dict[str, int]:
         return {one.name: one.positions for one in LedgerReader(ledger.database).summaries()}
 
 
-def test_the_backups_of_the_guide_can_be_restored(database_url: str, tmp_path: Path) -> None:
+def test_documented_backups_can_be_restored(database_url: str, tmp_path: Path) -> None:
     system = "SQLite" if database_url.startswith("sqlite") else "PostgreSQL"
     url = f"sqlite:///{tmp_path}/movemask.db" if system == "SQLite" else database_url
     guide = (ROOT / "docs" / "operations.md").read_text()

@@ -1,4 +1,4 @@
-"""What someone who asked would lose: the word that a position is not kept, or is gone once it is deleted."""
+"""Deleted positions and figures, and a ledger that keeps no positions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def counts(ledger: Ledger) -> dict[str, int]:
     return {model.name: model.positions for model in LedgerReader(ledger.database).summaries()}
 
 
-def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(ledger: Ledger) -> None:
+def test_delete_by_time_and_model_keeps_figures(ledger: Ledger) -> None:
     week = time.time() - 7 * DAY
     assert delete(ledger.database, before=week, model=None, only_count=True) == Deleted(3, 6, 0)
     assert len(left(ledger)) == 5
@@ -59,7 +59,7 @@ def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(ledger: Led
     assert counts(ledger) == {"net": 2, "old": 3}
 
 
-def test_a_models_figures_are_deleted_when_asked(ledger: Ledger) -> None:
+def test_delete_figures_of_model(ledger: Ledger) -> None:
     deleted = delete(ledger.database, before=None, model="old", figures=True)
     assert deleted.positions == 3
     assert deleted.figures > 0
@@ -71,7 +71,7 @@ def test_a_models_figures_are_deleted_when_asked(ledger: Ledger) -> None:
         delete(ledger.database, before=None, model="none")
 
 
-def test_deleted_figures_do_not_come_back_with_a_write_that_had_read_them(postgres: Server) -> None:
+def test_concurrent_write_does_not_restore_deleted_figures(postgres: Server) -> None:
     url = postgres.database()
     with opened(url) as ledger, opened(url) as other, ThreadPoolExecutor() as threads:
         write(ledger, [record(fen="one")])
@@ -100,7 +100,7 @@ def test_deleted_figures_do_not_come_back_with_a_write_that_had_read_them(postgr
             assert connection.scalar(sa.select(sa.func.max(CELL.c.count))) is None
 
 
-def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
+def test_deleted_positions_leave_the_file(tmp_path: Path) -> None:
     with opened(f"sqlite:///{tmp_path}/a.db") as ledger:
         write(ledger, [record(fen=f"secret-{number}") for number in range(100)])
         delete(ledger.database, before=None, model=None)
@@ -108,7 +108,7 @@ def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
         assert b"secret-" not in file.read_bytes(), file.name
 
 
-def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> None:
+def test_ledger_positions_off_keeps_no_fen(serve: Serve, tmp_path: Path) -> None:
     client = serve(ledger_positions="off")
     fen = "rnb1kbnr/pppp1ppp/8/4p3/4P2q/5P2/PPPP2PP/RNBQKBNR w KQkq - 1 3"
     assert client.post("/v1/policy", json={"fen": fen}).status_code == 200
@@ -119,7 +119,7 @@ def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> 
         assert fen.split()[0].encode() not in file.read_bytes(), file.name
 
 
-def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
+def test_delete_command_output(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with opened(url) as ledger:
         write(ledger, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])

@@ -1,4 +1,4 @@
-"""What an operator would lose: records that are of their own position, in whatever company they were made."""
+"""`LedgerTable`: the positions of answered batches with their traits."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(PLACES, min_size=1, max_size=5), st.sampled_from(WORDS), st.integers(0, 999))
-def test_batches_that_are_measured_together_have_the_positions_of_each(
-    parts: list[list[int]], name: str, seed: int
-) -> None:
+def test_table_of_batches_has_positions_of_each(parts: list[list[int]], name: str, seed: int) -> None:
     batches = [batch(places, seed + number, name) for number, places in enumerate(parts)]
     apart = [position for one in batches for position in positions(table_of(one))]
     assert positions(table_of(*batches)) == apart
@@ -78,7 +76,7 @@ def test_batches_that_are_measured_together_have_the_positions_of_each(
 
 @settings(max_examples=40, deadline=None)
 @given(PLACES, st.integers(0, 999), st.data())
-def test_positions_without_an_answer_change_no_other(places: list[int], seed: int, data: st.DataObject) -> None:
+def test_table_leaves_out_positions_without_answer(places: list[int], seed: int, data: st.DataObject) -> None:
     keep = sorted(data.draw(st.sets(st.integers(0, len(places) - 1), min_size=1)))
     failed = [row for row in range(len(places)) if row not in keep]
     table = table_of(batch(places, seed))
@@ -87,7 +85,7 @@ def test_positions_without_an_answer_change_no_other(places: list[int], seed: in
     assert positions(table_of(batch(places, seed, failed=failed))) == kept
 
 
-def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
+def test_table_matches_python_chess() -> None:
     table = table_of(batch(list(range(len(BOARDS))), 3))
     assert len(table) == len(BOARDS)
     for row, board in enumerate(BOARDS):
@@ -123,7 +121,7 @@ def _castling_slot(uci: str, board: chess.Board) -> bool:
     return not board.chess960 and bool(board.kings & chess.BB_SQUARES[chess.parse_square(uci[:2])])
 
 
-def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
+def test_unwritable_answer_fails_only_its_caller() -> None:
     def write(answer: Answer, _: int) -> str:
         if answer.position.turn == "black":
             raise ZeroDivisionError
@@ -141,7 +139,7 @@ def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
     asked.close()
 
 
-def test_figures_that_are_no_probabilities_are_told_apart() -> None:
+def test_sound_excludes_invalid_figures() -> None:
     good = [record(0.25, causes={Cause.BLOCKED: 0.25}), record(None)]
     bad = [
         record(math.inf),

@@ -1,4 +1,4 @@
-"""What a user would lose: figures that add up over restarts, processes and time, and the worst positions.
+"""The ledger's figures, worst positions, pages, pruning and errors.
 
 Each on a real SQLite file and on a real PostgreSQL.
 """
@@ -62,7 +62,7 @@ def fens(ledger: Ledger) -> list[str]:
     return [position["fen"] for position in read(ledger).positions(1_000_000)][::-1]
 
 
-def test_figures_are_exact_and_quantiles_at_most_two_percent_above(ledger: Ledger) -> None:
+def test_figures_are_exact_and_quantiles_within_2_percent(ledger: Ledger) -> None:
     rng = np.random.default_rng(1)
     raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
     for start in range(0, 5000, 1234):
@@ -86,7 +86,7 @@ def test_figures_are_exact_and_quantiles_at_most_two_percent_above(ledger: Ledge
     assert figures.kinds["served"].max == 0.0
 
 
-def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(ledger: Ledger) -> None:
+def test_unmeasured_positions_do_not_change_mean(ledger: Ledger) -> None:
     write(ledger, [record(None, fen="a"), record(0.5, fen="b")])
     (figures,) = models(ledger)
     assert figures.positions == 2
@@ -97,7 +97,7 @@ def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(ledger
     assert {silent[name] for name in ("mean", "max", "p50", "p999", "mean_kl")} == {None}
 
 
-def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(ledger: Ledger) -> None:
+def test_networks_of_one_name_are_kept_apart(ledger: Ledger) -> None:
     write(ledger, [record(0.9, digest="sha256:old", at=1000.0)])
     write(ledger, [record(0.1, digest="sha256:new", at=2000.0)])
     (figures,) = models(ledger)
@@ -107,7 +107,7 @@ def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(ledger: Le
     assert models(ledger)[0].kinds["raw"].count == 2
 
 
-def test_the_figures_of_an_earlier_network_are_told_and_can_be_had(ledger: Ledger) -> None:
+def test_figures_of_earlier_network_by_digest(ledger: Ledger) -> None:
     """After an upgrade with another file of the same name, 120 positions were nowhere to be found."""
     for at, digest in enumerate(("sha256:a", "sha256:b", "sha256:c")):
         write(ledger, [record(0.1 * (at + 1), fen=digest, digest=digest, at=1000.0 + at)])
@@ -123,7 +123,7 @@ def test_the_figures_of_an_earlier_network_are_told_and_can_be_had(ledger: Ledge
     assert [position["fen"] for position in read(ledger).positions(9, digest="sha256:b")] == ["sha256:b"]
 
 
-def test_figures_by_group_add_up_to_those_of_all(ledger: Ledger) -> None:
+def test_figures_by_group_add_up(ledger: Ledger) -> None:
     rng = np.random.default_rng(2)
     phases, turns = list(Phase), ["white", "black"]
     written = [
@@ -163,7 +163,7 @@ def test_figures_by_group_add_up_to_those_of_all(ledger: Ledger) -> None:
     assert figures.groups["blocked"]["raw"].sum == pytest.approx(75 * 0.06)
 
 
-def test_spans_of_time_are_counted_alone_and_together_they_are_all(ledger: Ledger) -> None:
+def test_figures_of_time_spans_add_up(ledger: Ledger) -> None:
     for hour in range(30):
         write(ledger, [record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
     (day,) = models(ledger, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
@@ -176,7 +176,7 @@ def test_spans_of_time_are_counted_alone_and_together_they_are_all(ledger: Ledge
     assert models(ledger, span=Span(since=NOON + 1e6)) == []
 
 
-def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> None:
+def test_old_spans_merge_without_loss(ledger: Ledger) -> None:
     now = time.time()
     ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
     for age in ages:
@@ -197,7 +197,7 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(ledger: Ledger) -> Non
     assert {bucket.seconds for bucket in hourly} == {3600, 86400}
 
 
-def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> None:
+def test_worst_positions_are_ranked_unique_and_bounded(reopened: Open) -> None:
     ledger = reopened(keep_worst=3)
     for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
         write(ledger, [record(value, 1 - value, fen=f"fen {value}")])
@@ -211,7 +211,7 @@ def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> 
     assert [position["fen"] for position in read(ledger).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
 
 
-def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number_but_the_figures_stay(
+def test_prune_by_age_and_number_keeps_figures(
     reopened: Open,
 ) -> None:
     ledger = reopened(keep_seconds=60, keep_positions=3)
@@ -225,7 +225,7 @@ def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number
     assert models(ledger)[0].positions == 12
 
 
-def test_pruning_goes_on_in_small_steps_until_nothing_is_left(reopened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prune_deletes_in_small_steps(reopened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million positions deleted in one statement would take longer than a statement may, every time."""
     monkeypatch.setattr("movemask.server.ledger.ledger._PER_PRUNE", 4)
     ledger = reopened(keep_positions=3)
@@ -234,7 +234,9 @@ def test_pruning_goes_on_in_small_steps_until_nothing_is_left(reopened: Open, mo
     assert fens(ledger) == ["10", "11", "12"]
 
 
-def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgotten(reopened: Open) -> None:
+def test_repeated_write_adds_nothing_and_writers_expire(reopened: Open) -> None:
+    """A table that was written is not added again by its writer; ids of writers are forgotten after a week."""
+
     def writers() -> int:
         with ledgers[0].database.reading() as connection:
             return int(connection.execute(sa.select(sa.func.count()).select_from(WRITER)).scalar_one())
@@ -256,7 +258,7 @@ def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgo
     assert writers() == 0
 
 
-def test_pages_neither_repeat_nor_miss_while_rows_arrive(ledger: Ledger) -> None:
+def test_pages_neither_repeat_nor_miss_new_rows(ledger: Ledger) -> None:
     write(ledger, [record(fen=str(number)) for number in range(25)])
     seen: list[str] = []
     before = None
@@ -267,7 +269,7 @@ def test_pages_neither_repeat_nor_miss_while_rows_arrive(ledger: Ledger) -> None
     assert seen == [str(number) for number in range(24, -1, -1)]
 
 
-def test_a_single_position_is_given_back_whole(ledger: Ledger) -> None:
+def test_position_round_trip(ledger: Ledger) -> None:
     more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
     write(ledger, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
     (found,) = read(ledger).positions(5)
@@ -297,7 +299,7 @@ def write_many(url: str, name: str) -> None:
                     ledger.prune()
 
 
-def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, ledger: Ledger) -> None:
+def test_concurrent_processes_lose_nothing(database_url: str, ledger: Ledger) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
     for process in writers:
@@ -317,7 +319,7 @@ def test_several_processes_write_to_one_database_and_nothing_is_lost(database_ur
         connection.close()
 
 
-def test_readers_do_not_wait_for_a_writer(ledger: Ledger) -> None:
+def test_readers_do_not_wait_for_writer(ledger: Ledger) -> None:
     write(ledger, [record()])
     with ledger.database.writing() as connection:
         connection.exec_driver_sql("UPDATE model SET last_time = 0")
@@ -348,13 +350,13 @@ def test_readers_do_not_wait_for_a_writer(ledger: Ledger) -> None:
         ("sqlite:////proc", "/proc is a folder; name a file in it"),
     ],
 )
-def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
+def test_invalid_url_error_hides_password(url: str, words: str) -> None:
     with pytest.raises(LedgerError, match=f"MOVEMASK_DATABASE_URL: .*{words}"), opened(url):
         pass
 
 
 @pytest.mark.parametrize("wrong", ["volume", "file"])
-def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: str) -> None:
+def test_permission_error_names_user_and_solution(wrong: str) -> None:
     # Not tmp_path: other users may not enter it.
     with tempfile.TemporaryDirectory() as volume:
         file = Path(volume) / "movemask.db"
@@ -375,7 +377,7 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
             os.seteuid(me)
 
 
-def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres: Server) -> None:
+def test_url_parameters_reach_postgresql(postgres: Server) -> None:
     url = postgres.database()
     postgres.execute("CREATE SCHEMA audits", database=url.rsplit("/", 1)[1])
     url = url.replace("postgresql:", "postgres:", 1)  # as Heroku writes it
@@ -389,20 +391,20 @@ def test_parameters_of_the_url_reach_the_server_beside_the_services_own(postgres
         assert models(ledger) == []
 
 
-def test_a_large_deletion_may_take_any_time_and_what_follows_may_not(postgres: Server) -> None:
+def test_time_limits_are_lifted_for_deletions_only(postgres: Server) -> None:
     with opened(postgres.database()) as ledger:
         for without_limits, limit in ((True, "0"), (False, "8s")):
             with ledger.database.writing(without_limits=without_limits) as connection:
                 assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == limit
 
 
-def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
+def test_unreachable_server_error_hides_password() -> None:
     told = r"'postgresql://u:\*\*\*@127.0.0.1:1/d' cannot be opened: .*Connection refused"
     with pytest.raises(LedgerUnreachable, match=told), opened("postgresql://u:secret@127.0.0.1:1/d"):
         pass
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_file_without_database_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "audit.db").write_bytes(b"no database" * 100)
     with (
         pytest.raises(LedgerError, match=r"audit.db is damaged, or another file; move it"),
@@ -421,9 +423,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_database_of_another_version_is_left_alone_and_the_error_says_what_to_do(
-    made: tuple[str, ...], words: str, database_url: str
-) -> None:
+def test_database_of_another_version_is_left_alone(made: tuple[str, ...], words: str, database_url: str) -> None:
     engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sa.NullPool)
     with engine.begin() as connection:
         for statement in made:

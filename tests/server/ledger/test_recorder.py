@@ -1,5 +1,4 @@
-"""What a user would lose: answers that never wait for the database, records that outlive a database in trouble, and an
-exact count of them: every answered position is written, waits, or is lost."""
+"""The recorder: every answered position is written, waits, or is lost, and no answer waits for the database."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def told(own: Recorder, name: str) -> list[str]:
     return [line for line in own._metrics.exposition().decode().splitlines() if line.startswith(name)]
 
 
-def test_positions_are_written_by_themselves_and_closing_writes_the_rest(ledger: Ledger) -> None:
+def test_positions_are_written_soon_and_at_close(ledger: Ledger) -> None:
     with recording(ledger) as own:
         for start in range(1, 4500, 900):  # more than goes into one transaction
             own.record(started(range(start, start + 900)))
@@ -68,7 +67,7 @@ def test_positions_are_written_by_themselves_and_closing_writes_the_rest(ledger:
     assert count(ledger) == 4501
 
 
-def test_what_is_answered_is_in_the_metrics_mates_too(ledger: Ledger) -> None:
+def test_answers_are_counted_in_metrics(ledger: Ledger) -> None:
     mate = Position.read("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
     with recording(ledger, Plan(least=1e-4)) as own:
         own.record(started([1, 2, 3]))
@@ -83,7 +82,7 @@ def test_what_is_answered_is_in_the_metrics_mates_too(ledger: Ledger) -> None:
         assert len(told(own, "movemask_illegal_mass_total")) > 1
 
 
-def test_closing_on_a_broken_database_says_what_was_lost(
+def test_close_with_broken_database_reports_loss(
     ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with recording(ledger) as own:
@@ -108,10 +107,8 @@ class Slow(Ledger):
         super().write(table)
 
 
-def test_a_statement_that_does_not_return_keeps_nobody_waiting_and_costs_what_has_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 61: batches waited for room while the event loop handed them over, and it answered nobody for 1.5 s."""
+def test_record_does_not_wait_for_hanging_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches once waited for room while the event loop handed them over, and it answered nobody for 1.5 s."""
     monkeypatch.setattr(recorder, "_MAX_BYTES", 300 * started([1]).nbytes)
     ledger = Slow(f"sqlite:///{tmp_path}/a.db", keep_seconds=1e12, keep_positions=10_000)
     with recording(ledger) as own:
@@ -142,7 +139,7 @@ def test_close_counts_unwritten_positions_as_lost_once(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_while_the_ledger_is_away_so_many_positions_wait_and_the_others_are_lost(tmp_path: Path) -> None:
+def test_missing_database_keeps_max_waiting_positions(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     ledger = Ledger(f"sqlite:///{folder}/a.db", keep_seconds=1e12, keep_positions=10_000)
     with recording(ledger, max_waiting=10) as own:
@@ -167,7 +164,7 @@ def with_long_fens(made: AnsweredBatch, bad: list[int]) -> AnsweredBatch:
     return made
 
 
-def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger) -> None:
+def test_unwritable_position_is_lost_alone(either: Ledger) -> None:
     with recording(either) as own:
         own.record(with_long_fens(started(range(1, 81)), [70]))
         own.record(with_long_fens(started(range(101, 123)), [0, 21]))
@@ -176,7 +173,9 @@ def test_a_bad_position_costs_itself_alone_and_is_counted(either: Ledger) -> Non
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
-def test_what_the_database_committed_without_telling_is_not_written_again(database_url: str) -> None:
+def test_unconfirmed_commit_is_not_repeated(database_url: str) -> None:
+    """The database has committed a table, and its reply was lost."""
+
     class Untold(Ledger):
         told = True
 
@@ -195,7 +194,7 @@ def test_what_the_database_committed_without_telling_is_not_written_again(databa
     ledger.close()
 
 
-def test_a_batch_that_the_database_always_refuses_costs_itself_alone(ledger: Ledger) -> None:
+def test_unwritable_batch_is_lost_alone(ledger: Ledger) -> None:
     """What no check foresees. Here: a text that is no text."""
     with recording(ledger) as own:
         own.record(started([1, 2], model=replace(MODEL, name=object())))  # type: ignore[arg-type]
@@ -203,7 +202,7 @@ def test_a_batch_that_the_database_always_refuses_costs_itself_alone(ledger: Led
     assert (count(ledger), own.lost, own.failure) == (1, 2, None)
 
 
-def test_a_batch_whose_leakage_cannot_be_measured_is_counted_as_lost(ledger: Ledger) -> None:
+def test_unmeasurable_batch_is_lost(ledger: Ledger) -> None:
     class Broken(Plan):
         def drawn(self, chance: float) -> tuple[str, ...]:
             raise MemoryError
@@ -213,7 +212,7 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_counted_as_lost(ledger: Led
     assert (own.lost, own.waiting) == (2, 0)
 
 
-def test_positions_beyond_their_number_are_gone_soon_without_a_request(
+def test_surplus_positions_are_pruned_without_requests(
     either: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "_PRUNE_SECONDS", 0.01)
