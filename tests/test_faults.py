@@ -240,7 +240,7 @@ def test_damaged_file_is_reported_and_replaced_after_move(
 
 @pytest.mark.deep
 def test_removed_file_is_made_anew_beside_reader(models: Path, tmp_path: Path) -> None:
-    """Issue 54: with a shell that had the file open, nothing was recorded any more."""
+    """With a shell that had the file open, nothing was recorded any more."""
     folder = tmp_path / "db"
     folder.mkdir()
     file = folder / "x.db"
@@ -452,7 +452,7 @@ def test_later_database_gets_waiting_records(postgres: Server, serve: Serve) -> 
 
 
 def test_lost_commit_reply_doubles_nothing(postgres: Server, serve: Serve) -> None:
-    """Issue 51: 800 answers were counted as 1,068."""
+    """800 answers were once counted as 1,068."""
     with Proxy(postgres) as proxy:
         client = serve(database_url=proxy.url(postgres.database()))
         for answered in range(1, 7):
@@ -513,7 +513,7 @@ def test_silent_database_is_named_and_gets_records_later(postgres: Server, serve
 @pytest.mark.deep
 @pytest.mark.parametrize("silent", ["before a commit", "between transactions"])
 def test_stop_beside_silent_connection_loses_nothing(silent: str, postgres: Server, models: Path) -> None:
-    """Issue 51: 600 records were lost. A new connection gets through."""
+    """600 records were once lost. A new connection gets through."""
     database_url = postgres.database()
     with Proxy(postgres) as proxy:
         with served(models, "--database-url", proxy.url(database_url), "--workers", "1") as (process, port):

@@ -39,42 +39,72 @@ def singles(model: ModelSummary) -> ModelSummary:
         (
             summary(0.006),
             "usual",
-            "mine: 0.6 % of the probability is on illegal moves, 1.0 times the amount of networks",
+            "mine: raw leakage 0.6 %: typical of a correctly read network (0.4 % to 0.6 %). Mistakes in few moves",
+        ),
+        (
+            summary(0.008),
+            "usual",
+            "mine: raw leakage 0.8 %: a little above that of correctly read networks (0.4 % to 0.6 %).",
+        ),
+        (
+            summary(0.001),
+            "usual",
+            "mine: raw leakage 0.1 %: no more than that of correctly read networks (0.4 % to 0.6 %).",
         ),
         (summary(0.006, 50), "usual", "Only 50 positions were measured."),
-        (summary(0.015), "high", "mine: more than expected: 1.5 % of the probability is on illegal moves, 2 times"),
-        (summary(0.0269), "wrong", "mine: PROBABLY READ WRONGLY: 2.7 % of the probability"),
+        (
+            summary(0.015),
+            "high",
+            "mine: raw leakage 1.5 %, 2 times that of correctly read networks (0.4 % to 0.6 %). If the positions",
+        ),
+        (
+            summary(0.0269),
+            "wrong",
+            "mine: PROBABLY READ WRONGLY: raw leakage 2.7 %, 4 times that of correctly read networks",
+        ),
         (
             summary(0.0269, castling=0.8),
             "wrong",
-            "read rightly, 80% of it castling_path; an illegal move comes first in 7",
+            "80% of it has the cause castling_path. An illegal move comes first in 7 of 1,000 positions. Run `",
         ),
         (
             opening(summary(0.010), 0.05),
             "wrong",
-            "PROBABLY READ WRONGLY: 1 % of the probability is on illegal moves, in an",
+            "PROBABLY READ WRONGLY: raw leakage 5 % in openings, 23 times that of correctly read networks (at most",
         ),
         (opening(summary(0.010), 0.05, 10), "usual", "Mistakes in few moves, such as castling and promotions, need"),
-        (summary(0.98), "wrong", "mine: READ WRONGLY, or untrained: 98 % of the probability is on illegal moves, 163"),
-        (summary(0.98, masked=True), "unknown", "mine: trained with the mask, so leakage does not say how it is read"),
+        (
+            summary(0.98),
+            "wrong",
+            "mine: READ WRONGLY, or untrained: raw leakage 98 %, 163 times that of correctly read networks",
+        ),
+        (
+            summary(0.98, masked=True),
+            "unknown",
+            "mine: it was trained with the mask, so leakage does not say how it is read. Run",
+        ),
         (
             mixed(summary(0.047), 700, 0.006),
             "usual",
             "judges the 700 positions of games, not the 300 single",
         ),
-        (mixed(summary(0.006), 700, 0.047), "wrong", "mine: PROBABLY READ WRONGLY: 4.7 % of the probability"),
-        (mixed(summary(0.047), 40, 0.006), "unknown", "But only 40 of 1,000 positions come from games, and composed"),
-        (mixed(summary(0.047), 40, 0.047), "unknown", "audit games with 200 positions or more, or run"),
-        (singles(summary(0.006)), "usual", "mine: 0.6 % of the probability is on illegal moves, 1.0 times"),
-        (singles(summary(0.047)), "unknown", "But no position comes from a game, and composed positions leak more"),
-        (singles(summary(0.98)), "wrong", "mine: READ WRONGLY, or untrained: 98 % of the probability"),
+        (mixed(summary(0.006), 700, 0.047), "wrong", "mine: PROBABLY READ WRONGLY: raw leakage 4.7 %, 8 times that"),
+        (
+            mixed(summary(0.047), 40, 0.006),
+            "unknown",
+            "But only 40 of 1,000 positions come from games. Composed positions",
+        ),
+        (mixed(summary(0.047), 40, 0.047), "unknown", "Audit games with 200 positions or more, or run"),
+        (singles(summary(0.006)), "usual", "mine: raw leakage 0.6 %: typical"),
+        (singles(summary(0.047)), "unknown", "But no position comes from a game. Composed positions leak more"),
+        (singles(summary(0.98)), "wrong", "mine: READ WRONGLY, or untrained: raw leakage 98 %"),
         (ModelSummary("mine", "sha256:0", False), "unknown", "mine: raw leakage was not measured"),
     ],
 )
 def test_assessment_words(model: ModelSummary, level: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assessment, "IN_GAMES", {"right": 0.006})
-    found = assessment_of(model)
-    assert found.level == level
-    assert words in found.words
+    monkeypatch.setattr(assessment, "IN_GAMES", {"one": 0.004, "other": 0.006})
+    assessed = assessment_of(model)
+    assert assessed.level == level
+    assert words in assessed.words
     if model.of("raw").mean:
-        assert "`movemask models check mine --diagnose`" in found.words
+        assert "`movemask models check mine --diagnose`" in assessed.words

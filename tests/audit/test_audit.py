@@ -115,7 +115,7 @@ def test_positions_table_of_games(tmp_path: Path, models: Path) -> None:
     first = np.mean([row["played"] == row["top"] for row in rows])
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]
     assert summary["played"] == {"moves": 15, "cross_entropy": pytest.approx(surprise), "top1": pytest.approx(first)}
-    assert f"of 15 moves played cross-entropy {surprise:.3f}, top-1 {100 * first:.1f} %" in result.output
+    assert f"15 played moves: cross-entropy {surprise:.3f} nats, top-1 {100 * first:.1f} %" in result.output
     assert rows[1]["fen"] == "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
     assert set(KINDS) <= set(rows[0])
     assert rows[0]["top"] == rows[0]["legal"][0]["uci"]

@@ -50,11 +50,11 @@ def test_report_is_self_contained(tmp_path: Path, models: Path) -> None:
     assert text.count("<th>cross-entropy</th><th>top-1</th>") == 1
     first, second = text.split("<h1>Leakage</h1>")[1].split("</p>")[:2]
     assert re.search(
-        r"net: READ WRONGLY, or untrained: \d+ % of the probability is on illegal moves, \d+ times ", first
+        r"net: READ WRONGLY, or untrained: raw leakage [\d.]+ %, \d+ times that of correctly read networks ", first
     )
-    assert "<code>movemask models check net --diagnose</code> names mistakes" in first
-    assert "masked: trained with the mask, so leakage does not say how it is read" in second
-    assert "Maia-1 (read rightly, lichess games)" in text
+    assert "Run <code>movemask models check net --diagnose</code>." in first
+    assert "masked: it was trained with the mask, so leakage does not say how it is read." in second
+    assert "Maia-1 (read correctly, lichess games)" in text
     for kind in KINDS:
         assert f"<dt><code>{kind}</code></dt><dd>{escape(MEANINGS[kind])}</dd>" in text
     zeros = re.findall(

@@ -1,10 +1,10 @@
-"""How a network is read, in words: whether its raw leakage is like that of networks that are read rightly."""
+"""The assessment of a network: whether its raw leakage is that of correctly read networks, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from movemask.audit.summary import ModelSummary
 from movemask.leakage.cells import CAUSE
@@ -13,9 +13,10 @@ from movemask.leakage.known import BY_PHASE, IN_GAMES
 
 _ENOUGH = 50  # fewest positions of a phase that is judged
 
-#: Leakage over that of the known networks: from 4 times on the network is probably read wrongly, from 2 on it is high.
+#: Leakage over that of correctly read networks: from 4 times on the network is probably read wrongly, from 2 on it is
+#: high.
 _FAR, _MORE = 4.0, 2.0
-_CHANCE = 0.5  # a mean leakage that no rightly read network reaches
+_CHANCE = 0.5  # a mean leakage that no correctly read network reaches
 _MAIN = 0.5  # share of the mass from which on a cause is named
 _FEW = 200  # fewer positions than this say little
 
@@ -30,8 +31,15 @@ class Assessment:
     words: str
 
 
+class _Leakage(NamedTuple):
+    """Mean raw leakage of all positions or of a phase, over that of correctly read networks, and both in words."""
+
+    times: float
+    words: str
+
+
 def assessment_of(model: ModelSummary) -> Assessment:
-    """How a network is read: its mean raw leakage beside that of the known networks.
+    """Returns how a network is read: its mean raw leakage beside that of correctly read networks.
 
     The known figures are of positions of games. If there are enough of those, only they are judged. Single positions
     may be composed, and composed positions leak more with every network, so their leakage alone says `unknown`, not
@@ -43,36 +51,68 @@ def assessment_of(model: ModelSummary) -> Assessment:
         model = model.games
     figures = model.of(RAW)
     if model.trained_with_mask:
-        words = f"trained with the mask, so leakage does not say how it is read: {diagnose} judges it by its moves"
-        return Assessment("unknown", f"{model.name}: {words}.")
+        sentences = [
+            "it was trained with the mask, so leakage does not say how it is read.",
+            f"Run {diagnose}, which judges it by its moves.",
+        ]
+        return _assessment("unknown", model, sentences)
     if figures.mean is None:
-        return Assessment(
-            "unknown",
-            f"{model.name}: raw leakage was not measured, so nothing is said of how it is read.",
-        )
-    times, where = max([(figures.mean / max(IN_GAMES.values()), ""), *_by_phase(model)])
-    few = f" Only {figures.count:,} positions were measured." if figures.count < _FEW else ""
+        return _assessment("unknown", model, ["raw leakage was not measured."])
+    notes = []
+    if figures.count < _FEW:
+        notes.append(f"Only {figures.count:,} positions were measured.")
     if model is not everything:
-        few += f" This judges the {figures.count:,} positions of games, not the {singles:,} single positions."
-    amount = f"{100 * figures.mean:.2g} % of the probability is on illegal moves"
-    if times < _MORE:
-        words = f"{amount},{where} {times:.1f} times the amount of networks that are read rightly, which is usual"
-        rare = f"Mistakes in few moves, such as castling and promotions, need {diagnose}"
-        return Assessment("usual", f"{model.name}: {words}. {rare}.{few}")
-    more = f"{amount},{where} {times:.0f} times the amount of networks that are read rightly{_main_cause(model)}"
-    best = f"; an illegal move comes first in {figures.flips:,} of {figures.count:,} positions"
-    if figures.mean >= _CHANCE:
-        words = f"READ WRONGLY, or untrained: {more}{best}. {diagnose} names mistakes"
-        return Assessment("wrong", f"{model.name}: {words}.{few}")
-    if singles and model is everything:
-        words = f"{more}{best}. {_of_singles(model)}: audit games with {_FEW} positions or more"
-        return Assessment("unknown", f"{model.name}: {words}, or run {diagnose}.")
-    if times >= _FAR:
-        return Assessment(
-            "wrong", f"{model.name}: PROBABLY READ WRONGLY: {more}{best}. Run {diagnose}.{few}"
+        notes.append(
+            f"This judges the {figures.count:,} positions of games, not the {singles:,} single positions."
         )
-    words = f"more than expected: {more}. If the positions are of ordinary games, run {diagnose}"
-    return Assessment("high", f"{model.name}: {words}.{few}")
+    overall = _overall(figures.mean)
+    highest = max([overall, *_by_phase(model)])
+    if highest.times < _MORE:
+        rare = f"Mistakes in few moves, such as castling and promotions, need {diagnose}."
+        return _assessment("usual", model, [overall.words, rare, *notes])
+    sentences = [
+        highest.words,
+        *_main_cause(model),
+        f"An illegal move comes first in {figures.flips:,} of {figures.count:,} positions.",
+    ]
+    run = f"Run {diagnose}."
+    if figures.mean >= _CHANCE:
+        verdict = "READ WRONGLY, or untrained:"
+        return _assessment("wrong", model, [verdict, *sentences, run, *notes])
+    if singles and model is everything:
+        instead = f"Audit games with {_FEW} positions or more, or run {diagnose}."
+        return _assessment("unknown", model, [*sentences, *_of_singles(model), instead])
+    if highest.times >= _FAR:
+        return _assessment("wrong", model, ["PROBABLY READ WRONGLY:", *sentences, run, *notes])
+    ordinary = f"If the positions are of ordinary games, run {diagnose}."
+    return _assessment("high", model, [highest.words, *_main_cause(model), ordinary, *notes])
+
+
+def _assessment(level: Level, model: ModelSummary, sentences: Iterable[str]) -> Assessment:
+    return Assessment(level, f"{model.name}: {' '.join(sentences)}")
+
+
+def _overall(mean: float) -> _Leakage:
+    """The mean leakage of all positions beside the range of correctly read networks."""
+    least, most = min(IN_GAMES.values()), max(IN_GAMES.values())
+    usual = f"({percent(least)} to {percent(most)})" if least < most else f"({percent(most)})"
+    times, amount = mean / most, f"raw leakage {percent(mean)}"
+    if times >= _MORE:
+        return _Leakage(
+            times, f"{amount}, {times:.0f} times that of correctly read networks {usual}."
+        )
+    if mean > most:
+        return _Leakage(times, f"{amount}: a little above that of correctly read networks {usual}.")
+    if mean < least:
+        return _Leakage(times, f"{amount}: no more than that of correctly read networks {usual}.")
+    return _Leakage(times, f"{amount}: typical of a correctly read network {usual}.")
+
+
+def percent(share: float | None) -> str:
+    """A share in percent, with two digits, or three from 10 % on; a dash for None."""
+    if share is None:
+        return "-"
+    return f"{100 * share:.3g} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def sides(model: ModelSummary) -> dict[str, int]:
@@ -89,27 +129,29 @@ def one_sided(model: ModelSummary) -> str | None:
     return f"no position has {missing[0].capitalize()} to move, so this says nothing of how those are read"
 
 
-def _of_singles(model: ModelSummary) -> str:
-    """Why the leakage of single positions does not say how the network is read, in words."""
-    games = f"only {model.of_games:,} of {model.positions:,} positions come from games"
-    reason = "composed positions leak more with every network, so this does not say how the network is read"
-    return f"But {games if model.of_games else 'no position comes from a game'}, and {reason}"
+def _of_singles(model: ModelSummary) -> Iterator[str]:
+    """Why the leakage of single positions does not say how the network is read."""
+    if model.of_games:
+        yield f"But only {model.of_games:,} of {model.positions:,} positions come from games."
+    else:
+        yield "But no position comes from a game."
+    yield "Composed positions leak more with every network, so this does not say how the network is read."
 
 
-def _by_phase(model: ModelSummary) -> Iterator[tuple[float, str]]:
-    """For each phase, the network's leakage over the known networks', and the phase in words."""
+def _by_phase(model: ModelSummary) -> Iterator[_Leakage]:
+    """The mean leakage of each phase beside the highest of correctly read networks."""
     for phase, known in BY_PHASE.items():
         cell = model.of(RAW, "phase", phase)
         if cell.count >= _ENOUGH and cell.mean is not None:
-            article = "an" if phase[0] in "aeiou" else "a"
-            yield cell.mean / known, f" in {article} {phase}"
+            times, amount = cell.mean / known, f"raw leakage {percent(cell.mean)} in {phase}s"
+            usual = f"correctly read networks (at most {percent(known)})"
+            yield _Leakage(times, f"{amount}, {times:.0f} times that of {usual}.")
 
 
-def _main_cause(model: ModelSummary) -> str:
-    """The cause of most of the illegal mass, in words; empty if no cause has half."""
+def _main_cause(model: ModelSummary) -> Iterator[str]:
+    """The cause of most of the illegal mass; nothing if no cause has half."""
     total = model.of(RAW).sum
     for cause in model.groups(CAUSE)[:1]:
         share = model.of(RAW, CAUSE, cause).sum / total if total else 0
         if share >= _MAIN:
-            return f", {share:.0%} of it {cause}"
-    return ""
+            yield f"{share:.0%} of it has the cause {cause}."

@@ -212,7 +212,8 @@ def audit(
         (job.out / running.SUMMARY).write_bytes((json.dumps(summary, indent=1) + "\n").encode())
         running.end(job)
     for model in models:
-        click.echo(_figures(model))
+        for line in _figures(model):
+            click.echo(line)
     for model in models:
         click.echo(assessment_of(model).words)
     for model in models[:1]:
@@ -338,24 +339,19 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
     return f"{model.name}: {threshold.kind}.{threshold.statistic} {why}"
 
 
-def _figures(model: ModelSummary) -> str:
-    """The main figures of a network, in one line."""
-    from movemask.audit.assessment import sides
+def _figures(model: ModelSummary) -> Iterator[str]:
+    """The main figures of a network, a line each."""
+    from movemask.audit.assessment import percent, sides
 
     white, black = sides(model).values()
-    parts = [
-        f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"
-    ]
-    for name in ("raw", "multiplied"):
-        if (cell := model.of(name)).count:
-            parts.append(
-                f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}"
-            )
+    yield f"{model.name}: {model.positions:,} positions ({white:,} with White to move, {black:,} with Black)"
+    for kind in ("raw", "multiplied"):
+        cell = model.of(kind)
+        if cell.count:
+            p99 = percent(cell.quantiles["p99"])
+            yield f"  {kind} leakage: mean {percent(cell.mean)}, p99 {p99}, maximum {percent(cell.max)}"
     if played := model.played:
-        parts.append(
-            f"of {played['moves']:,} moves played cross-entropy {played['cross_entropy']:.3f}, "
+        yield (
+            f"  {played['moves']:,} played moves: cross-entropy {played['cross_entropy']:.3f} nats, "
             f"top-1 {100 * played['top1']:.1f} %"
         )
-    if model.trained_with_mask:
-        parts.append("trained with the mask: raw means nothing")
-    return "; ".join(parts)

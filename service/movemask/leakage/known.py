@@ -1,4 +1,4 @@
-"""Mean `raw` leakage of networks that are read rightly, beside which another network's is judged."""
+"""Mean `raw` leakage of correctly read networks, with which that of another network is compared."""
 
 from __future__ import annotations
 
