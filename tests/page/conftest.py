@@ -1,4 +1,4 @@
-"""A real Chromium that looks at a real service. Skipped by name where no Chromium is installed."""
+"""Chromium and the service of the page's tests, which are skipped without Chromium."""
 
 from __future__ import annotations
 

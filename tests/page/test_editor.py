@@ -1,4 +1,4 @@
-"""What a player would lose: a position of their own, set up by hand, analysed, and played on."""
+"""The board editor: setting up, analysing and playing a position."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def drag(page: Page, source: str, target: tuple[float, float] | str) -> None:
     page.mouse.up()
 
 
-def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
+def test_position_by_mouse_is_analysed_and_played(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()
@@ -73,7 +73,7 @@ def test_a_position_is_set_up_by_hand_analysed_and_played(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
+def test_position_by_keyboard_or_fen(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4&flip=1")
     page.get_by_role("button", name="Set up a position").click()
     fen = page.get_by_role("dialog").get_by_label("FEN", exact=True)
@@ -99,7 +99,7 @@ def test_a_position_is_set_up_by_the_keyboard_or_as_a_fen(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
+def test_chess960_by_castling_rights(visit: Visit) -> None:
     page = visit.open()
     visit.load("1k6/8/8/8/8/8/8/RK2R3 w KQ - 0 1")  # no rook of standard chess castles there
     expect(page.locator("#legal option").get_by_text("O-O", exact=True)).to_be_attached()
@@ -108,7 +108,7 @@ def test_chess960_is_known_by_its_rights(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
+def test_piece_is_dragged_from_box(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()
     start = page.locator("#editor-tools label").filter(has_text="black queen").bounding_box()
@@ -123,7 +123,7 @@ def test_a_piece_is_dragged_from_the_box(visit: Visit) -> None:
     expect(fen).to_have_value("rnbqkbnr/pppppppp/8/3q4/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1")
 
 
-def test_the_editor_opens_with_nothing_of_the_last_time(visit: Visit) -> None:
+def test_editor_opens_fresh(visit: Visit) -> None:
     page = visit.open()
     editor, fen = (
         page.get_by_role("dialog", name="Set up a position"),
@@ -138,7 +138,7 @@ def test_the_editor_opens_with_nothing_of_the_last_time(visit: Visit) -> None:
     expect(fen).to_have_value("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 1")
 
 
-def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> None:
+def test_chess960_only_with_its_castling(visit: Visit) -> None:
     page = visit.open(address("1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1", chess960="1"))
     editor, fen = (
         page.get_by_role("dialog", name="Set up a position"),
@@ -162,7 +162,7 @@ def test_a_position_is_of_chess960_only_where_its_castling_is(visit: Visit) -> N
     assert "chess960" not in analysed()
 
 
-def test_a_game_that_would_be_over_is_not_begun_and_the_board_stays(visit: Visit) -> None:
+def test_finished_position_is_not_played(visit: Visit) -> None:
     page = visit.open("#position?moves=e2e4")
     page.get_by_role("button", name="Set up a position").click()
     editor = page.get_by_role("dialog", name="Set up a position")

@@ -1,4 +1,4 @@
-"""What a player would lose: a game against the network, its clocks, and its end, whatever else the page shows."""
+"""A game against the network: moves, clocks, end, tabs and reloads."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def agree(visit: Visit, button: str, yes: str) -> None:
     visit.page.locator("#ask").get_by_role("button", name=yes).click()
 
 
-def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visit) -> None:
+def test_game_hides_hints_until_asked(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "Black", rating=1700)
     expect(page.locator("#line button")).to_have_count(1)
@@ -96,7 +96,7 @@ def test_against_the_network_nothing_is_shown_before_it_is_asked_for(visit: Visi
 
 
 @pytest.mark.deep
-def test_no_view_gives_hints_before_they_are_asked_for(visit: Visit) -> None:
+def test_every_view_hides_hints_until_asked(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
     visit.sees("Your turn.")
@@ -118,7 +118,7 @@ def test_no_view_gives_hints_before_they_are_asked_for(visit: Visit) -> None:
         visit.turns_to(page.url.removeprefix(visit.url + "/").replace(view, "play"))
 
 
-def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(visit: Visit) -> None:
+def test_won_game_is_kept_reviewed_and_repeated(visit: Visit) -> None:
     page = visit.open(address("k7/8/1K6/8/8/8/8/7R w - - 0 1", flip="1"))
     begin(visit, "White", onto=True)
     page.locator("#board .movable").first.wait_for()
@@ -151,7 +151,7 @@ def test_a_game_that_is_won_is_kept_with_names_and_can_be_reviewed_and_repeated(
     visit.sees("Your turn.")
 
 
-def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Visit) -> None:
+def test_premove_is_played_once_legal(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
     begin(visit, "White")
@@ -176,7 +176,7 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     page.unroute("**/v1/move")
 
 
-def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_visit: Visit) -> None:
+def test_clock_runs_out_and_reload_gives_no_time(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
     begin(own_visit, "White", clock="3+2")
@@ -198,7 +198,7 @@ def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_vis
 
 
 @pytest.mark.deep
-def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit) -> None:
+def test_draw_offer_is_accepted_only_at_half_a_point(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
     begin(visit, "White")
@@ -216,7 +216,7 @@ def test_the_network_agrees_to_a_draw_only_where_it_expects_no_more(visit: Visit
 
 
 @pytest.mark.deep
-def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measured_ones(visit: Visit) -> None:
+def test_strength_interpolates_rating_and_temperature(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     door = opened(visit)
     expect(door.get_by_label("as strong as a")).to_be_hidden()  # of this network nobody has measured it
@@ -280,7 +280,7 @@ def elsewhere(chance: random.Random, now: float) -> dict[str, Any]:
     return {**chance.choice(choices), "now": now}
 
 
-def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit) -> None:
+def test_clocks_ignore_what_the_board_shows(visit: Visit) -> None:
     chance = random.Random(49)
     page = visit.open()
     for you in ("white", "black") * 10:
@@ -304,7 +304,7 @@ def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit)
 
 
 @pytest.mark.deep
-def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visit) -> None:
+def test_game_goes_on_while_player_looks_elsewhere(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
     begin(own_visit, "White", clock="3+2")
@@ -332,7 +332,7 @@ def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visi
 
 
 @pytest.mark.deep
-def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
+def test_running_clock_sends_no_request(own_visit: Visit) -> None:
     """Ten times a second, while the board shows another position or there is no board."""
     asked: list[str] = []
     page = own_visit.open()
@@ -355,7 +355,7 @@ def test_a_running_clock_asks_for_nothing(own_visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> None:
+def test_other_position_fits_window_during_game(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
     visit.turns_to("#play?fen=8/8/8/4k3/8/4K3/4P3/8 w - - 0 1")
@@ -366,7 +366,7 @@ def test_another_position_fits_the_window_while_a_game_goes_on(visit: Visit) -> 
 
 
 @pytest.mark.deep
-def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None:
+def test_crashed_page_gives_no_time(own_visit: Visit) -> None:
     """As a phone ends one in the background; the page that comes back counts its time from anew."""
     own_visit.page.add_init_script("""
         addEventListener("pagehide", (event) => event.stopImmediatePropagation(), true);
@@ -391,7 +391,7 @@ def test_a_page_that_ends_without_a_word_gives_no_time(own_visit: Visit) -> None
 
 
 @pytest.mark.deep
-def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
+def test_game_of_closed_tab_is_offered_again(own_visit: Visit) -> None:
     first = own_visit.another_tab()
     first.open()
     begin(first, "White", clock="3+2")
@@ -425,7 +425,7 @@ def test_a_game_whose_tab_was_closed_is_offered_again(own_visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
+def test_game_is_played_in_one_tab(own_visit: Visit) -> None:
     """The last that continued it, or a copy of the tab, which has its session."""
     page = own_visit.open()
     begin(own_visit, "White")
@@ -460,7 +460,7 @@ def test_a_game_is_played_in_one_tab(own_visit: Visit) -> None:
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
 
 
-def test_a_game_that_is_given_up_in_another_tab_is_over_in_its_own(own_visit: Visit) -> None:
+def test_game_given_up_in_another_tab_ends(own_visit: Visit) -> None:
     page = own_visit.open()
     begin(own_visit, "White")
     own_visit.click("e2", "e4")
@@ -476,7 +476,7 @@ def test_a_game_that_is_given_up_in_another_tab_is_over_in_its_own(own_visit: Vi
 
 
 @pytest.mark.deep
-def test_an_unfinished_game_stays_until_it_is_given_up(own_visit: Visit) -> None:
+def test_unfinished_game_stays_until_given_up(own_visit: Visit) -> None:
     """Here one whose network is gone, as after an update of the service. A new game takes nothing from it."""
     first = own_visit.another_tab()
     first.open()
@@ -501,7 +501,7 @@ def test_an_unfinished_game_stays_until_it_is_given_up(own_visit: Visit) -> None
 
 
 @pytest.mark.deep
-def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
+def test_other_view_gives_no_time(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
     begin(own_visit, "White", clock="3+2")
@@ -519,7 +519,7 @@ def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
     expect(yours).to_have_text(re.compile(r"2:[123]\d"))
 
 
-def test_a_game_is_reviewed_as_soon_as_it_is_over(visit: Visit) -> None:
+def test_finished_game_opens_in_review(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
     begin(visit, "White")
@@ -561,7 +561,7 @@ def test_only_captures_have_rings(visit: Visit) -> None:
     assert page.evaluate(RINGS) == {"e5": False, "d5": True}
 
 
-def test_what_went_wrong_is_told_until_the_player_goes_on(visit: Visit) -> None:
+def test_error_is_shown_until_next_move(visit: Visit) -> None:
     page = visit.open()
     visit.load("")
     visit.is_told("paste a FEN or a PGN first")
@@ -574,14 +574,14 @@ def test_what_went_wrong_is_told_until_the_player_goes_on(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-def test_the_link_that_skips_the_menus_leads_into_the_game(visit: Visit) -> None:
+def test_skip_link_leads_into_game(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
     page.get_by_role("link", name="Skip to the moves").press("Enter")
     expect(page.locator("#said")).to_be_focused()
 
 
-def test_one_press_ends_no_game(visit: Visit) -> None:
+def test_resign_and_draw_ask_first(visit: Visit) -> None:
     page = visit.open()
     begin(visit, "White")
     visit.click("e2", "e4")
@@ -596,7 +596,7 @@ def test_one_press_ends_no_game(visit: Visit) -> None:
     expect(page.locator("#result")).to_be_hidden()
 
 
-def test_an_aborted_game_is_called_so_and_leaves_nothing(visit: Visit) -> None:
+def test_aborted_game_leaves_nothing(visit: Visit) -> None:
     page = visit.open()
     held: list[Route] = []
     page.route("**/v1/move", lambda route: held.append(route))
@@ -612,7 +612,7 @@ def test_an_aborted_game_is_called_so_and_leaves_nothing(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: Visit, browser: Browser) -> None:
+def test_finished_game_keeps_moves_in_address(visit: Visit, browser: Browser) -> None:
     page = visit.open()
     begin(visit, "White")
     visit.click("e2", "e4")
@@ -638,7 +638,7 @@ def test_a_finished_game_loses_no_move_and_its_address_shows_it_finished(visit: 
 
 
 @pytest.mark.deep
-def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
+def test_opponent_keeps_its_model(visit: Visit) -> None:
     """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
     page = visit.open("#play?model=movemask-7")
     begin(visit, "White", rating=1200)
@@ -660,7 +660,7 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_game_is_heard_and_typed(visit: Visit) -> None:
+def test_game_with_sound_and_typed_moves(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
     begin(visit, "White")
@@ -684,7 +684,7 @@ def test_a_game_is_heard_and_typed(visit: Visit) -> None:
     page.unroute("**/v1/move")
 
 
-def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known(visit: Visit) -> None:
+def test_move_typed_right_after_reply_is_played(visit: Visit) -> None:
     held: list[Route] = []
     late: list[Route] = []
     page = visit.open()
@@ -704,7 +704,7 @@ def test_a_move_typed_right_after_the_reply_is_played_once_its_position_is_known
     page.unroute("**/v1/move")
 
 
-def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
+def test_form_can_be_sent_once_shown(visit: Visit) -> None:
     held: list[Route] = []
     page, start = visit.page, visit.page.get_by_role("button", name="Start")
     page.route("**/v1/models", lambda route: held.append(route))
@@ -718,7 +718,7 @@ def test_a_game_can_be_begun_as_soon_as_its_form_is_shown(visit: Visit) -> None:
     visit.sees("Your turn.")
 
 
-def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit: Visit) -> None:
+def test_play_from_here_offers_side_to_move(visit: Visit) -> None:
     """Also while the game on the board is still being read. What has been entered stays when the board takes a step."""
     page = visit.open()
     visit.turns_to("#play?moves=e2e4")
@@ -740,7 +740,7 @@ def test_a_game_from_the_position_is_offered_at_once_for_the_side_to_move(visit:
     expect(opened(visit).get_by_label("White", exact=True)).to_be_checked()
 
 
-def test_a_game_begins_from_the_position_on_the_board_also_before_its_answer_has_come(visit: Visit) -> None:
+def test_play_from_here_before_answer(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4.e7e5")
     opened(visit, onto=True)
     page.evaluate(
@@ -752,7 +752,7 @@ def test_a_game_begins_from_the_position_on_the_board_also_before_its_answer_has
 
 
 @pytest.mark.deep
-def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
+def test_enter_starts_game_and_result_takes_focus(visit: Visit) -> None:
     page = visit.open()
     opened(visit).get_by_text("Black").click()
     page.keyboard.press("Enter")
@@ -769,7 +769,7 @@ def test_enter_starts_a_game_whose_result_takes_the_focus(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
+def test_ratings_take_whole_hundreds(visit: Visit) -> None:
     page = visit.open()
     opened(visit).get_by_text("More:").click()
     for level, name in (("as strong as a", "Strength"), ("plays like a", "Rating")):
@@ -781,7 +781,7 @@ def test_ratings_are_chosen_in_whole_hundreds(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_sound_looks_as_it_is(visit: Visit) -> None:
+def test_sound_button_shows_its_state(visit: Visit) -> None:
     page = visit.open()
     page.get_by_text("More", exact=True).click()
     button = page.get_by_role("button", name="Sound")
@@ -793,7 +793,7 @@ def test_sound_looks_as_it_is(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
+def test_custom_clock_and_quick_replies(own_visit: Visit) -> None:
     page = own_visit.open()
     page.clock.install()
     panel = opened(own_visit)
@@ -842,7 +842,7 @@ def test_custom_clock_takes_any_minutes(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_nothing_moves_on_the_screen_but_the_pieces(visit: Visit) -> None:
+def test_game_shifts_nothing_on_screen(visit: Visit) -> None:
     """An error, hints, and the end of a game leave the board where it is; the players are at its ends."""
     visit.refusals = True
     page = visit.open()

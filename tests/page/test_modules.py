@@ -1,4 +1,4 @@
-"""The page's modules that need no browser, tested in node in a second; types and lint of all modules."""
+"""The page's modules in node without a browser; their types and lint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a player would lose: a game on the page, by every way to move, and a page that says what is wrong."""
+"""Moves on the board by every input, links and texts, errors, API keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def address(fen: str, view: str = "play", **more: str) -> str:
     return f"#{view}?fen={quote(fen)}" + "".join(f"&{name}={quote(value)}" for name, value in more.items())
 
 
-def test_a_game_to_mate_by_clicks_a_drag_typing_and_the_keyboard_alone(visit: Visit) -> None:
+def test_game_to_mate_by_mouse_text_and_keyboard(visit: Visit) -> None:
     page = visit.open()
     visit.sees("White to move")
     visit.click("f2", "f3")
@@ -64,7 +64,7 @@ def test_a_game_to_mate_by_clicks_a_drag_typing_and_the_keyboard_alone(visit: Vi
     visit.line("f3", "e5", "g4", "Qh4#")
 
 
-def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
+def test_board_offers_moves_of_the_answer_only(visit: Visit) -> None:
     page = visit.open()
     visit.click("e2")
     assert sorted(page.locator(".target").evaluate_all("all => all.map(one => one.dataset.square)")) == ["e3", "e4"]
@@ -81,7 +81,7 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-def test_a_move_that_is_typed_before_its_position_has_come_is_not_refused(visit: Visit) -> None:
+def test_move_typed_before_answer_is_not_refused(visit: Visit) -> None:
     page = visit.open()
     held: list[Route] = []
     page.route("**/v1/policy", lambda route: route.continue_() if held else held.append(route))
@@ -97,7 +97,7 @@ def test_a_move_that_is_typed_before_its_position_has_come_is_not_refused(visit:
 
 
 @pytest.mark.deep
-def test_a_dragged_piece_shows_where_it_would_go(visit: Visit) -> None:
+def test_dragged_piece_marks_its_target(visit: Visit) -> None:
     page = visit.open()
 
     def over(name: str) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_dragged_piece_shows_where_it_would_go(visit: Visit) -> None:
     expect(page.locator(".over")).to_have_count(0)
 
 
-def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit) -> None:
+def test_promotion_to_picked_piece(visit: Visit) -> None:
     page = visit.open()
     for flip, name, piece in (("0", "white rook", "wr"), ("1", "white queen", "wq")):
         visit.turns_to(address("8/P6k/8/8/8/8/7K/8 w - - 0 1", flip=flip))
@@ -155,7 +155,7 @@ FLICK = """(board) => { for (let turn = 0; turn < 25; turn++) board.dispatchEven
     new WheelEvent("wheel", { deltaY: -3, bubbles: true, cancelable: true })); }"""
 
 
-def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
+def test_right_button_draws_and_wheel_steps(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4.e7e5")
     page.get_by_label("Arrows on the board").uncheck()
     start, end = (visit.square(name).bounding_box() for name in ("g1", "f3"))
@@ -179,14 +179,14 @@ def test_the_right_button_draws_and_the_wheel_walks(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_flick_of_a_trackpad_is_one_step(visit: Visit) -> None:
+def test_trackpad_flick_is_one_step(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4.e7e5")
     page.locator("#board").evaluate(FLICK)
     expect(page).to_have_url(re.compile("at=1"))  # not 0
 
 
 @pytest.mark.deep
-def test_a_move_slides_unless_the_visitor_wants_no_motion(visit: Visit) -> None:
+def test_move_slides_unless_reduced_motion(visit: Visit) -> None:
     page = visit.open()
     page.evaluate("""() => { const slide = Element.prototype.animate;
         window.slides = 0;
@@ -205,7 +205,7 @@ def test_a_move_slides_unless_the_visitor_wants_no_motion(visit: Visit) -> None:
     assert page.evaluate("window.slides") == 1
 
 
-def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
+def test_forecast_sees_hanging_queen(visit: Visit) -> None:
     """The shipped network's own value, which does not look at the replies, is lower."""
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open()
@@ -213,7 +213,7 @@ def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit) -> None:
     expect(page.locator("#forecast")).to_contain_text(re.compile(r"White wins [7-9]\d"))
 
 
-def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
+def test_bars_play_and_light_arrows(visit: Visit) -> None:
     page = visit.open("#position")
     assert page.locator(".arrow.legal").count() > 1
     first = page.locator(".move").first
@@ -233,7 +233,7 @@ def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -> None:
+def test_invalid_texts_are_explained(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open("#play?moves=e2e4")
     for text, words in (
@@ -270,7 +270,7 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
     visit.is_told("Model unavailable")
 
 
-def test_a_link_with_a_model_that_is_not_here_shows_its_position(visit: Visit) -> None:
+def test_link_with_unknown_model_shows_position(visit: Visit) -> None:
     page = visit.open("#lens?moves=e2e4&model=elsewhere&beside=nowhere")
     visit.is_told("There is no model elsewhere here: the default model answers.")
     visit.line("e4")
@@ -279,7 +279,7 @@ def test_a_link_with_a_model_that_is_not_here_shows_its_position(visit: Visit) -
 
 
 @pytest.mark.deep
-def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
+def test_pgn_steps_by_keyboard(visit: Visit) -> None:
     page = visit.open()
     visit.load(PGN)
     expect(page.locator("#line button")).to_have_count(14)
@@ -310,7 +310,7 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None:
+def test_comments_and_variations_are_shown_and_kept(visit: Visit) -> None:
     page = visit.open()
     visit.load(STUDY)
     visit.line("e4", "e5", "d5", "exd5", "Nf6", "Qxd5", "Nf3", "Nc6")
@@ -352,9 +352,7 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
 
 
 @pytest.mark.deep
-def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
-    browser: Browser, shipped_alone: Path
-) -> None:
+def test_stopped_service_is_reported_and_retried(browser: Browser, shipped_alone: Path) -> None:
     port = free_port()
     with served(shipped_alone, "--runs", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
@@ -376,7 +374,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(
 
 
 @pytest.mark.deep
-def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, shipped_alone: Path) -> None:
+def test_missing_key_and_429_are_handled(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
     command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "2", "--client-burst", "12")
     with served(shipped_alone, *command) as (_, port):
@@ -407,9 +405,7 @@ def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, ship
 
 
 @pytest.mark.deep
-def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wrong(
-    browser: Browser, shipped_alone: Path
-) -> None:
+def test_key_without_scope_and_wrong_key(browser: Browser, shipped_alone: Path) -> None:
     key = "a-visitor-s-key-0123456789"
     with served(shipped_alone, "--runs", "1", "--api-keys", f"{key}:policy") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
@@ -434,7 +430,7 @@ def test_what_a_key_does_not_allow_is_told_at_once_and_a_wrong_key_is_called_wro
         visit.leave()
 
 
-def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, port: int) -> None:
+def test_cors_page_may_ask(browser: Browser, port: int) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=ROOT / "examples")
     with http.server.ThreadingHTTPServer(("127.0.0.1", int(ORIGIN.rpartition(":")[2])), handler) as server:
         threading.Thread(target=server.serve_forever).start()

@@ -1,4 +1,4 @@
-"""What a reader would lose: the chart, the lens and the dashboard, for everyone and on every screen."""
+"""The views: chart by rating, mask, dashboard; windows of all sizes; accessibility."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VIEWS = [
 VIEWS += ["#leakage", "#games"]
 
 
-def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
+def test_chart_shows_likeliest_moves_by_rating(visit: Visit, port: int) -> None:
     page = visit.open(f"#ratings?{RUY}")
     expect(page.locator("#chart text.end").first).to_be_visible()
     asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]}
@@ -56,7 +56,7 @@ def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port
     expect(page.locator("#chart .told")).to_contain_text(re.compile(r"1[56]00: "))
 
 
-def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
+def test_sliders_change_answer_and_address(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4")
     before = page.locator("#bars").inner_text()
     page.get_by_role("slider", name="Black").focus()
@@ -75,7 +75,7 @@ def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> None:
+def test_chart_compares_networks_of_one_rating(visit: Visit) -> None:
     page = visit.open("#ratings?moves=e2e4&model=zz-1100")
     expect(page.locator("#chart .axis")).to_have_text("network")
     expect(page.locator("#chart-table thead th")).to_have_text(["Move", "zz-1100", "zz-1900"])
@@ -83,7 +83,7 @@ def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> No
     expect(page.locator("#no-ratings")).to_have_text("zz-1100 plays at one rating only.")
 
 
-def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit: Visit, port: int) -> None:
+def test_mask_shows_illegal_moves_with_probability_and_cause(visit: Visit, port: int) -> None:
     page = visit.open("#lens?model=zz-1900&beside=zz-1100")
     answers = [
         call(port, "/v1/policy", {"fen": "startpos", "model": name, "include": ["illegal", "san"]})
@@ -107,7 +107,7 @@ def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit
 
 
 @pytest.mark.deep
-def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Visit, port: int) -> None:
+def test_dashboard_follows_live_and_leads_to_mask(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     call(port, "/v1/policy", {"fen": "startpos", "model": "zz-1900"})
     page = visit.open("#leakage")
@@ -151,7 +151,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
 
 
 @pytest.mark.deep
-def test_a_day_of_the_dashboard_has_its_own_date_west_of_greenwich(browser: Browser, port: int) -> None:
+def test_dashboard_days_are_utc_west_of_greenwich(browser: Browser, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     visit = Visit(browser, f"http://127.0.0.1:{port}", timezone_id="America/Los_Angeles")
     page = visit.open("#leakage")
@@ -163,7 +163,7 @@ def test_a_day_of_the_dashboard_has_its_own_date_west_of_greenwich(browser: Brow
 
 
 @pytest.mark.deep
-def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit, port: int) -> None:
+def test_dashboard_offers_other_files_of_a_model(visit: Visit, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     other = f"sha256:{'0123456789abcdef' * 4}"
 
@@ -182,7 +182,7 @@ def test_the_dashboard_offers_the_figures_of_other_files_of_a_model(visit: Visit
     expect(page.get_by_role("article", name=name, exact=True)).to_be_visible()
 
 
-def test_a_new_game_is_offered_whatever_is_shown_of_the_old_one(visit: Visit) -> None:
+def test_new_game_is_offered_in_every_view(visit: Visit) -> None:
     page = visit.open()
     for view in ("ratings", "lens"):
         visit.turns_to(f"#{view}?moves=e2e4")
@@ -191,7 +191,7 @@ def test_a_new_game_is_offered_whatever_is_shown_of_the_old_one(visit: Visit) ->
 
 
 @pytest.mark.deep
-def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Browser, port: int) -> None:
+def test_views_fit_without_scrolling(browser: Browser, port: int) -> None:
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 800})
     page = visit.open()
     for view, what in (("ratings", "#chart svg"), ("lens", "#lenses .comparison")):
@@ -215,9 +215,7 @@ def test_the_chart_the_lens_and_the_moves_are_seen_without_scrolling(browser: Br
 
 
 @pytest.mark.parametrize(("width", "height"), part_of([(390, 844), (844, 390), (360, 640), (667, 375)], 2))
-def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
-    browser: Browser, port: int, width: int, height: int
-) -> None:
+def test_phone_shows_board_and_both_clocks_at_start(browser: Browser, port: int, width: int, height: int) -> None:
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height}, has_touch=True)
     page = visit.open()
     expect(page.get_by_role("button", name="Start")).to_be_in_viewport(ratio=1)
@@ -235,9 +233,7 @@ def test_a_phone_shows_the_whole_board_and_both_clocks_when_a_game_starts(
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize("view", part_of(["start", "ratings", "games"], 3))
-def test_a_page_that_loads_slowly_does_not_jump(
-    browser: Browser, port: int, view: str, width: int, height: int
-) -> None:
+def test_slow_loading_shifts_nothing(browser: Browser, port: int, view: str, width: int, height: int) -> None:
     """What is painted before the code or the models have come stays where it is."""
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
     page, held = visit.page, []
@@ -257,9 +253,7 @@ def test_a_page_that_loads_slowly_does_not_jump(
     ("width", "height", "scheme"),
     part_of([(1024, 768, "light"), (360, 800, "dark"), (1920, 1080, "light"), (3840, 2160, "dark")], 4),
 )
-def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
-    browser: Browser, port: int, width: int, height: int, scheme: str
-) -> None:
+def test_views_fit_window_and_pass_axe(browser: Browser, port: int, width: int, height: int, scheme: str) -> None:
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
     visit = Visit(browser, f"http://127.0.0.1:{port}", bypass_csp=True, **options)
     page = visit.page

@@ -1,4 +1,4 @@
-"""Three whole games against the network by real clicks, as a club player tried them. Minutes long."""
+"""Whole games against the network by real clicks; minutes long."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
     return game
 
 
-def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> None:
+def test_game_3_2_as_white(own_visit: Visit, port: int) -> None:
     page = own_visit.open()
     page.clock.install()
     start(own_visit, "White", "3+2", "like a person", "Rating", 1000)
@@ -133,7 +133,7 @@ def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> 
     assert all(left is not None and 0 < left <= 180 + 2 * len(clocks) for left in clocks)
 
 
-def test_no_clock_as_black_by_strength(visit: Visit, port: int) -> None:
+def test_game_as_black_by_strength(visit: Visit, port: int) -> None:
     page = visit.open()
     start(visit, "Black", "None", "as strong as a", "Strength", 1600)
     expect(page.locator("#above .player")).to_contain_text("1600")
@@ -146,9 +146,7 @@ def wait(visit: Visit, until: Callable[[], bool]) -> None:
         visit.page.wait_for_timeout(50)
 
 
-def test_five_minutes_and_three_seconds_as_black_with_premoves_takebacks_and_resignation(
-    visit: Visit, port: int
-) -> None:
+def test_game_5_3_as_black_with_premoves_and_takebacks(visit: Visit, port: int) -> None:
     page = visit.open()
     start(visit, "Black", "5+3", "like a person", "Rating", 1500)
     said, moves = page.locator("#said"), page.locator("#line button")

@@ -1,4 +1,4 @@
-"""What a visitor would lose: the page with all its files, small, kept by the browser, and nothing from elsewhere."""
+"""GET /: the page's files, their types, caching and sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def links(html: str) -> list[str]:
     return re.findall(r'(?:href|src)="(page/[^"]+)"', html)
 
 
-def test_the_page_and_every_file_it_names_come_with_their_types(client: TestClient) -> None:
+def test_page_files_have_types(client: TestClient) -> None:
     page = client.get("/")
     assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert page.headers["Cache-Control"] == "no-cache"
@@ -33,7 +33,7 @@ def test_the_page_and_every_file_it_names_come_with_their_types(client: TestClie
         assert client.head("/" + link).status_code == 200
 
 
-def test_nothing_is_inline_or_from_elsewhere(client: TestClient) -> None:
+def test_page_has_no_inline_code_or_foreign_address(client: TestClient) -> None:
     html = client.get("/").text
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*src=)", html)
     for file in (file for file in FOLDER.iterdir() if file.suffix != ".png"):
@@ -46,7 +46,7 @@ def test_nothing_is_inline_or_from_elsewhere(client: TestClient) -> None:
     assert "unsafe" not in policy
 
 
-def test_a_browser_keeps_the_files_and_asks_only_whether_the_page_changed(client: TestClient) -> None:
+def test_files_are_immutable_and_page_has_etag(client: TestClient) -> None:
     first = client.get("/")
     again = client.get("/", headers={"If-None-Match": f'"x", W/{first.headers["ETag"]}'})
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
@@ -55,7 +55,7 @@ def test_a_browser_keeps_the_files_and_asks_only_whether_the_page_changed(client
     assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-cache")
 
 
-def test_a_first_visit_is_small(client: TestClient) -> None:
+def test_first_visit_is_small(client: TestClient) -> None:
     wire = sum(len(file) for file in page_files()[1].values())
     assert wire < MOST
     zipped = client.get("/", headers={"Accept-Encoding": "gzip"})
@@ -66,17 +66,17 @@ def test_a_first_visit_is_small(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/page", "/page/x/index.html", "/page/x/../../app.py", "/page/x/%2e%2e/app.py"])
-def test_other_files_are_not_there(client: TestClient, path: str) -> None:
+def test_unknown_files_are_404(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_a_setting_turns_it_off(serve: Serve) -> None:
+def test_page_setting_turns_it_off(serve: Serve) -> None:
     client = serve(page=False)
     assert client.get("/").status_code == 404
     assert client.get(f"/page/{page_files()[0]}/main.js").status_code == 404
 
 
-def test_the_pieces_are_python_chess_s() -> None:
+def test_pieces_match_python_chess() -> None:
     sprite = (FOLDER / "pieces.svg").read_text()
     for letter, drawing in chess.svg.PIECES.items():
         name = ("w" if letter.isupper() else "b") + letter.lower()
