@@ -1,4 +1,4 @@
-"""What a user would lose: that the game is over, or that a draw can be claimed. python-chess is the judge."""
+"""Draws by rule, with python-chess as the judge."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def few_pieces(draw: st.DrawFn) -> chess.Board:
 
 @given(st.lists(few_pieces(), max_size=20))
 @example([chess.Board(f"8/8/8/4k3/8/8/{pieces}/4K3 w - - 0 1") for pieces in ("N7", "B7", "B1B5", "BB6", "n6N", "bB6")])
-def test_material_and_clocks(boards: list[chess.Board]) -> None:
+def test_draw_by_material_and_clocks(boards: list[chess.Board]) -> None:
     check([board for board in boards if board.is_valid()])
 
 
@@ -57,7 +57,7 @@ def test_material_and_clocks(boards: list[chess.Board]) -> None:
         (2, 100, Draw.FIFTY_MOVES),
     ],
 )
-def test_the_weightiest_is_told(times: int, clock: int, draw: Draw | None) -> None:
+def test_draw_with_highest_precedence(times: int, clock: int, draw: Draw | None) -> None:
     shuffle = ["g1f3", "g8f6", "f3g1", "f6g8"] * times
     position = Position.read(f"{chess.STARTING_BOARD_FEN} w KQkq - {clock} 80", shuffle)
     assert draw_of(position) == draw

@@ -1,4 +1,4 @@
-"""What people with files of other programs would lose: games, players and ratings."""
+"""Games of other programs' PGN files: moves, players, ratings and errors."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_games_of_other_programs_are_read(case: Case) -> None:
     assert [outline(game, expected) for game, expected in zip(trees, case.games, strict=True)] == case.games
 
 
-def test_every_file_is_in_the_table() -> None:
+def test_cases_name_every_file() -> None:
     assert {case.path.name for case in CASES} == {path.name for path in FIELD.glob("pgn-*.pgn")}

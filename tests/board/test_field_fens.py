@@ -1,4 +1,4 @@
-"""What people in the field would lose: FENs as they copy them, read as meant, or refused by the field at fault."""
+"""FENs as people copy them, in the API and in lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 
 @pytest.mark.parametrize("case", cases(), ids=names())
-def test_a_fen_of_the_field_is_read_or_its_fault_named(case: dict[str, Any], client: TestClient) -> None:
+def test_fen_reads_or_names_fault(case: dict[str, Any], client: TestClient) -> None:
     asked_960 = case.get("chess960", False)
     body = {"fen": case["text"], "chess960": asked_960}
     if "error" in case:
@@ -54,7 +54,7 @@ def test_a_fen_of_the_field_is_read_or_its_fault_named(case: dict[str, Any], cli
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if "line" in case or "line_error" in case])
-def test_what_the_api_refuses_is_found_in_a_line_of_a_list(case: dict[str, Any]) -> None:
+def test_read_line(case: dict[str, Any]) -> None:
     if "line_error" in case:
         with pytest.raises(MovemaskError, match=re.escape(case["line_error"])):
             Position.read_line(case["text"])
@@ -63,7 +63,7 @@ def test_what_the_api_refuses_is_found_in_a_line_of_a_list(case: dict[str, Any])
     assert (position.fen, position.chess960) == (case["line"], case.get("is960", False))
 
 
-def test_a_list_of_them_is_audited_and_the_others_are_counted_with_their_line(tmp_path: Path) -> None:
+def test_audit_of_list_counts_bad_lines(tmp_path: Path) -> None:
     standard = [case for case in cases() if not case.get("chess960")]
     file = tmp_path / "positions.txt"
     file.write_text("".join(case["text"] + "\n" for case in standard), encoding="utf-8")
@@ -98,7 +98,7 @@ WRAPPED = {
     st.sampled_from(sorted(WRAPPED)),
     st.sampled_from([" ", "  ", "_", "%20", "+"]),
 )
-def test_whatever_a_fen_is_wrapped_in_it_stays_the_same_position(fen: str, wrapped: str, blank: str) -> None:
+def test_wrapped_fen_is_the_same_position(fen: str, wrapped: str, blank: str) -> None:
     text = WRAPPED[wrapped].format(fen.replace(" ", blank))
     expected = Position.read(fen)
     assert Position.read_line(text).board == expected.board

@@ -1,4 +1,4 @@
-"""What whoever looks through games would lose: the name of the opening that was played."""
+"""Names of openings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(board: chess.Board) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("folder", part_of(LISTS, 2), ids=["one row of twenty", "every row"])
-def test_every_line_of_lichess_list_has_its_name(folder: Path) -> None:
+def test_opening_of_every_listed_line(folder: Path) -> None:
     if not folder.exists():
         pytest.skip("lichess's list: ../shared/openings is not here")
     rows = [row for file in sorted(folder.glob("*.tsv")) for row in file.read_text().splitlines()[1:]]
@@ -41,7 +41,7 @@ def test_every_line_of_lichess_list_has_its_name(folder: Path) -> None:
         assert named(played(moves)) == (eco, name)
 
 
-def test_the_last_named_position_counts_by_whatever_moves_it_came_about() -> None:
+def test_opening_by_last_named_position() -> None:
     nimzo = ("E20", "Nimzo-Indian Defense")
     assert named(played("1. d4 Nf6 2. c4 e6 3. Nc3 Bb4")) == nimzo
     assert named(played("1. c4 e6 2. Nc3 Bb4 3. d4 Nf6")) == nimzo
@@ -58,7 +58,7 @@ def test_the_last_named_position_counts_by_whatever_moves_it_came_about() -> Non
     ],
     ids=["no move", "Chess960", "from a FEN"],
 )
-def test_other_games_have_no_name(board: chess.Board) -> None:
+def test_no_opening(board: chess.Board) -> None:
     if board.chess960 or board != chess.Board():
         board.push_san("e4")
     assert opening_of(PlayedGame.of(board)) is None

@@ -1,4 +1,4 @@
-"""What a user would lose: the good games of a file, beside one that cannot be read."""
+"""PGN with faults: errors per game, limits and ratings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BROKEN = {
 @given(st.lists(st.sampled_from([GOOD, *BROKEN.values()]), min_size=1, max_size=6), st.sampled_from(["", HEADERS]))
 @example([GOOD, *BROKEN.values(), GOOD], "")
 @example([GOOD, "*", GOOD], HEADERS)  # no move
-def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers: str) -> None:
+def test_unreadable_game_leaves_the_others(games: list[str], headers: str) -> None:
     text = "\n\n".join(headers + game for game in games)
     assert shapes(text) == [3 if game == GOOD else -1 for game in games]
     errors = [str(error) for error in read(text) if not isinstance(error, Game)]
@@ -63,7 +63,7 @@ def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers:
         ('[White "x"]\n\nnothing', 3, "nothing"),
     ],
 )
-def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, line: int, word: str) -> None:
+def test_word_that_is_no_move_is_an_error(text: str, line: int, word: str) -> None:
     (found,) = read(text)
     assert str(found) == f"pgn: game 1: line {line}: '{word}' is neither a tag nor a move in SAN"
 
@@ -77,11 +77,11 @@ def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, line: in
         "1. e4 D e5 (D) 2. Nf3 \u00bd-\u00bd",
     ],
 )
-def test_comments_and_marks_are_no_moves(text: str) -> None:
+def test_comments_and_marks_are_skipped(text: str) -> None:
     assert shapes(text) == [3]
 
 
-def test_a_draw_as_people_write_it_is_the_games_result_but_not_in_a_comment() -> None:
+def test_spellings_of_a_draw() -> None:
     for end, result in (("\u00bd-\u00bd", "1/2-1/2"), ("{\u00bd-\u00bd} *", "*")):
         (game,) = read(f"1. e4 {end}")
         assert isinstance(game, Game)
@@ -98,14 +98,14 @@ def test_a_draw_as_people_write_it_is_the_games_result_but_not_in_a_comment() ->
         ("{", "{"),
     ],
 )
-def test_a_comment_that_is_not_closed_is_named_and_swallows_no_game_in_silence(game: str, begin: str) -> None:
+def test_unclosed_comment_is_an_error(game: str, begin: str) -> None:
     good, bad = read(f"{GOOD}\n\n{game}\n\n{GOOD}")
     assert isinstance(good, Game)
     assert str(bad) == f"pgn: game 2: the comment {begin!r} is not closed, and takes all that follows"
 
 
 @given(st.text('e4N$1{}();%[]\n *"', max_size=60))
-def test_whatever_is_sent_as_a_pgn_is_games_or_errors(text: str) -> None:
+def test_any_text_gives_games_or_errors(text: str) -> None:
     assert len(shapes(text)) >= 1
 
 
@@ -118,7 +118,7 @@ def test_whatever_is_sent_as_a_pgn_is_games_or_errors(text: str) -> None:
         ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + " " * 12_600, "at most 200 are allowed"),
     ],
 )
-def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> None:
+def test_fen_tag_has_the_limits_of_fens(fen: str, words: str) -> None:
     games = read(FEN_HEADER.format(fen) + "1. Kd2 *\n\n" + HEADERS + GOOD)
     assert isinstance(games[0], InvalidPgn)
     assert words in str(games[0])
@@ -129,14 +129,14 @@ def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> No
 @pytest.mark.parametrize(
     "rating", ["0", "5", "99", "4001", "1500?", "²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""]
 )
-def test_what_is_no_rating_is_left_out_and_one_alone_is_both_players(rating: str) -> None:
+def test_rating_tags(rating: str) -> None:
     for other, elo in (("1800", Elo(1800, 1800)), ("?", None)):
         (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "{other}"]\n\n1. e4 *\n')
         assert isinstance(game, Game)
         assert game.plies[0].elo == elo
 
 
-def test_a_long_line_is_read_as_many_short_ones() -> None:
+def test_long_line_reads_as_short_lines() -> None:
     """python-chess copies the rest of a line for each comment: lines are cut behind one, and mean the same."""
     filler = "{ " + "x" * 3000 + " } "
     for text, plies in (

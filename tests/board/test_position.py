@@ -1,4 +1,4 @@
-"""What a user would lose: a FEN read as it is meant, and an error that says what is wrong with it."""
+"""Positions: errors of FENs, repetitions, and memory of shared games."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def games(draw: st.DrawFn) -> chess.Board:
         ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001; at most 1000000 is allowed"),
     ],
 )
-def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> None:
+def test_invalid_fen_is_quoted(fen: str, words: str) -> None:
     with pytest.raises(InvalidFen, match=words):
         Position.read(fen)
 
 
-def test_chess960_castling_rights_are_pointed_out() -> None:
+def test_chess960_rights_are_named() -> None:
     with pytest.raises(InvalidPosition, match="ask with chess960 true"):
         Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1")
     assert Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True).board.chess960
@@ -50,7 +50,7 @@ def test_chess960_castling_rights_are_pointed_out() -> None:
 
 @pytest.mark.parametrize("keep", [None, 8])
 @given(games())
-def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | None, board: chess.Board) -> None:
+def test_repetitions_match_python_chess(keep: int | None, board: chess.Board) -> None:
     line = PlayedGame.of(board, keep)
     replayed = board.root()
     for ply in range(line.plies + 1):
@@ -78,7 +78,7 @@ def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | N
                 assert newest == expected
 
 
-def test_positions_of_one_game_share_it() -> None:
+def test_positions_share_their_game() -> None:
     """Each used to hold a copy of all moves before it: 64 games of 1,024 plies took 6.6 GB."""
     plies = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
 

@@ -1,4 +1,4 @@
-"""What a user would lose: a FEN read as python-chess reads it, and moves as people write them, or refused by name."""
+"""Reading FENs and moves, compared with python-chess."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def same(fen: str, *, chess960: bool = False) -> bool:
     return True
 
 
-def test_every_position_of_the_suites_and_most_as_they_are_written() -> None:
+def test_positions_of_the_suites() -> None:
     fens = [row.fen for row in perft("standard")] + [fen for fen, _, _ in tricky()]
     valid = [fen for fen in fens if same(fen)]
     assert len(valid) > 0.9 * len(fens)
@@ -96,13 +96,13 @@ def test_every_position_of_the_suites_and_most_as_they_are_written() -> None:
         "4k3/8/8/8/8/8/8/4K2Q~ w - - 0 1",  # a promoted piece
     ],
 )
-def test_by_name(fen: str) -> None:
+def test_fens_match_python_chess(fen: str) -> None:
     same(fen)
     same(fen, chess960=True)
 
 
 @pytest.mark.parametrize("clocks", ["P7 23", "N24", "K2 16", " a4 21"])
-def test_a_damaged_clock_is_no_operation_of_an_epd(clocks: str) -> None:
+def test_damaged_clock_is_no_epd_operation(clocks: str) -> None:
     with pytest.raises(InvalidFen, match="invalid half-move clock"):
         Position.read(f"4k3/8/8/8/8/8/8/4K3 w - - {clocks}")
     assert Position.read('4k3/8/8/8/8/8/8/4K3 w - - c0 "P7"; hmvc 3;').board.halfmove_clock == 3
@@ -127,7 +127,7 @@ def placed(draw: st.DrawFn) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(placed())
-def test_any_pieces(fen: str) -> None:
+def test_any_placement_reads_as_python_chess(fen: str) -> None:
     same(fen)
 
 
@@ -143,15 +143,13 @@ BROKEN = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(BROKEN, st.text(max_size=60)), st.booleans())
 @example(" ", False)
-def test_any_text(fen: str, chess960: bool) -> None:
+def test_any_text_reads_as_python_chess(fen: str, chess960: bool) -> None:
     same(fen, chess960=chess960)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["fen", "legal", "xfen"]), st.booleans())
-def test_what_is_told_back_is_what_python_chess_writes(
-    seed: int, en_passant: chess.EnPassantSpec, in_960: bool
-) -> None:
+def test_fen_out_matches_python_chess(seed: int, en_passant: chess.EnPassantSpec, in_960: bool) -> None:
     rng = random.Random(seed)
     *_, board = played(rng, rng.randrange(1, 120), chess960=in_960)
     fen = board.fen(en_passant=en_passant, shredder=in_960 and seed % 2 == 0)
@@ -162,7 +160,7 @@ def test_what_is_told_back_is_what_python_chess_writes(
         assert position.fen == fen
 
 
-def test_every_move_of_the_suite_reads_the_same_in_both_notations() -> None:
+def test_uci_and_san_name_the_same_moves() -> None:
     for fen, _, flags in tricky():
         if any(flag.startswith("python-chess") for flag in flags):
             continue
@@ -172,7 +170,7 @@ def test_every_move_of_the_suite_reads_the_same_in_both_notations() -> None:
             assert read_move(board, board.san(move)) == (move, Notation.SAN)
 
 
-def test_squares_may_be_in_capitals() -> None:
+def test_uci_in_capitals() -> None:
     board = chess.Board("4k3/P7/8/8/8/8/8/4K2R w K - 0 1")
     for text, uci in (("E1G1", "e1g1"), ("A7A8Q", "a7a8q"), ("H1H7", "h1h7")):
         assert read_move(board, text) == (chess.Move.from_uci(uci), Notation.UCI)
@@ -186,7 +184,7 @@ def test_squares_may_be_in_capitals() -> None:
     "text",
     ["Nf3", "g1f3", "Nf3!", "Nf3?!", "Ng1f3", "N\u2013f3", "g1-f3", "Nf3+", "Z0", "--", "0000", "Nf4", "Nf9", "O-O"],
 )
-def test_a_move_means_the_same_in_a_list_and_in_a_pgn(text: str) -> None:
+def test_moves_read_alike_in_lists_and_pgn(text: str) -> None:
     (game,) = read_games(f"1. {text} *")
     try:
         move, _ = read_move(chess.Board(), text)
@@ -197,7 +195,7 @@ def test_a_move_means_the_same_in_a_list_and_in_a_pgn(text: str) -> None:
         assert [ply.played for ply in game.plies] == [move]
 
 
-def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
+def test_notation_of_moves() -> None:
     mixed, uci = Position.read(moves=["e4", "e7e5", "Nf3"]), Position.read(moves=["e2e4", "e7e5", "g1f3"])
     assert (mixed.notation, uci.notation, Position.read().notation) == (Notation.MIXED, Notation.UCI, None)
     assert mixed.board == uci.board
@@ -216,14 +214,14 @@ def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "knight", "is not a move in UCI or SAN"),
     ],
 )
-def test_a_move_that_cannot_be_read_is_named(fen: str, move: str, words: str) -> None:
+def test_unreadable_move_is_named(fen: str, move: str, words: str) -> None:
     with pytest.raises(IllegalMove, match=rf"moves\[0\]: '{move}' {words}.* in '") as caught:
         Position.read(fen, [move])
     assert str(caught.value).endswith(f"in {fen!r}")
 
 
 @pytest.mark.parametrize("mark", ["e.p.", " e.p.", "ep", " ep", "e.p.+", "e.p.!?"])
-def test_the_mark_of_en_passant_says_nothing_more(mark: str) -> None:
+def test_en_passant_mark_is_ignored(mark: str) -> None:
     fen = "4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 1"
     for move in ("exd6", "e5d6"):
         assert Position.read(fen, [move + mark]).fen == "4k3/8/3P4/8/8/8/8/4K3 b - - 0 1"

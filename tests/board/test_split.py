@@ -1,4 +1,4 @@
-"""What a reader of games would lose to a wrong cut: a game's players, or its moves, or a part of the file."""
+"""Splitting a text into games, compared with python-chess."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def random_game(seed: int) -> chess.pgn.Game:
 
 
 @pytest.mark.parametrize("between", ["\n\n", "\n", " ", "\r\n\r\n", "\n\n\n\n", '\n\n% 1. e4 [A "b"]\n', "\n---\n"])
-def test_games_are_what_python_chess_reads_of_each_however_they_follow_each_other(between: str) -> None:
+def test_joined_games_match_python_chess(between: str) -> None:
     games = [random_game(seed) for seed in range(40)]
     found = parts(between.join(str(game) for game in games))
     texts = [part for part in found if part.role == "game"]
@@ -69,7 +69,7 @@ def test_games_are_what_python_chess_reads_of_each_however_they_follow_each_othe
 
 
 @given(st.text(alphabet='e4N1-0*$.[]{}();%" \n\r\\>`[AW"', max_size=80))
-def test_no_character_of_a_text_is_lost(text: str) -> None:
+def test_parts_join_to_the_text(text: str) -> None:
     found = parts(text)
     assert "".join(part.text for part in found) in (in_lf(text), "")
     assert all(part.role == "game" for part in found if part.tags)
@@ -77,7 +77,7 @@ def test_no_character_of_a_text_is_lost(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
+def test_game_alone_is_the_same_game(text: str) -> None:
     """The page sends games one by one."""
     for part in parts(text):
         if part.role == "game":
@@ -86,19 +86,19 @@ def test_a_game_that_was_cut_out_is_the_same_game(text: str) -> None:
 
 
 @given(st.text(alphabet='ab"\\[]{}1. ', max_size=20))
-def test_a_tag_value_that_is_written_is_read_again(value: str) -> None:
+def test_escaped_tag_value_round_trips(value: str) -> None:
     (part,) = parts(f'[White "{escaped(value)}"] [Black "x"]\n\n1. e4 *')
     assert part.tags == {"White": value, "Black": "x"}
 
 
 @given(st.text(max_size=8), st.sampled_from(["99", "100", "2882", "4000", "4001"]))
-def test_a_rating_that_no_player_can_have_is_not_known(text: str, number: str) -> None:
+def test_impossible_ratings_are_unknown(text: str, number: str) -> None:
     for value in (text, number, f"{number}?", f"-{number}"):
         known = value.isascii() and value.isdigit() and 100 <= int(value) <= 4000
         assert rating_of(value) == (float(value) if known and len(value) < 5 else None)
 
 
-def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
+def test_line_numbers_of_parts() -> None:
     text = '\n\n[White "Ann"]\n\n; x\n1. e4\nSf6 *\n\n\n\nRound 2\n[White\n"Cid"]\n\n\n1. d4 d5\n'
     first, between, second = parts(text)
     assert (first.line, first.fault) == (3, "line 7: 'Sf6' is neither a tag nor a move in SAN")
@@ -121,16 +121,16 @@ def test_a_line_of_a_part_is_its_line_in_the_text() -> None:
         ("*", "there is no game in it"),
     ],
 )
-def test_no_wrong_game_is_made_of_a_doubtful_text(text: str, outcome: str) -> None:
+def test_doubtful_text_is_an_error(text: str, outcome: str) -> None:
     (found,) = read_games(text)
     assert outcome in str(found)
 
 
-def test_a_result_alone_is_no_game_beside_another() -> None:
+def test_lone_result_is_no_game() -> None:
     assert [part.role for part in parts("*\n\n1. e4 *\n\n*\n")] == ["game"]
 
 
-def test_a_game_that_fills_the_memory_is_refused() -> None:
+def test_game_beyond_the_limit_raises() -> None:
     games = iter(['[White "x"]\n', "\n", "1. e4 {\n", *["x" * 99 + "\n"] * 100])
     with pytest.raises(LimitExceeded, match="a game of more than 0 MiB"):
         list(split(games, 5_000))

@@ -1,4 +1,4 @@
-"""What a reader of an annotated game would lose: the game as it was, and figures that are the network's."""
+"""Annotated PGN: comments, glyphs, evaluations, and what stays as it was."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from tests.conftest import ROOT, Serve
 from tests.games.engines import program
 from tests.networks import fake_model, write_fake
 from tests.processes import run
-from tests.server.asking import asked
 
 GAMES = """[Event "Rated"]
 [White "Ann"]
@@ -81,7 +80,7 @@ def moves_of(node: chess.pgn.GameNode) -> list[object]:
     return [(child.move, moves_of(child)) for child in node.variations]
 
 
-def test_the_games_are_what_they_were_with_comments(file: Path, network: Network) -> None:
+def test_annotate_adds_comments_only(file: Path, network: Network) -> None:
     result = run("annotate", file)
     assert result.exit_code == 0, result.output
     assert f"left as it is: {file}: game 2: 'Ke3' is not legal in" in result.stderr
@@ -119,7 +118,7 @@ def test_the_games_are_what_they_were_with_comments(file: Path, network: Network
 
 
 @pytest.mark.parametrize("packed", [bytes, gzip.compress])
-def test_lines_end_as_they_did(file: Path, tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+def test_annotate_keeps_line_ends(file: Path, tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
     models = str(write_fake(tmp_path / "m").parent)
     text = '[White "Ann"]\n\n1. e4 e5\n{two\nlines} *\n\nA remark\n\n[White "Ben"]\n\n1. Sf3 *\n'
     found = []
@@ -132,7 +131,7 @@ def test_lines_end_as_they_did(file: Path, tmp_path: Path, packed: Callable[[byt
     assert found[1] == found[0].replace(b"\n", b"\r\n")
 
 
-def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> None:
+def test_summary_of_players(file: Path, tmp_path: Path) -> None:
     rows = run("annotate", file).stderr.splitlines()
     table = {line.split()[0]: line.split()[1] for line in rows if not line.startswith("left")}
     assert table == {"player": "moves", "Ann": "6", "Bob": "3", "Cid": "1", "all": "10"}
@@ -144,7 +143,7 @@ def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> Non
     assert len(rows) == 13
 
 
-def test_a_mistake_and_a_blunder_get_their_glyphs_and_those_that_are_there_stay(file: Path) -> None:
+def test_annotate_adds_glyphs_and_keeps_others(file: Path) -> None:
     (game, *_) = games_of(run("annotate", file).stdout)
     assert [node.nags for node in game.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
     file.write_text("1. f3 { [%eval -1] } e5 { [%eval -1] } 2. g4 Qh4# 0-1")
@@ -154,7 +153,7 @@ def test_a_mistake_and_a_blunder_get_their_glyphs_and_those_that_are_there_stay(
     assert "; blunder: allows mate in one and cost 40 points, made by " in list(game.mainline())[2].comment
 
 
-def test_an_engine_writes_the_evaluations_that_are_missing(tmp_path: Path) -> None:
+def test_annotate_writes_missing_evaluations(tmp_path: Path) -> None:
     file = tmp_path / "game.pgn"
     file.write_text("1. e4 { [%eval 0.3] } e5 2. Ke2 { [%eval -3.0] } 1-0")
     written = run("annotate", file, "--engine", program(tmp_path, "well")).stdout
@@ -177,7 +176,7 @@ def test_annotate_replaces_unreadable_evaluations(tmp_path: Path) -> None:
     assert f"?? 15; {note};" in " ".join(result.stdout.split())
 
 
-def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:
+def test_annotate_adds_missing_openings(tmp_path: Path) -> None:
     file = tmp_path / "games.pgn"
     headers = ['[ECO "A00"]', '[ECO "?"]\n[Opening ""]', '[Opening "Mine"]\n[ECO "Z99"]']
     standard = '[Variant "Chess960"]\n[FEN "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w HAha - 0 1"]\n[SetUp "1"]'
@@ -186,7 +185,7 @@ def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:
     assert found == [("A00", "King's Pawn Game"), ("C20", "King's Pawn Game"), ("Z99", "Mine"), (None, None)]
 
 
-def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:
+def test_documented_example_matches_annotate(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "uci.md").read_text().split("## Annotated games")[1]
     command, shown = re.findall(r"```(?:sh|)\n(.*?)```", page, re.S)[1:3]
     moves = re.search(r"echo '(.*)' \| movemask annotate -", command)
@@ -215,7 +214,7 @@ UNPLAYABLE = {
 
 
 @pytest.mark.parametrize("text", ["", "8/8/8/8/8/2k5/8/K2r4 w - - 0 1\n", "Dear all,\n\nhere are no games.\n"])
-def test_a_file_without_games_is_named_and_nothing_is_written(text: str, tmp_path: Path) -> None:
+def test_annotate_file_without_games(text: str, tmp_path: Path) -> None:
     file, out = tmp_path / "positions.epd", tmp_path / "x.pgn"
     file.write_text(text)
     result = run("annotate", file, "--out", out)
@@ -225,7 +224,7 @@ def test_a_file_without_games_is_named_and_nothing_is_written(text: str, tmp_pat
     assert run("annotate", file).stdout == ""
 
 
-def test_a_file_with_only_an_unclosed_comment_keeps_its_text(tmp_path: Path) -> None:
+def test_annotate_unclosed_comment_keeps_text(tmp_path: Path) -> None:
     file, out = tmp_path / "notes.pgn", tmp_path / "x.pgn"
     file.write_text("{ an analysis without an end\n")
     assert run("annotate", file, "--out", out).exit_code == 1
@@ -233,7 +232,7 @@ def test_a_file_with_only_an_unclosed_comment_keeps_its_text(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("bad", UNPLAYABLE.values(), ids=UNPLAYABLE)
-def test_a_game_that_cannot_be_played_costs_only_itself_and_nothing_of_it_is_lost(
+def test_annotate_keeps_unreadable_games(
     bad: str, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = '[Event "good"]\n\n1. e4 e5 *'
@@ -258,41 +257,13 @@ def test_a_game_that_cannot_be_played_costs_only_itself_and_nothing_of_it_is_los
         max_size=12,
     )
 )
-def test_whatever_was_read_can_be_written(words: list[str]) -> None:
+def test_any_text_can_be_annotated(words: list[str]) -> None:
     for text, tree, game in read_trees("".join(words)):
         assert str(Annotated(text, tree, InvalidPgn("")))
         assert (tree is None) == (not isinstance(game, Game))
 
 
-def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shipped: TestClient) -> None:
-    """White mates on d8, or Black takes it all on d5: what the network thinks of the position alone sees neither."""
-    fen, elo = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1", {"self": 2200, "opponent": 2200}
-    plain = asked(shipped, fen=fen, elo=elo)
-    told = asked(shipped, fen=fen, elo=elo, include=["forecast"])
-    assert "forecast" not in plain
-    assert told["value"] == plain["value"]
-    after = [asked(shipped, fen=fen, moves=[move["uci"]], elo=elo) for move in plain["moves"][:3]]
-    weights = [move["probability"] for move in plain["moves"][:3]]
-    for name, other in (("win", "loss"), ("draw", "draw"), ("loss", "win")):
-        values = [0.0 if one["status"] == "checkmate" else one["value"][other] for one in after]
-        values = [
-            float(name == "win") if one["status"] == "checkmate" else v for one, v in zip(after, values, strict=True)
-        ]
-        rest = (1 - sum(weights)) * plain["value"][name]  # what is not looked at
-        mean = rest + sum(weight * value for weight, value in zip(weights, values, strict=True))
-        assert told["forecast"][name] == pytest.approx(mean, abs=1e-4)
-    pgn = f'[SetUp "1"]\n[FEN "{fen}"]\n[WhiteElo "2200"]\n\n1. Rd2 Qxd2 *'
-    moves = asked(shipped, "/v1/games", pgn=pgn, include=["forecast"])["games"][0]["moves"]
-    assert moves[0]["forecast"]["score"] == pytest.approx(told["forecast"]["score"], abs=1e-4)
-    assert "forecast" not in asked(shipped, "/v1/games", pgn=pgn)["games"][0]["moves"][0]
-    scholars = "r1bqkb1r/pppp1ppp/2n2n2/4p2Q/2B1P3/8/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
-    mate = asked(shipped, fen=scholars, elo=2200, include=["forecast"])
-    assert mate["forecast"]["win"] > 0.9 > mate["value"]["win"] + 0.1  # the mate is not seen before it is played
-    over = asked(shipped, fen="7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", include=["forecast"])
-    assert "forecast" not in over
-
-
-def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_leave_shared_boards_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
     model = fake_model()
     own = Direct(model)
@@ -312,7 +283,7 @@ def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pyt
     assert "e5" in [move.san for move in PolicyOut.model_validate(policy_out(points[0], ["san"])).moves]
 
 
-def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:
+def test_service_and_command_write_the_same_pgn(file: Path, serve: Serve) -> None:
     client: TestClient = serve(shipped_models())
     answer = client.post("/v1/games", json={"pgn": GAMES}, headers={"Accept": "application/x-chess-pgn"})
     assert answer.headers["content-type"] == "application/x-chess-pgn"
@@ -322,7 +293,7 @@ def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:
     assert "there is no game in it" in refused.text
 
 
-def test_comments_without_end_take_no_time_without_end() -> None:
+def test_annotate_many_comments_in_linear_time() -> None:
     text = "1. e4 " + "{x} " * 50_000 + "e5 *"
     ((_, tree, game),) = list(read_trees(text))
     assert isinstance(tree, chess.pgn.Game)

@@ -1,4 +1,4 @@
-"""What a player would lose who learns from the review: what a move cost, and nothing that nobody knows."""
+"""Costs of moves by the rules, the PGN's evaluations and an engine."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def evaluation(centipawns: int, *line: str) -> Evaluation:
         ("1. Ra2", "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", Fact.MISSES_MATE),
     ],
 )
-def test_what_the_rules_know(moves: str, fen: str, fact: Fact | None) -> None:
+def test_facts_by_the_rules(moves: str, fen: str, fact: Fact | None) -> None:
     cost = last(moves, fen)
     assert cost.fact is fact
     assert cost.is_key == (fact not in (None, Fact.DRAWS))
 
 
-def test_a_stalemate_where_mate_in_one_was_there_is_a_blunder_by_the_rules_alone() -> None:
+def test_stalemate_instead_of_mate_is_a_blunder() -> None:
     cost = last("1. Qg6", "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1")
     assert (cost.mark, cost.source, cost.lost) == ("blunder", "rules", 0.5)
     assert [move.uci() for move in cost.line] in (["g1g7"], ["g1h2"], ["g1h1"])
 
 
-def test_checkmate_and_an_only_move_cost_nothing() -> None:
+def test_checkmate_and_only_move_cost_nothing() -> None:
     assert last("1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7#").lost == 0
     assert last("1. Kg1", "8/8/8/8/8/6k1/1r6/7K w - - 0 1").lost == 0
 
 
-def test_without_evaluations_a_move_has_no_cost_and_no_mark() -> None:
+def test_no_cost_without_evaluations() -> None:
     found = costs("1. e4 e5 2. Qh5 Ke7 3. a3 a6")
     assert [cost.lost for cost in found] == [None] * 6
     assert {cost.mark for cost in found} == {None}
@@ -70,7 +70,7 @@ def test_without_evaluations_a_move_has_no_cost_and_no_mark() -> None:
     assert (allowed.mark, allowed.lost, allowed.is_key) == (None, None, True)
 
 
-def test_an_engine_tells_what_the_pgn_does_not_and_the_pgn_wins() -> None:
+def test_pgn_evaluations_take_precedence_over_engine() -> None:
     known = costs("1. e4 {[%eval 0.3]} e5 2. Ke2 {[%eval -3.0]}")
     assert known.missing == [0, 2]
     known = known.evaluated(0, evaluation(30, "e2e4")).evaluated(2, evaluation(40, "g1f3", "b8c6"))
@@ -85,7 +85,7 @@ def test_an_engine_tells_what_the_pgn_does_not_and_the_pgn_wins() -> None:
     assert known.scores == pytest.approx([0.528, 0.528, 0.537, 0.249], abs=0.001)
 
 
-def test_a_move_that_the_pgn_marks_gets_a_better_one_from_the_engine() -> None:
+def test_engine_adds_better_line_to_marked_move() -> None:
     known = costs("1. e4 {[%eval 0.3]} e5 {[%eval 0.3]} 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]}")
     assert known.missing == [0, 2]
     king = known.evaluated(2, evaluation(-900, "g1f3"))[2]
@@ -94,24 +94,24 @@ def test_a_move_that_the_pgn_marks_gets_a_better_one_from_the_engine() -> None:
 
 
 @pytest.mark.parametrize(("after", "mark"), [(30, None), (-40, "inaccuracy"), (-90, "mistake"), (-160, "blunder")])
-def test_the_marks_are_at_lichess_thresholds(after: int, mark: str | None) -> None:
+def test_marks_at_lichess_thresholds(after: int, mark: str | None) -> None:
     known = costs("1. e4 e5").evaluated(0, evaluation(30, "d2d4")).evaluated(1, evaluation(after, "e7e5"))
     assert known[0].mark == mark
     assert known[0].is_key == (mark in ("mistake", "blunder"))
     assert bool(known[0].line) == (mark is not None)
 
 
-def test_the_first_choice_of_the_engine_costs_nothing() -> None:
+def test_engines_first_choice_costs_nothing() -> None:
     known = costs("1. e4 e5").evaluated(0, evaluation(30, "e2e4")).evaluated(1, evaluation(-160, "e7e5"))
     assert (known[0].lost, known[0].mark) == (0.0, None)
 
 
 @pytest.mark.parametrize(("lost", "points"), [(None, 0), (0.009, 0), (0.0996, 9), (0.1, 10), (0.29, 29), (1.0, 100)])
-def test_points_are_rounded_down_as_marks_begin_at_whole_points(lost: float | None, points: int) -> None:
+def test_points_are_rounded_down(lost: float | None, points: int) -> None:
     assert Cost(lost).points == points
 
 
-def test_a_mate_in_one_that_is_allowed_in_a_lost_game_is_no_mistake() -> None:
+def test_allowing_mate_in_lost_game_is_no_mistake() -> None:
     lost = "4r1k1/5ppp/8/8/8/8/q5PP/7K w - - 0 1"
     known = costs("1. Kg1", lost).evaluated(0, evaluation(-1000, "h2h3"))
     assert (known[0].fact, known[0].mark, known[0].is_key) == (Fact.ALLOWS_MATE, None, False)

@@ -1,4 +1,4 @@
-"""What an operator would lose: an engine that is no trouble to the service, whatever it does."""
+"""The engine's process: start, end, failures and pauses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def evaluated(engine: Engine) -> list[int]:
 
 
 @pytest.mark.anyio
-async def test_a_process_starts_when_it_is_needed_and_ends_when_it_is_not(tmp_path: Path) -> None:
+async def test_process_starts_on_demand_and_ends_when_idle(tmp_path: Path) -> None:
     engine = Engine(program(tmp_path, "well"), idle=0)
     async with aclosing(engine):
         assert not (tmp_path / "starts").exists()
@@ -41,7 +41,7 @@ async def test_a_process_starts_when_it_is_needed_and_ends_when_it_is_not(tmp_pa
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("how", "found", "why"), [("dies", [0], "died unexpectedly"), ("silent", [], "no answer for")])
-async def test_an_engine_that_fails_is_named_once(
+async def test_failing_engine_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, found: list[int], why: str
 ) -> None:
     engine = Engine(program(tmp_path, how), stuck=20 if found else 0.2, pause=0)
@@ -55,7 +55,7 @@ async def test_an_engine_that_fails_is_named_once(
 
 
 @pytest.mark.anyio
-async def test_a_position_of_chess960_is_no_failure_of_an_engine_that_does_not_play_it(tmp_path: Path) -> None:
+async def test_chess960_is_no_failure_of_the_engine(tmp_path: Path) -> None:
     """Nobody's games got evaluations for a minute."""
     async with aclosing(Engine(program(tmp_path, "well"))) as engine:
         assert await engine.evaluate(chess.Board(chess960=True), "a game") is None
@@ -65,7 +65,7 @@ async def test_a_position_of_chess960_is_no_failure_of_an_engine_that_does_not_p
 
 
 @pytest.mark.anyio
-async def test_an_engine_that_has_failed_is_left_alone_for_a_while(tmp_path: Path) -> None:
+async def test_failed_engine_pauses(tmp_path: Path) -> None:
     async with aclosing(Engine(str(tmp_path / "nothing there"))) as engine:
         assert engine.ready
         assert await evaluated(engine) == []

@@ -1,4 +1,4 @@
-"""What a reader of an evaluated game would lose: what moves cost beside how human they are."""
+"""Reports on games with evaluations in the PGN."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def judged(client: TestClient, pgn: str, **more: Any) -> dict[str, Any]:
     return game
 
 
-def test_evaluations_in_the_pgn_mark_moves_without_an_engine(shipped: TestClient) -> None:
+def test_pgn_evaluations_mark_moves(shipped: TestClient) -> None:
     game = judged(shipped, SAMPLE)
     moves = game["moves"]
     assert "lost" not in moves[0]  # the position before it has no evaluation
@@ -41,7 +41,7 @@ def test_evaluations_in_the_pgn_mark_moves_without_an_engine(shipped: TestClient
     assert {move.get("mark") for move in moves} == {None, "inaccuracy", "mistake", "blunder"}
 
 
-def test_a_mistake_that_most_people_make_is_both(shipped: TestClient) -> None:
+def test_probable_move_can_be_a_mistake(shipped: TestClient) -> None:
     game = judged(shipped, LEGAL)
     trap = game["moves"][9]
     assert (trap["san"], trap["mark"]) == ("Bxd1", "blunder")
@@ -55,7 +55,7 @@ def test_a_mistake_that_most_people_make_is_both(shipped: TestClient) -> None:
     assert game["moves"][12]["lost"] == 0  # mate needs no evaluation
 
 
-def test_an_annotated_game_tells_it_and_can_be_annotated_again(shipped: TestClient) -> None:
+def test_annotate_twice_with_evaluations(shipped: TestClient) -> None:
     def annotated(pgn: str) -> str:
         return shipped.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
 

@@ -1,4 +1,4 @@
-"""What a player would lose who shows the review a game that everybody knows: traps found, sacrifices understood.
+"""Reviews of well-known games: traps are blunders, and sound sacrifices are not.
 
 A real engine judges. Without Stockfish the tests are skipped.
 """
@@ -40,7 +40,7 @@ NOAH = """1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 d6 5. d4 b5 6. Bb3 Nxd4 7. Nxd4 e
         pytest.param(NOAH, [15], [16, 18], id="Noah's ark: 8. Qxd4 c5"),
     ],
 )
-async def test_a_trap_is_a_blunder_and_its_refutation_none(pgn: str, blunders: list[int], right: list[int]) -> None:
+async def test_trap_is_a_blunder_and_refutation_is_not(pgn: str, blunders: list[int], right: list[int]) -> None:
     """The moves by their number from 1. Only positions from the first of them on are evaluated."""
     (game,) = read_games(pgn)
     assert isinstance(game, Game)

@@ -1,4 +1,4 @@
-"""What people who annotate files of other programs would lose: anything that was in the file."""
+"""Annotated files of other programs: nothing in them is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def written(own: Direct, text: str) -> list[Annotated]:
     return [game async for game in annotated(own, read_trees(text))]
 
 
-def test_annotated_files_have_all_that_was_in_them() -> None:
+def test_annotated_files_keep_everything() -> None:
     own = Direct(fake_model())
     for case in CASES:
         try:

@@ -1,4 +1,4 @@
-"""What whoever looks through a game would lose: the moves that are worth a look, the most telling first."""
+"""Key moves of a game."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def judged(client: TestClient, pgn: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pgn", [SAMPLE, LEGAL], ids=["a real game", "Légal's trap"])
-def test_mistakes_and_blunders_are_the_key_moves_the_costliest_first(shipped: TestClient, pgn: str) -> None:
+def test_key_moves_are_sorted_by_cost(shipped: TestClient, pgn: str) -> None:
     game = judged(shipped, pgn)
     marked = {move["ply"]: move for move in game["moves"] if move.get("mark") in ("mistake", "blunder")}
     assert 0 < len(marked) <= 5
@@ -43,14 +43,14 @@ def test_mistakes_and_blunders_are_the_key_moves_the_costliest_first(shipped: Te
         assert re.search(r" of players rated \d+ play it, at \d+ [\d.]+ %\.$", one["text"])
 
 
-def test_without_evaluations_the_key_moves_are_the_faults_that_the_rules_know(shipped: TestClient) -> None:
+def test_key_moves_without_evaluations(shipped: TestClient) -> None:
     assert judged(shipped, UNEVALUATED)["moments"] == []
     (one,) = judged(shipped, "1. f3 e5 2. g4 Qh4# 0-1")["moments"]
     assert (one["ply"], one["mark"], one["lost"]) == (3, None, None)
     assert one["text"].startswith("2. g4 allows mate in one. ")
 
 
-def test_a_game_has_five_moments_at_most(shipped: TestClient) -> None:
+def test_at_most_five_moments(shipped: TestClient) -> None:
     blunders = (
         "1. e4 {[%eval 0]} e5 {[%eval 0]} 2. Ke2 {[%eval -9]} Ke7 {[%eval 9]} 3. Kd3 {[%eval -9]} Kd6 {[%eval 9]} "
     )
@@ -60,22 +60,20 @@ def test_a_game_has_five_moments_at_most(shipped: TestClient) -> None:
     assert len(game["moments"]) == 5
 
 
-def test_an_only_move_is_no_moment(shipped: TestClient) -> None:
+def test_only_move_is_no_moment(shipped: TestClient) -> None:
     only = '[SetUp "1"]\n[FEN "k7/8/8/8/8/8/1r6/7K w - - 0 1"]\n\n{[%eval 0]} 1. Kg1 {[%eval -9]} *'
     assert judged(shipped, only)["moves"][0]["lost"] == 0
     assert judged(shipped, only)["moments"] == []
 
 
-def test_a_network_without_ratings_tells_who_plays_it_without_them(client: TestClient) -> None:
+def test_moments_of_network_without_ratings(client: TestClient) -> None:
     moments = judged(client, SAMPLE)["moments"]
     assert len(moments) >= 3
     assert all(one["text"].endswith("% of players play it.") for one in moments)
     assert not any("by_rating" in one for one in moments)
 
 
-def test_an_annotated_game_tells_the_same_moments_and_a_second_run_replaces_them(
-    shipped: TestClient, tmp_path: Path
-) -> None:
+def test_annotated_moments_match_and_are_replaced(shipped: TestClient, tmp_path: Path) -> None:
     file, other = tmp_path / "game.pgn", tmp_path / "other.pgn"
     file.write_text(SAMPLE)
     assert run("annotate", file, "--elo", "800", "--out", other).exit_code == 0

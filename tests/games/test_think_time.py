@@ -1,4 +1,4 @@
-"""What a bot's opponents would lose: moves that take as long as a human's, and never the whole clock."""
+"""Human thinking times, of the function, the engine and `/v1/move`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def seconds(network: Network, clock: Clock, fen: str = MIDDLEGAME, *moves: str, 
 
 
 @given(st.floats(0, 7200), st.floats(0, 60), st.lists(st.floats(0, 1), min_size=1, max_size=218))
-def test_a_fifth_of_the_clock_at_most(remaining: float, increment: float, weights: list[float]) -> None:
+def test_think_time_is_at_most_a_fifth_of_the_clock(remaining: float, increment: float, weights: list[float]) -> None:
     total = sum(weights) or 1.0
     position = Position(chess.Board(MIDDLEGAME))
     move = next(iter(position.board.legal_moves))
@@ -52,7 +52,7 @@ def test_a_fifth_of_the_clock_at_most(remaining: float, increment: float, weight
     assert 0 <= thought <= max(0, 0.2 * (remaining - 1))
 
 
-def test_recaptures_only_moves_openings_and_a_short_clock_take_less(network: Network) -> None:
+def test_think_time_of_quick_moves_is_short(network: Network) -> None:
     clock = Clock(180, 2)
     usual = seconds(network, clock)
     assert 2 < usual < 15
@@ -64,7 +64,7 @@ def test_recaptures_only_moves_openings_and_a_short_clock_take_less(network: Net
     assert seconds(network, clock, "7k/8/8/8/8/8/1q6/K7 w - - 0 40") < usual / 4
 
 
-def test_the_engine_waits_so_long_and_not_when_it_is_told_to_stop(network: Network) -> None:
+def test_engine_waits_for_think_time_or_stop(network: Network) -> None:
     def took(*commands: str) -> float:
         out = io.StringIO()
         told: list[float] = []
@@ -89,7 +89,7 @@ def test_the_engine_waits_so_long_and_not_when_it_is_told_to_stop(network: Netwo
     assert took("go ponder btime 20000", "ponderhit") >= expected
 
 
-def test_a_move_tells_its_seconds_when_the_clock_is_given(serve: Serve) -> None:
+def test_move_with_clock_has_seconds(serve: Serve) -> None:
     client = serve(shipped_models())
     clock = {"remaining": 180, "increment": 2}
     answer = asked(client, "/v1/move", fen=MIDDLEGAME, clock=clock)
@@ -100,7 +100,7 @@ def test_a_move_tells_its_seconds_when_the_clock_is_given(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_seconds_do_not_depend_on_the_rule(serve: Serve, rule: dict[str, Any]) -> None:
+def test_think_time_does_not_depend_on_the_rule(serve: Serve, rule: dict[str, Any]) -> None:
     client = serve(shipped_models())
     request = {"fen": MIDDLEGAME, "clock": {"remaining": 180}}
     plain = asked(client, "/v1/move", **request)

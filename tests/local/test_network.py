@@ -1,4 +1,4 @@
-"""What a Python user would lose: the network's policy of a python-chess board, without HTTP."""
+"""`movemask.load`: policies of python-chess boards without HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.networks import write_fake
 
 
-def test_it_says_what_the_service_says(network: movemask.Network, shipped: TestClient) -> None:
+def test_policy_matches_the_service(network: movemask.Network, shipped: TestClient) -> None:
     board = chess.Board()
     for san in ("e4", "e5", "Nf3"):
         board.push_san(san)
@@ -46,9 +46,7 @@ def test_it_says_what_the_service_says(network: movemask.Network, shipped: TestC
 
 
 @pytest.mark.parametrize("rule", [{}, {"temperature": 2}, {"top_k": 3}, {"normalizer": "softmax_one"}], ids=str)
-def test_a_seed_draws_the_move_that_it_draws_over_http(
-    network: movemask.Network, shipped: TestClient, rule: RuleOptions
-) -> None:
+def test_seed_draws_the_move_of_the_service(network: movemask.Network, shipped: TestClient, rule: RuleOptions) -> None:
     for moves in ([], ["e4"], ["e4", "e5", "Nf3"], ["d4", "Nf6", "c4", "e6", "Nc3"]):
         board = chess.Board()
         for san in moves:
@@ -59,9 +57,7 @@ def test_a_seed_draws_the_move_that_it_draws_over_http(
             assert shipped.post("/v1/move", json=body).json()["move"]["uci"] == str(policy.sample(seed))
 
 
-def test_settings_of_a_service_do_not_concern_a_program_that_loads_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_ignores_service_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PORT", "abc"), ("THREADS", "many"), ("NEW_FLAG", "1"), ("DEFAULT_MODEL", "none")):
         monkeypatch.setenv(f"MOVEMASK_{name}", value)
     assert movemask.load().name == "movemask-7"
@@ -71,13 +67,13 @@ def test_settings_of_a_service_do_not_concern_a_program_that_loads_a_network(
 
 
 @pytest.mark.parametrize("copied", [lambda network: pickle.loads(pickle.dumps(network)), copy.deepcopy])
-def test_a_network_goes_to_other_processes_and_is_copied(network: movemask.Network, copied: Any) -> None:
+def test_network_can_be_pickled_and_copied(network: movemask.Network, copied: Any) -> None:
     """Pools of processes and loaders of data send what they work with."""
     board = chess.Board()
     assert copied(network).policy(board).probabilities == network.policy(board).probabilities
 
 
-def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None:
+def test_policy_item_by_move_uci_or_san(network: movemask.Network) -> None:
     policy = network.policy(chess.Board())
     assert policy.best is not None
     assert policy["e4"] == policy["e2e4"] == policy[chess.Move.from_uci("e2e4")] > 0.1
@@ -92,7 +88,7 @@ def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None
             policy[word]  # type: ignore[index]
 
 
-def test_a_policy_is_a_mapping(network: movemask.Network) -> None:
+def test_policy_is_a_mapping(network: movemask.Network) -> None:
     policy = network.policy(chess.Board(), top_k=3)
     assert dict(policy) == dict(policy.items()) == policy == policy.probabilities
     assert sum(policy.values()) == pytest.approx(1)
@@ -103,14 +99,14 @@ def test_a_policy_is_a_mapping(network: movemask.Network) -> None:
     assert [move in policy for move in asked] == [True, False, False, False]
 
 
-def test_a_fen_is_asked_as_a_board_is(network: movemask.Network) -> None:
+def test_policy_of_a_fen(network: movemask.Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     assert network.policy(board.fen()) == network.policy(board)
     assert network.policies(["startpos", board])[0] == network.policy(chess.Board())
     assert (network.logits(board.fen()).values == network.logits(board).values).all()
 
 
-def test_a_file_is_loaded_with_the_contract_beside_it(tmp_path: Path) -> None:
+def test_load_file_with_contract_beside_it(tmp_path: Path) -> None:
     file = write_fake(tmp_path, "own").with_suffix(".onnx")
     network = movemask.load(file)
     assert network.name == "own"
@@ -127,9 +123,7 @@ def test_a_file_is_loaded_with_the_contract_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rule", [{}, {"normalizer": "softmax_one"}, {"normalizer": "sparsemax", "top_p": 0.9}], ids=str
 )
-def test_a_temperature_of_0_leaves_the_most_probable_move(
-    network: movemask.Network, shipped: TestClient, rule: RuleOptions
-) -> None:
+def test_temperature_zero_leaves_best_move(network: movemask.Network, shipped: TestClient, rule: RuleOptions) -> None:
     greedy: RuleOptions = {**rule, "temperature": 0}
     policy = network.policy(chess.Board(), **greedy)
     assert dict(policy) == {network.policy(chess.Board()).best: 1.0}
@@ -142,7 +136,7 @@ def test_a_temperature_of_0_leaves_the_most_probable_move(
     assert "temperature: Input should be greater than 0: at 0 a move" in games.json()["detail"]
 
 
-def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemask.Network) -> None:
+def test_policy_length_iteration_and_repr(network: movemask.Network) -> None:
     policy = network.policy(chess.Board())
     assert len(policy) == 20
     assert list(policy) == list(policy.probabilities)
@@ -150,7 +144,7 @@ def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemas
     assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-7>", repr(policy))
 
 
-def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
+def test_policies_of_boards_and_finished_games(network: movemask.Network) -> None:
     board, mate = chess.Board(), chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1")
     policies = network.policies([board, mate] * 50)
     assert [len(policy) for policy in policies] == [20, 0] * 50
@@ -160,7 +154,7 @@ def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(n
     assert network.policy(board).ignored == ()
 
 
-def test_many_boards_have_a_rating_each(network: movemask.Network) -> None:
+def test_policies_with_a_rating_each(network: movemask.Network) -> None:
     boards = [chess.Board()] * 3
     policies = network.policies(boards, elo=2000, elos=[900, (1200, 1800), None])
     rated = [network.policy(chess.Board(), elo=elo) for elo in (900, 2000)]
@@ -170,7 +164,7 @@ def test_many_boards_have_a_rating_each(network: movemask.Network) -> None:
         network.policies(boards, elos=[900])
 
 
-def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network) -> None:
+def test_shaped_matches_the_service(network: movemask.Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     for temperature, top_p in ((0.5, 1.0), (2.0, 0.8), (1.0, 0.5)):
         shaped = network.policy(board).shaped(temperature, top_p).probabilities
@@ -180,7 +174,7 @@ def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network)
     assert list(network.policy(board).shaped(0).probabilities.values()) == [1.0]
 
 
-def test_moves_without_any_probability_are_equally_likely_among_themselves(network: movemask.Network) -> None:
+def test_shaped_moves_that_underflow_are_equally_likely(network: movemask.Network) -> None:
     """As after a network that is certain of another move: an engine that must play one of these still plays."""
     certain = replace(
         network.policy(chess.Board()),
@@ -214,13 +208,13 @@ WRONG: dict[str, list[Any]] = {
         (None, {"rating": 1500}, "rating: there is no such option; available: elo, "),
     ],
 )
-def test_a_wrong_input_is_named(network: movemask.Network, board: Any, options: Any, told: str) -> None:
+def test_wrong_arguments_raise(network: movemask.Network, board: Any, options: Any, told: str) -> None:
     with pytest.raises(movemask.MovemaskError) as caught:
         network.policy(chess.Board() if board is None else board, **options)
     assert str(caught.value).startswith(told)
 
 
-def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp_path: Path) -> None:
+def test_invalid_board_and_unknown_model_raise(tmp_path: Path) -> None:
     write_fake(tmp_path, "mine")
     network = movemask.load("mine", models_dir=tmp_path)
     assert repr(network) == "<movemask.Network mine>"
@@ -230,7 +224,7 @@ def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp
         movemask.load("x", models_dir=tmp_path)
 
 
-def test_a_default_that_fails_its_check_gives_way_to_the_next_and_all_are_named(tmp_path: Path) -> None:
+def test_load_default_that_fails_its_check(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[contract]\n")
     with pytest.raises(ModelUnavailable, match=r"model 'bad' failed its check: bad\.toml: contract\.planes"):
         movemask.load(models_dir=tmp_path)
@@ -238,7 +232,7 @@ def test_a_default_that_fails_its_check_gives_way_to_the_next_and_all_are_named(
     assert movemask.load(models_dir=tmp_path).name == "good"
 
 
-def test_the_pages_examples_run(shipped: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_examples_run(shipped: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
     names: dict[str, Any] = {"http": through(shipped)}
@@ -247,7 +241,7 @@ def test_the_pages_examples_run(shipped: TestClient, capsys: pytest.CaptureFixtu
         assert len(capsys.readouterr().out.splitlines()) == lines
 
 
-def test_logits_and_legal_slots_give_the_policy_and_name_their_moves(network: movemask.Network) -> None:
+def test_logits_and_slots_give_the_policy(network: movemask.Network) -> None:
     board = chess.Board("r3k2r/1P6/8/8/8/8/6p1/R3K2R b KQkq - 0 1")
     found = network.logits(board, elo=1500)
     assert found.values.shape == found.legal_mask.shape == (len(network.slot_moves),)
@@ -266,7 +260,7 @@ def test_logits_and_legal_slots_give_the_policy_and_name_their_moves(network: mo
         network.logits(chess.Board("8/8/8/8/8/8/8/8 w - - 0 1"))
 
 
-def test_an_unknown_vocabulary_is_named() -> None:
+def test_unknown_vocabulary_raises() -> None:
     with pytest.raises(ContractError, match="no vocabulary 'lc0-1859'; available: alphazero-4672, lc0-1858"):
         movemask.vocabulary("lc0-1859")
 
@@ -281,13 +275,13 @@ HEAVY = {"movemask.server", "numpy", "onnxruntime", "fastapi", "sqlalchemy", "py
         ("import movemask; movemask.Client; movemask.AsyncClient", {"pydantic", "chess", "httpx2"}),
     ],
 )
-def test_importing_movemask_stays_light(code: str, allowed: set[str]) -> None:
+def test_import_movemask_loads_few_modules(code: str, allowed: set[str]) -> None:
     shown = f"{code}; import sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert set(found.split()) <= allowed
 
 
-def test_the_public_names_are_there_and_documented() -> None:
+def test_public_names_are_documented() -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     for name in movemask.__all__:
         found = getattr(movemask, name)

@@ -1,4 +1,4 @@
-"""What a user would lose: the statistics of a policy, and filters that keep what they say, ties and edges included."""
+"""Statistics of distributions, and the filters top_k, top_p and min_p."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.policy.batches import Ragged, ragged
 
 @given(st.lists(st.lists(st.just(0.0) | st.floats(1e-9, 1), max_size=30).map(lambda w: [0.5, *w]), max_size=6))
 @example([[1.0] * 4, [1.0, 0.0]])
-def test_each_is_scipys_or_its_definition(weights: list[list[float]]) -> None:
+def test_statistics_match_scipy(weights: list[list[float]]) -> None:
     rows = [np.array(row) / np.sum(row) for row in weights]
     policy = np.concatenate([*rows, np.empty(0)]), np.cumsum([0, *map(len, rows)])
     entropy = [scipy.stats.entropy(row) for row in rows]
@@ -29,7 +29,7 @@ def test_each_is_scipys_or_its_definition(weights: list[list[float]]) -> None:
     assert distributions.maximum(*policy).tolist() == [row.max() for row in rows]
 
 
-def test_a_row_without_moves_has_none_of_anything_and_nothing_is_minus_zero() -> None:
+def test_statistics_of_empty_row() -> None:
     policy = np.array([1.0, 0.0]), np.array([0, 0, 2])
     for name in ("entropy", "effective_number", "maximum", "gini", "inverse_simpson"):
         found = getattr(distributions, name)(*policy)
@@ -38,7 +38,7 @@ def test_a_row_without_moves_has_none_of_anything_and_nothing_is_minus_zero() ->
 
 
 @pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
-def test_what_is_no_probability_is_refused_by_place(bad: float) -> None:
+def test_invalid_probabilities_raise(bad: float) -> None:
     for statistic in (distributions.entropy, distributions.gini, distributions.inverse_simpson, distributions.maximum):
         with pytest.raises(ValueError, match=r"probabilities: must be finite and at least 0, got .* at 1"):
             statistic(np.array([0.5, bad]), np.array([0, 2]))
@@ -49,9 +49,7 @@ def policies(batch: Ragged) -> Any:
 
 
 @given(ragged(-5, 5, empty=False), st.integers(1, 15), st.floats(0.01, 1))
-def test_top_k_keeps_the_k_likeliest_top_p_the_fewest_that_hold_p_min_p_those_within_p_of_the_best(
-    batch: Ragged, k: int, p: float
-) -> None:
+def test_filters_match_their_definitions(batch: Ragged, k: int, p: float) -> None:
     found = policies(batch)
     kept = (
         distributions.top_k(found, batch.indptr, k),
@@ -67,7 +65,7 @@ def test_top_k_keeps_the_k_likeliest_top_p_the_fewest_that_hold_p_min_p_those_wi
         np.testing.assert_array_equal(by_best, own >= p * own.max())
 
 
-def test_ties_keep_the_earlier() -> None:
+def test_filters_keep_the_earlier_of_ties() -> None:
     p, indptr = np.full(4, 0.25), np.array([0, 4])
     assert distributions.top_k(p, indptr, 2).tolist() == [True, True, False, False]
     assert distributions.top_p(p, indptr, 0.5).tolist() == [True, True, False, False]
@@ -76,19 +74,19 @@ def test_ties_keep_the_earlier() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, None])
-def test_a_k_that_cannot_be_is_refused_by_name(k: Any) -> None:
+def test_invalid_top_k_raises(k: Any) -> None:
     with pytest.raises(ValueError, match="k: must be an integer of at least 1, got"):
         distributions.top_k(np.ones(1), [0, 1], k)
 
 
 @pytest.mark.parametrize("p", [0.0, -0.5, 1.0001, np.nan])
-def test_a_p_outside_is_refused_by_name(p: float) -> None:
+def test_invalid_top_p_and_min_p_raise(p: float) -> None:
     for filtering in (distributions.top_p, distributions.min_p):
         with pytest.raises(ValueError, match="p: must be above 0 and at most 1, got"):
             filtering(np.ones(1), [0, 1], p)
 
 
-def test_kl_divergence_is_inf_where_the_other_has_nothing_and_0_for_an_empty_row() -> None:
+def test_kl_divergence_edge_cases() -> None:
     p, q = np.array([0.25, 0.75, 0.0, 1.0]), np.array([0.5, 0.5, 1.0, 0.0])
     found = distributions.kl_divergence(p, q, np.array([0, 2, 4, 4]))
     np.testing.assert_allclose(found, [0.25 * np.log(0.5) + 0.75 * np.log(1.5), np.inf, 0.0])

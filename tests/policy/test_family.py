@@ -1,4 +1,4 @@
-"""What a user would lose: softmax and its kin, each with the properties that define it, over ragged rows."""
+"""Softmax and related normalisers over ragged rows: definitions, edge cases, errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUM_TO_ONE = sorted(name for name, kernel in normalisation.KERNELS.items() if no
 
 @pytest.mark.parametrize("which", SUM_TO_ONE)
 @given(batch=ragged(-1e300, 1e300))
-def test_rows_sum_to_one_and_are_not_negative_whatever_the_logits(which: str, batch: Ragged) -> None:
+def test_rows_sum_to_one(which: str, batch: Ragged) -> None:
     p = KERNELS[which](batch.values, batch.indptr)
     assert (p >= 0).all()
     for own in batch.split(p):
@@ -31,7 +31,7 @@ def test_rows_sum_to_one_and_are_not_negative_whatever_the_logits(which: str, ba
 
 @pytest.mark.parametrize("which", sorted(KERNELS))
 @given(batch=ragged(empty=False), temperature=st.floats(0.1, 10))
-def test_temperature_divides_the_logits(which: str, batch: Ragged, temperature: float) -> None:
+def test_temperature_divides_logits(which: str, batch: Ragged, temperature: float) -> None:
     p = KERNELS[which](batch.values, batch.indptr, temperature)
     np.testing.assert_allclose(p, KERNELS[which](batch.values / temperature, batch.indptr), rtol=1e-9, atol=1e-12)
     each = np.full(len(batch.rows), temperature)
@@ -40,7 +40,7 @@ def test_temperature_divides_the_logits(which: str, batch: Ragged, temperature: 
 
 @pytest.mark.parametrize("which", sorted(KERNELS))
 @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, np.array([1.0, -1.0, 1.0, 1.0]), np.ones(3)])
-def test_temperatures_that_cannot_be_are_refused_by_name(which: str, temperature: Any) -> None:
+def test_invalid_temperatures_raise(which: str, temperature: Any) -> None:
     batch = wide()
     with pytest.raises(ValueError, match="temperature: "):
         KERNELS[which](batch.values, batch.indptr, temperature)
@@ -58,15 +58,13 @@ def test_temperatures_that_cannot_be_are_refused_by_name(which: str, temperature
         (np.array([0.0, 1.0, np.inf, 2.0]), [0, 2, 4], "legal_logits: row 1 holds inf"),
     ],
 )
-def test_shapes_that_do_not_fit_and_logits_that_are_no_numbers_are_refused_by_name(
-    which: str, logits: Array, indptr: list[int], words: str
-) -> None:
+def test_invalid_shapes_and_logits_raise(which: str, logits: Array, indptr: list[int], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         KERNELS[which](logits, indptr)
 
 
 @given(batch=ragged(-700, 700))
-def test_softmax_its_logarithm_and_logsumexp_are_scipys(batch: Ragged) -> None:
+def test_softmax_and_logsumexp_match_scipy(batch: Ragged) -> None:
     for name in ("softmax", "log_softmax"):
         expected = [getattr(scipy.special, name)(row) if len(row) else row for row in batch.rows]
         found = getattr(softmax, name)(batch.values, batch.indptr)
@@ -75,14 +73,14 @@ def test_softmax_its_logarithm_and_logsumexp_are_scipys(batch: Ragged) -> None:
     np.testing.assert_allclose(softmax.logsumexp(batch.values, batch.indptr), totals, rtol=1e-12, atol=1e-12)
 
 
-def test_a_row_of_minus_infinity_alone_is_refused_but_one_move_of_it_is_not() -> None:
+def test_row_of_minus_infinity_raises() -> None:
     for which in SUM_TO_ONE:
         with pytest.raises(ValueError, match="legal_logits: row 0 holds -inf alone"):
             KERNELS[which](np.array([-np.inf, -np.inf]), np.array([0, 2]))
     assert softmax.softmax(np.array([-np.inf, 0.0]), np.array([0, 2])).tolist() == [0.0, 1.0]
 
 
-def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_range() -> None:
+def test_temperature_as_large_as_the_logits() -> None:
     z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
     expected = scipy.special.softmax([1.0, -1.0])
     for temperature in (1e308, [1e308]):
@@ -96,7 +94,7 @@ class TestSoftmaxOne:
     """A softmax with one more logit that is always 0."""
 
     @given(batch=ragged(-1e300, 1e300))
-    def test_it_is_softmax_with_a_zero_beside(self, batch: Ragged) -> None:
+    def test_softmax_one_is_softmax_with_an_added_zero(self, batch: Ragged) -> None:
         p, abstention = softmax.softmax_one(batch.values, batch.indptr)
         beside = Ragged(tuple(np.append(row, 0.0) for row in batch.rows))
         for own, left, other in zip(
@@ -110,14 +108,14 @@ class TestEntmax:
     """Sparse distributions, each found in two ways."""
 
     @given(batch=ragged(-4, 4))
-    def test_exact_thresholds_meet_the_bisection(self, batch: Ragged) -> None:
+    def test_exact_thresholds_match_bisection(self, batch: Ragged) -> None:
         for alpha, exact in ((2.0, entmax.sparsemax), (1.5, entmax.entmax15), (1.0, softmax.softmax)):
             np.testing.assert_allclose(
                 exact(batch.values, batch.indptr), entmax.entmax(batch.values, batch.indptr, alpha), atol=1e-12
             )
 
     @given(batch=ragged(-3, 3, empty=False), alpha=st.sampled_from([1.3, 1.5, 2.0]))
-    def test_each_satisfies_its_equation(self, batch: Ragged, alpha: float) -> None:
+    def test_entmax_satisfies_its_equation(self, batch: Ragged, alpha: float) -> None:
         """p = max(0, (alpha - 1) z - threshold) ** (1 / (alpha - 1)), with one threshold for a row."""
         kernels = {1.3: KERNELS["entmax"], 1.5: entmax.entmax15, 2.0: entmax.sparsemax}
         p = kernels[alpha](batch.values, batch.indptr)
@@ -127,7 +125,7 @@ class TestEntmax:
             np.testing.assert_allclose(thresholds, thresholds[0], atol=1e-9)
             assert ((alpha - 1) * z[~support] <= thresholds[0] + 1e-9).all()
 
-    def test_one_alpha_for_each_row(self) -> None:
+    def test_entmax_alpha_per_row(self) -> None:
         z, indptr = np.array([1.0, 0.5, 1.0, 0.5, 1.0, 0.5]), np.array([0, 2, 4, 6])
         p = entmax.entmax(z, indptr, [1.0, 1.5, 2.0])
         np.testing.assert_allclose(p[:2], softmax.softmax(z[:2], [0, 2]))
@@ -135,7 +133,7 @@ class TestEntmax:
         np.testing.assert_allclose(p[4:], entmax.sparsemax(z[:2], [0, 2]), atol=1e-14)
 
     @pytest.mark.parametrize("alpha", [0.5, np.nan, np.inf, [1.5, 1.5]])
-    def test_an_alpha_that_cannot_be_is_refused_by_name(self, alpha: Any) -> None:
+    def test_invalid_alpha_raises(self, alpha: Any) -> None:
         with pytest.raises(ValueError, match="alpha: "):
             entmax.entmax(np.zeros(2), [0, 2], alpha)
 
@@ -159,7 +157,7 @@ def exact(logits: list[float], alpha: float) -> list[float]:
 
 
 @pytest.mark.parametrize("alpha", [1 + 1e-15, 1 + 1e-9, 1.001, 1.1, 1.49, 1.51, 1.7, 2.0, 3.0])
-def test_entmax_is_the_exact_one_also_just_above_softmax(alpha: float) -> None:
+def test_entmax_just_above_softmax(alpha: float) -> None:
     logits = [3.0, 2.5, 2.4999, 0.0, -1.0, -7.25]
     found = entmax.entmax(logits, [0, len(logits)], alpha)
     assert found == pytest.approx(exact(logits, alpha), abs=1e-14)

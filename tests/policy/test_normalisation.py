@@ -1,4 +1,4 @@
-"""What a user would lose: an answer with moves in it, whatever rule they ask for.
+"""Policies by every rule, compared with a second computation.
 
 Each rule is computed a second time: filters on exact fractions and 50-digit exponentials, one row at a time, and the
 normalisers from their definitions.
@@ -133,7 +133,7 @@ def expected(row: Sequence[float], rule: Normalisation) -> tuple[list[float], fl
 @example([0.3, 0.1, 0.5], Normalisation(temperature=HUGE, top_p=TINY, min_p=1.0))
 @example([-math.inf, -1e308, 1e308], Normalisation(temperature=TINY, top_p=1.0, min_p=TINY))
 @example([2.0], Normalisation("softmax_one", temperature=TINY, top_k=1, top_p=TINY, min_p=1.0))
-def test_every_rule_keeps_the_likeliest_move_and_sums_to_one(row: list[float], rule: Normalisation) -> None:
+def test_every_rule_keeps_best_move_and_sums_to_one(row: list[float], rule: Normalisation) -> None:
     found = policy(row, rule)
     order = sorted(range(len(row)), key=lambda place: (-row[place], place))
     falling = [row[place] for place in order]
@@ -156,7 +156,7 @@ def test_every_rule_keeps_the_likeliest_move_and_sums_to_one(row: list[float], r
 
 
 @given(st.lists(st.tuples(ROWS | st.just([]), rules()), min_size=1, max_size=5))
-def test_a_position_is_answered_in_a_batch_as_it_is_alone(batch: list[tuple[list[float], Normalisation]]) -> None:
+def test_policy_in_batch_equals_policy_alone(batch: list[tuple[list[float], Normalisation]]) -> None:
     rows = [row for row, _ in batch]
     indptr = np.cumsum([0, *map(len, rows)])
     together = policies(
@@ -174,7 +174,7 @@ def test_a_position_is_answered_in_a_batch_as_it_is_alone(batch: list[tuple[list
 
 
 @pytest.mark.parametrize("temperature", [1e15, 1e16, 1e17, 1e308])
-def test_where_a_high_temperature_makes_moves_equal_the_highest_logits_are_kept(temperature: float) -> None:
+def test_filters_rank_by_logits_at_high_temperature(temperature: float) -> None:
     logits = [0.1, 0.4, 0.2, 0.3]
     rule = Normalisation(temperature=temperature, top_p=0.5)
     assert policy(logits, rule).codes.tolist() == [1, 3]

@@ -1,4 +1,4 @@
-"""What a user would lose: the cross-entropy of played moves, and the temperature that minimises it."""
+"""Cross-entropy of played moves, and the fitted temperature."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(rows: int, truth: float) -> tuple[Array, Array, Array]:
 
 
 @pytest.mark.parametrize("truth", [0.4, 1.0, 1.7, 6.0])
-def test_it_finds_the_temperature_that_moves_were_drawn_at(truth: float) -> None:
+def test_fit_finds_the_true_temperature(truth: float) -> None:
     z, indptr, targets = drawn(20_000, truth)
     found = temperature.fitted_temperature(z, indptr, targets)
     assert found.temperature == pytest.approx(truth, rel=0.05)
@@ -32,7 +32,7 @@ def test_it_finds_the_temperature_that_moves_were_drawn_at(truth: float) -> None
         assert loss >= found.cross_entropy_after
 
 
-def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest() -> None:
+def test_fit_at_the_bounds() -> None:
     z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
     for played, bound in ((1, temperature.COLDEST), (0, temperature.HOTTEST)):
         found = temperature.fitted_temperature(z, indptr, [played, played])
@@ -40,7 +40,7 @@ def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest() -> 
         assert found.at_bound
 
 
-def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart() -> None:
+def test_standard_error_matches_repeated_fits() -> None:
     z, indptr, targets = drawn(1000, 1.6)
     found = temperature.fitted_temperature(z, indptr, targets)
     rng, rows = np.random.default_rng(0), z.reshape(-1, 9)
@@ -53,20 +53,20 @@ def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart() -> None:
     assert abs(found.temperature - 1.6) < 4 * found.standard_error
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_fit_without_information_raises() -> None:
     with pytest.raises(ValueError, match="targets: nothing to fit"):
         temperature.fitted_temperature(np.empty(0), [0], np.empty(0, dtype=int))
     with pytest.raises(ValueError, match="the move played in row 0 is -inf"):
         temperature.fitted_temperature(np.array([0.0, -np.inf]), [0, 2], [1])
 
 
-def test_cross_entropy_is_finite_where_the_probability_underflows() -> None:
+def test_cross_entropy_finite_where_softmax_underflows() -> None:
     z, indptr = np.array([0.0, -5000.0]), np.array([0, 2])
     assert temperature.cross_entropy(z, indptr, [1]).tolist() == [5000.0]
     assert temperature.cross_entropy(np.array([0.0, -np.inf]), indptr, [1]).tolist() == [np.inf]
 
 
 @pytest.mark.parametrize("bad", [[0, 0], [3, 0, 0], [-1, 0, 0], [0.0, 0.0, 0.0]])
-def test_targets_that_cannot_be_are_refused_by_name(bad: Any) -> None:
+def test_invalid_targets_raise(bad: Any) -> None:
     with pytest.raises(ValueError, match="targets: "):
         temperature.cross_entropy(np.zeros(8), [0, 3, 4, 8], np.array(bad))

@@ -1,4 +1,4 @@
-"""What hosts of the field would lose: an engine that plays what they send, and says what it changed in UCI's words."""
+"""UCI input of other programs, and how GUIs start the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answers(network: Network, *commands: str, options: Options | None = None) ->
 
 
 @pytest.mark.parametrize("case", cases(), ids=[case["case"] for case in cases()])
-def test_a_case_of_the_field(case: dict[str, Any], network: Network) -> None:
+def test_field_case(case: dict[str, Any], network: Network) -> None:
     # The search has a thread of its own, so its lines and the notes of later commands may change places.
     lines = answers(network, *case["send"])
     for pattern in case["expect"]:
@@ -65,7 +65,7 @@ FASTCHESS = [
 ]
 
 
-def test_fastchess_finds_a_compliant_engine(network: Network) -> None:
+def test_fastchess_compliance(network: Network) -> None:
     lines = answers(network, *FASTCHESS)
     assert any(line.startswith("id name ") for line in lines)
     assert any(line.startswith("id author ") for line in lines)
@@ -78,7 +78,7 @@ def test_fastchess_finds_a_compliant_engine(network: Network) -> None:
     assert not any("info string" in line for line in lines)
 
 
-def test_the_end_of_the_input_ends_a_search_and_the_engine() -> None:
+def test_end_of_input_ends_the_engine() -> None:
     done = subprocess.run(COMMAND, input="go infinite\n", capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1].startswith("bestmove ")
     assert done.stderr == ""
@@ -93,7 +93,7 @@ def test_the_end_of_the_input_ends_a_search_and_the_engine() -> None:
         ("", 2, "Commands:"),
     ],
 )
-def test_a_gui_that_passes_no_arguments_gets_the_engine(sent: str, code: int, words: str) -> None:
+def test_engine_without_arguments(sent: str, code: int, words: str) -> None:
     """Fritz starts a program without arguments."""
     command = [sys.executable, "-m", "movemask"]
     done = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""What a reader of docs/uci.md would lose: commands that run and print what the page says."""
+"""The commands of docs/uci.md and their output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(text: str) -> list[float]:
     return [float(number) for number in NUMBER.findall(text)]
 
 
-def test_the_first_command_prints_what_the_page_shows() -> None:
+def test_documented_eval_output() -> None:
     command, shown = re.findall(r"```(?:sh|)\n(.*?)```", PAGE, re.S)[:2]
     sent = re.fullmatch(r"printf '(.*)' \| movemask (.*) \| head -(\d)\n", command)
     assert sent
@@ -37,7 +37,7 @@ def test_the_first_command_prints_what_the_page_shows() -> None:
         assert numbers(line) == pytest.approx(numbers(expected), rel=0.1, abs=0.2)  # 8-bit integers round differently
 
 
-def test_the_analysis_is_what_the_engine_writes() -> None:
+def test_documented_analysis_output() -> None:
     shown = re.search(r"^info .*$", PAGE, re.M)
     assert shown
     sent = "setoption name UCI_ShowWDL value true\nsetoption name MultiPV value 4\nposition startpos moves e2e4 e7e5\n"
@@ -49,7 +49,7 @@ def test_the_analysis_is_what_the_engine_writes() -> None:
     assert found == pytest.approx(expected, rel=0.1, abs=10)
 
 
-def test_the_mistake_of_the_page_is_made_as_often_as_it_says(tmp_path: Path) -> None:
+def test_documented_mistake_figures(tmp_path: Path) -> None:
     shown = re.search(r"`(blunder: cost .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE)
     assert shown
     out = tmp_path / "annotated.pgn"

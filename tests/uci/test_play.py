@@ -1,4 +1,4 @@
-"""What a bot's owner would lose: games that differ, endgames that are won, and no draw given away when ahead."""
+"""The engine's play: variety, analysis, endgame tables, repetitions and statistics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def played(
     return move
 
 
-def test_two_engines_do_not_repeat_a_game(network: Network) -> None:
+def test_games_differ(network: Network) -> None:
     games = set()
     for _ in range(3):
         board = chess.Board()
@@ -72,9 +72,7 @@ GRADED = [
 
 @pytest.mark.parametrize(("position", "moves"), GRADED)
 @pytest.mark.parametrize("how", ["nodes 60", "infinite"])
-def test_a_move_asked_for_alone_has_the_score_after_it(
-    network: Network, position: str, moves: list[str], how: str
-) -> None:
+def test_searchmoves_score_is_after_the_move(network: Network, position: str, moves: list[str], how: str) -> None:
     def scores(*commands: str) -> dict[str, str]:
         lines = answers(network, f"position {position}", *commands)
         shown = [re.search(r" score (\S+ \S+) .* pv (\S+)", line) for line in lines]
@@ -107,7 +105,7 @@ DECAY = [
 
 @pytest.mark.parametrize(("decay", "delay", "number", "share"), DECAY)
 @pytest.mark.parametrize("turn", ["w", "b"])
-def test_the_temperature_decays_as_lc0s(decay: int, delay: int, number: int, share: float, turn: str) -> None:
+def test_temperature_decay_matches_lc0(decay: int, delay: int, number: int, share: float, turn: str) -> None:
     options = Options(temperature=1.4, decay_moves=decay, decay_delay_moves=delay)
     board = chess.Board(f"4k3/8/8/8/8/8/8/4K2R {turn} - - 0 {number}")
     assert options.temperature_at(board) == pytest.approx(1.4 * share)
@@ -124,7 +122,7 @@ def shuffled(fen: str, *moves: str) -> chess.Board:
     return board
 
 
-def test_a_repetition_is_avoided_when_ahead_and_only_then(network: Network) -> None:
+def test_repetition_is_avoided_only_when_ahead(network: Network) -> None:
     ahead = shuffled("6k1/5ppp/8/8/8/8/5PPP/3Q2K1 w - - 0 1", "g1f1", "g8f8", "f1g1", "f8g8")
     behind = shuffled("3q2k1/5ppp/8/8/8/8/5PPP/6K1 w - - 0 1", "g1f1", "g8f8", "f1g1", "f8g8")
     repeats = chess.Move.from_uci("g1f1")
@@ -137,7 +135,7 @@ def test_a_repetition_is_avoided_when_ahead_and_only_then(network: Network) -> N
 
 
 @pytest.mark.parametrize("fen", ["8/8/8/3K4/3P4/8/8/3k4 w - - 0 1", "8/8/8/3k4/8/8/4P3/4K3 w - - 0 1"])
-def test_tables_win_what_can_be_won(network: Network, fen: str) -> None:
+def test_tables_win(network: Network, fen: str) -> None:
     options, defence = Options(syzygy=SYZYGY, temperature=100), random.Random(3)
     board = chess.Board(fen)
     with chess.syzygy.open_tablebase(SYZYGY) as tables:
@@ -166,7 +164,7 @@ def _result_after(board: chess.Board, move: chess.Move) -> int:
         return -tables.probe_wdl(after)
 
 
-def test_a_win_that_the_fifty_move_rule_spoils_is_a_draw() -> None:
+def test_tables_know_the_fifty_move_rule() -> None:
     rook = chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 90 120")  # a mate takes longer than the ten half-moves that are left
     found = table_moves_of(SYZYGY, rook)
     assert found is not None
@@ -177,7 +175,7 @@ def test_a_win_that_the_fifty_move_rule_spoils_is_a_draw() -> None:
     assert table_moves_of(SYZYGY, chess.Board()) is None
 
 
-def test_tables_are_told_of_and_what_cannot_be_read_costs_no_move(network: Network, tmp_path: Path) -> None:
+def test_unreadable_tables_cost_no_move(network: Network, tmp_path: Path) -> None:
     position = "position fen 8/8/8/8/8/1k6/1P6/1K6 w - - 0 1"
     lines = answers(network, f"setoption name SyzygyPath value {SYZYGY}", position, "go")
     assert re.search(r" tbhits [1-9]", lines[0])
@@ -199,7 +197,7 @@ def test_tables_are_told_of_and_what_cannot_be_read_costs_no_move(network: Netwo
     assert folders_of("") == []
 
 
-def test_threads_are_those_of_the_network_and_a_change_loads_it_again(network: Network) -> None:
+def test_threads_option_reloads_the_network(network: Network) -> None:
     opened: list[tuple[str | None, int]] = []
 
     def source(name: str | None, threads: int) -> Source:
@@ -213,7 +211,7 @@ def test_threads_are_those_of_the_network_and_a_change_loads_it_again(network: N
     assert out.getvalue().count("readyok") == 2
 
 
-def test_ready_is_answered_during_an_analysis(network: Network) -> None:
+def test_readyok_during_analysis(network: Network) -> None:
     out = io.StringIO()
 
     def commands() -> Iterator[str]:
@@ -227,7 +225,7 @@ def test_ready_is_answered_during_an_analysis(network: Network) -> None:
 
 
 @pytest.mark.parametrize("mated", [False, True])
-def test_an_endless_analysis_goes_on_and_waits_for_stop(network: Network, mated: bool) -> None:
+def test_infinite_analysis_grows_until_stop(network: Network, mated: bool) -> None:
     """U04 (LeelaChessZero/lc0#1209): `go infinite` in a mate."""
     out = io.StringIO()
     moves = " moves f2f3 e7e5 g2g4 d8h4" if mated else ""
@@ -252,7 +250,7 @@ def test_an_endless_analysis_goes_on_and_waits_for_stop(network: Network, mated:
             board.push_uci(uci)
 
 
-def test_the_overhead_of_a_move_is_taken_from_its_time(network: Network) -> None:
+def test_move_overhead_shortens_think_time(network: Network) -> None:
     board = chess.Board("r1bq1rk1/2p1bppp/p1np1n2/1p2p3/4P3/1BP2N1P/PP1P1PP1/RNBQR1K1 b - - 0 9")
     options = Options(think_time=True, move_overhead=400, temperature=0)
     go = Go(numbers={"btime": 60_000, "binc": 1_000})
@@ -272,7 +270,7 @@ def stats_of(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith("info string ") and " (P: " in line]
 
 
-def test_nibbler_finds_the_policy_in_lc0s_statistics(network: Network) -> None:
+def test_nibbler_reads_the_statistics(network: Network) -> None:
     """Nibbler splits a line at blanks and takes the word behind `(P:`, `N:` and the others (`80_info.js`)."""
     lines = answers(network, "setoption name VerboseMoveStats value true", "position startpos", "go nodes 1")
     *moves, node = stats_of(lines)
@@ -294,7 +292,7 @@ def test_nibbler_finds_the_policy_in_lc0s_statistics(network: Network) -> None:
     assert all(re.fullmatch(r"[a-h][1-8][a-h][1-8][nbrq]?", word) for word in info.partition(" pv ")[2].split())
 
 
-def test_the_statistics_have_lc0s_columns(network: Network) -> None:
+def test_statistics_columns_match_lc0(network: Network) -> None:
     """Compared with lines of lc0 itself: every bracket, colon and per cent sign stands in the same column."""
     *moves, node = stats_of(answers(network, "setoption name VerboseMoveStats value true", "go nodes 1"))
     ours = {line.split()[2]: line for line in [*moves, node]}
@@ -307,7 +305,7 @@ def test_the_statistics_have_lc0s_columns(network: Network) -> None:
         assert len(own) == len(line)
 
 
-def test_the_index_of_each_move_is_lc0s(network: Network) -> None:
+def test_statistics_indices_match_lc0(network: Network) -> None:
     for fen, slots in lc0_slots()[:6]:
         lines = answers(network, "setoption name VerboseMoveStats value true", f"position fen {fen}", "go nodes 1")
         found = {line.split()[2]: int(line[18:].split("(")[1].split(")")[0]) for line in stats_of(lines)[:-1]}
@@ -315,7 +313,7 @@ def test_the_index_of_each_move_is_lc0s(network: Network) -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_statistics_come_at_the_end_or_with_each_report(network: Network, live: bool) -> None:
+def test_statistics_at_end_or_with_each_report(network: Network, live: bool) -> None:
     out = io.StringIO()
     before: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a player who sets a strength would lose: one that was measured, not a rating that only sounds like one."""
+"""UCI_LimitStrength and the measured strengths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def game(engine: chess.engine.SimpleEngine, **options: Any) -> list[tuple[str, s
 
 
 @pytest.mark.parametrize("where", part_of(["here", "service"], 2))
-def test_a_measured_strength_decides_rating_and_temperature(tmp_path: Path, where: str) -> None:
+def test_measured_strength_sets_rating_and_temperature(tmp_path: Path, where: str) -> None:
     models = copied(tmp_path, ROWS)
     if where == "here":
         _plays_by_the_table([*COMMAND, "--models-dir", str(models)])
@@ -73,7 +73,7 @@ def _plays_by_the_table(command: list[str]) -> None:
         assert tuple(game(engine, UCI_LimitStrength=True, UCI_Elo=1800)) == games[-1]
 
 
-def test_a_strength_that_was_not_measured_is_played_as_the_nearest_and_told(tmp_path: Path) -> None:
+def test_strength_outside_the_table(tmp_path: Path) -> None:
     command = [*COMMAND, "--models-dir", str(copied(tmp_path, ROWS))]
 
     def answer(*options: str) -> list[str]:

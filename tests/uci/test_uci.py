@@ -1,4 +1,4 @@
-"""What a chess GUI would lose: an engine that keeps to UCI, as python-chess's engine API judges."""
+"""The UCI engine, driven by python-chess and by raw commands."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def played_by(engine: chess.engine.SimpleEngine, board: chess.Board, **options: 
     return move
 
 
-def test_a_game_against_itself_is_legal_to_its_end(engine: chess.engine.SimpleEngine) -> None:
+def test_self_play_is_legal(engine: chess.engine.SimpleEngine) -> None:
     board = chess.Board()
     engine.configure({"Temperature": "1.3", "Seed": 11})
     while not board.is_game_over(claim_draw=True) and board.ply() < 150:
@@ -76,7 +76,7 @@ def test_a_game_against_itself_is_legal_to_its_end(engine: chess.engine.SimpleEn
     engine.configure({"Temperature": "0", "Seed": 0})
 
 
-def test_every_legal_move_is_a_line(engine: chess.engine.SimpleEngine, network: Network) -> None:
+def test_multipv_lists_every_legal_move(engine: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     policy = network.policy(board)
     lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=500, options={"UCI_ShowWDL": True})
@@ -99,7 +99,7 @@ def test_every_legal_move_is_a_line(engine: chess.engine.SimpleEngine, network: 
             assert (line["score"].relative.score() or 0) * (wdl.expectation() - 0.5) >= -0.5
 
 
-def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
+def test_limit_strength_without_table_is_a_rating(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3")
 
     def first(**options: chess.engine.ConfigValue) -> str:
@@ -112,7 +112,7 @@ def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, net
     assert limited != first(SelfElo=1100, OpponentElo=2200) or limited != first(SelfElo=2200)
 
 
-def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
+def test_ratings_outside_the_range_are_noted(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
     assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-7.toml
     sent = "setoption name SelfElo value 3200\nsetoption name Temperature value 0\ngo\n"
@@ -123,7 +123,7 @@ def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleE
 
 
 @pytest.mark.parametrize("option", ["SelfElo value 1200", "UCI_LimitStrength value true"])
-def test_a_network_that_takes_no_ratings_says_so(option: str, tmp_path: Path) -> None:
+def test_network_without_ratings_notes_it(option: str, tmp_path: Path) -> None:
     write_fake(tmp_path, "plain")
     command = [*COMMAND, "--models-dir", str(tmp_path)]
     sent = f"go\nsetoption name {option}\ngo\n"
@@ -133,7 +133,7 @@ def test_a_network_that_takes_no_ratings_says_so(option: str, tmp_path: Path) ->
     assert "\ninfo string plain takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect\n" in after
 
 
-def test_the_opponents_rating_is_taken_from_the_gui(engine: chess.engine.SimpleEngine, network: Network) -> None:
+def test_opponent_rating_from_uci_opponent(engine: chess.engine.SimpleEngine, network: Network) -> None:
     engine.send_opponent_information(opponent=chess.engine.Opponent(name="A", title=None, rating=1900, is_engine=False))
     board = chess.Board()
     limit = chess.engine.Limit(nodes=1)
@@ -154,9 +154,7 @@ LICHESS_BOT: chess.engine.ConfigMapping = {
 }
 
 
-def test_lichess_bots_default_options_play_without_a_warning(
-    engine: chess.engine.SimpleEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lichess_bot_options(engine: chess.engine.SimpleEngine, caplog: pytest.LogCaptureFixture) -> None:
     """As lichess-bot does it, through python-chess: options, clocks, pondering, a new game and the opponent's name."""
     with caplog.at_level(logging.WARNING, "chess.engine"):
         engine.configure(LICHESS_BOT)
@@ -179,7 +177,7 @@ def test_lichess_bots_default_options_play_without_a_warning(
     assert caplog.messages == []
 
 
-def test_chess960_castles_as_the_gui_writes_it(engine: chess.engine.SimpleEngine) -> None:
+def test_chess960_castling(engine: chess.engine.SimpleEngine) -> None:
     engine.configure({"Temperature": "0"})
     for row in perft("chess960")[:5]:
         board = chess.Board(row.fen, chess960=True)
@@ -198,7 +196,7 @@ def test_infinite_analysis_waits_for_stop(engine: chess.engine.SimpleEngine) -> 
         assert analysis.wait().move is not None
 
 
-def test_pondering_ends_with_a_move_and_its_reply(engine: chess.engine.SimpleEngine) -> None:
+def test_ponder(engine: chess.engine.SimpleEngine) -> None:
     board = chess.Board()
     played = engine.play(board, chess.engine.Limit(time=0.1), ponder=True)
     assert played.move is not None
@@ -209,7 +207,7 @@ def test_pondering_ends_with_a_move_and_its_reply(engine: chess.engine.SimpleEng
     played_by(engine, board)  # a ponderhit
 
 
-def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
+def test_engine_survives_any_input() -> None:
     rng = random.Random(5)
     words = ["uci", "isready", "ucinewgame", "position", "fen", "startpos", "moves", "e2e4", "setoption", "name"]
     words += ["value", "go", "searchmoves", "nodes", "-1", "ponder", "infinite", "stop", "ponderhit", "\x00", "é"]
@@ -238,7 +236,7 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
         ("go searchmoves e2e5 a2a3", f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}", "a2a3"),
     ],
 )
-def test_what_is_not_understood_is_told_without_debug(network: Network, sent: str, told: str, best: str | None) -> None:
+def test_unknown_input_is_reported(network: Network, sent: str, told: str, best: str | None) -> None:
     out = io.StringIO()
     Engine(lambda *_: network, Options(temperature=0), out).run([sent, "stop", "quit"])
     lines = out.getvalue().splitlines()
@@ -246,7 +244,7 @@ def test_what_is_not_understood_is_told_without_debug(network: Network, sent: st
     assert [line for line in lines if line.startswith("bestmove")] == ([f"bestmove {best}"] if best else [])
 
 
-def test_uciok_comes_before_anything_of_the_web_or_the_network_is_imported() -> None:
+def test_uciok_before_heavy_imports() -> None:
     code = "import sys; from movemask.__main__ import main; sys.argv[1:] = ['uci']; import atexit; atexit.register("
     code += "lambda: print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)); main()"
     done = subprocess.run([sys.executable, "-c", code], input="uci\nquit\n", capture_output=True, text=True, check=True)
@@ -255,7 +253,7 @@ def test_uciok_comes_before_anything_of_the_web_or_the_network_is_imported() -> 
     assert not imported & {"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "numpy", "onnxruntime"}
 
 
-def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network: Network, tmp_path: Path) -> None:
+def test_opening_book(network: Network, tmp_path: Path) -> None:
     book = tmp_path / "one.bin"  # Polyglot's format: key, move, weight and learn of each entry
     castles = chess.Board("4k3/8/8/8/8/8/8/4K2R w K - 0 1")
     entries = [(chess.Board(), "b1a3", 1)]
@@ -286,7 +284,7 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
         assert fault == f"info string setoption: BookFile: {file}: contains no moves"
 
 
-def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
+def test_remote_and_local_sources_agree(shipped: TestClient) -> None:
     sources: tuple[Source, Source] = load(), RemoteSource(Client(http=through(shipped)), None)
     options = Options(temperature=0, multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
     board = chess.Board()
@@ -312,9 +310,7 @@ def without_service(spare: Callable[[], Source], *commands: str) -> list[str]:
 
 
 @pytest.mark.parametrize("temperature", [0, 100])
-def test_without_its_service_the_engine_plays_the_shipped_networks_likeliest_move(
-    network: Network, temperature: int
-) -> None:
+def test_fallback_without_service(network: Network, temperature: int) -> None:
     commands = (f"setoption name Temperature value {temperature}", "position startpos moves e2e4", "go movetime 2000")
     lines = without_service(lambda: network, *commands, "stop")
     board = chess.Board()
@@ -323,7 +319,7 @@ def test_without_its_service_the_engine_plays_the_shipped_networks_likeliest_mov
     assert lines[-2].endswith(" %, by movemask-7 on this machine: the service does not answer")
 
 
-def test_absent_service_is_asked_once_a_move_until_it_answers(network: Network, shipped: TestClient) -> None:
+def test_absent_service_is_asked_once_per_move(network: Network, shipped: TestClient) -> None:
     """Each move once cost half of the clock."""
     tries: list[str] = []
     out = io.StringIO()
@@ -366,7 +362,7 @@ def test_engine_starts_without_its_service() -> None:
     assert re.fullmatch("bestmove [a-h][1-8][a-h][1-8]", lines[-1])
 
 
-def test_without_any_network_a_legal_move_is_played_rather_than_none() -> None:
+def test_legal_move_without_any_network() -> None:
     def broken() -> Source:
         raise ModelUnavailable("no network here")
 
@@ -377,9 +373,7 @@ def test_without_any_network_a_legal_move_is_played_rather_than_none() -> None:
     assert mated[-1] == "bestmove (none)"
 
 
-def test_an_engine_that_nobody_reads_ends_at_the_next_command(
-    network: Network, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_engine_ends_when_nobody_reads(network: Network, capfd: pytest.CaptureFixture[str]) -> None:
     class Broken(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
@@ -390,7 +384,7 @@ def test_an_engine_that_nobody_reads_ends_at_the_next_command(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_service_that_restarts_loses_no_game(shipped: TestClient) -> None:
+def test_restarting_service_is_asked_again(shipped: TestClient) -> None:
     """The third time it is there again, well within the clock."""
     tries: list[int] = []
 
@@ -415,7 +409,7 @@ def test_a_service_that_restarts_loses_no_game(shipped: TestClient) -> None:
     assert re.search(r"^bestmove [a-h]", out.getvalue(), re.MULTILINE)
 
 
-def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:
+def test_huge_clock(network: Network) -> None:
     """Its thread died of the time it was to think, and no later `go` was answered."""
     out = io.StringIO()
     commands = ("setoption name Think Time value true", f"go wtime {10**20} btime 1", "stop", "quit")

@@ -1,4 +1,4 @@
-"""What a user would lose: their turn at the engine beside those who send much, and a word when it is too much."""
+"""The engine's queue: turns, places and failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_clients_take_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_leaves_leaves_nothing_to_do(tmp_path: Path) -> None:
+async def test_positions_of_a_client_that_leaves_are_dropped(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
         async with aclosing(queue.evaluations(BOARDS, "a")) as found:
             assert (await anext(found))[0] == 0
@@ -77,7 +77,7 @@ async def test_more_positions_than_places_are_all_evaluated(tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
-async def test_when_the_engine_fails_nobody_waits_for_it(tmp_path: Path) -> None:
+async def test_failing_engine_ends_all_waits(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "dies")))) as queue:
 
         async def follow(client: str) -> int:

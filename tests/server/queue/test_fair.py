@@ -1,4 +1,4 @@
-"""What a user would lose: an answer soon, beside clients with thousands of positions or very long games."""
+"""Order of small and large submissions in batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def taken(order: FairOrder[str], now: float = 0.0) -> Counter[str]:
     return Counter(item.submission for item in order.take(ROOM, now))
 
 
-def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
+def test_small_submission_is_in_the_next_batch() -> None:
     order = FairOrder[str]()
     for number in range(8):
         add(order, f"large {number}", 1024)
@@ -38,7 +38,7 @@ def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
 
 
 @pytest.mark.parametrize("size", [SHARE, 1000])
-def test_clients_take_turns_whatever_they_send(size: int) -> None:
+def test_clients_take_turns(size: int) -> None:
     order, given = FairOrder[str](), Counter[str]()
     for _ in range(100):
         add(order, "greedy", size)
@@ -48,7 +48,7 @@ def test_clients_take_turns_whatever_they_send(size: int) -> None:
     assert given["greedy"] <= size + ROOM  # the rest of a batch
 
 
-def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expected() -> None:
+def test_large_submission_alone_fills_batches() -> None:
     order = FairOrder[str]()
     add(order, "large", 1000)
     assert taken(order, LATER) == {"large": ROOM}
@@ -60,7 +60,7 @@ def test_a_large_one_has_whole_batches_only_while_nobody_else_waits_or_is_expect
     assert taken(order, LATER + 0.15).total() == SHARE, "each waits for a turn of the other, not for a batch"
 
 
-def test_large_ones_get_a_slice_however_many_small_ones_wait() -> None:
+def test_large_submissions_get_a_slice_of_each_batch() -> None:
     order = FairOrder[str]()
     add(order, "large", 1000)
     for number in range(1000):
@@ -82,7 +82,7 @@ def test_small_batches_reach_large_submissions(room: int, batches: int, cost: fl
         assert len(submissions) > 1
 
 
-def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
+def test_costly_items_count_by_their_cost() -> None:
     order = FairOrder[str]()
     for number in range(4):
         add(order, f"long {number}", 64, cost=33)
@@ -96,7 +96,7 @@ def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 100), st.integers(1, 20)), min_size=1, max_size=20))
-def test_every_item_is_taken_once_and_in_order_and_what_is_removed_is_not(
+def test_items_are_taken_once_in_order(
     submissions: list[tuple[str, int, int]],
 ) -> None:
     order = FairOrder[int]()

@@ -1,4 +1,4 @@
-"""What a user would lose: a clear word when there is no room, and no work for a client that has gone."""
+"""Overloaded and hanging services: status codes, probes, clients that leave."""
 
 from __future__ import annotations
 
@@ -97,9 +97,7 @@ async def opened(
         yield app, web
 
 
-async def test_a_network_that_hangs_is_not_ready(
-    settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_network_is_not_ready(settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.5)
     owner, client = "o" * 20, "c" * 20
     async with opened(settings, gate, api_keys=SecretStr(f"{owner},{client}:policy")) as (_, web):
@@ -119,7 +117,7 @@ async def test_a_network_that_hangs_is_not_ready(
         assert (await web.get("/readyz")).status_code == 200
 
 
-async def test_another_model_that_hangs_takes_no_service_out_of_traffic_and_an_operator_sees_it(
+async def test_other_hanging_model_leaves_service_ready(
     settings: Settings, gate: Gated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_fake(tmp_path / "m", "other")
@@ -141,9 +139,7 @@ async def test_another_model_that_hangs_takes_no_service_out_of_traffic_and_an_o
         assert (await hanging).status_code == 200
 
 
-async def test_what_waits_is_seen_while_a_network_and_while_the_database_hang(
-    settings: Settings, gate: Gated, tmp_path: Path
-) -> None:
+async def test_metrics_of_waiting_work_while_hanging(settings: Settings, gate: Gated, tmp_path: Path) -> None:
     def told(app: Any) -> list[str]:
         """The gauges, as a worker keeps them twice a second."""
         app.state.services.looked(1)
@@ -163,7 +159,7 @@ async def test_what_waits_is_seen_while_a_network_and_while_the_database_hang(
             assert told(app) == ['movemask_waiting_positions{model="fake"} 0.0', "movemask_ledger_waiting 2.0"]
 
 
-async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
+async def test_full_queue_is_503_with_retry_after(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web):
         first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
@@ -178,7 +174,7 @@ async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(s
         assert 'movemask_rejected_total{reason="overloaded"} 1.0' in (await web.get("/metrics")).text
 
 
-async def test_a_probe_does_not_wait_until_many_large_bodies_are_validated(settings: Settings, gate: Gated) -> None:
+async def test_probe_beside_large_bodies(settings: Settings, gate: Gated) -> None:
     large = {"model": "nobody", "positions": [{"fen": "startpos"}] * 800}
     answered: list[int] = []
 
@@ -192,7 +188,7 @@ async def test_a_probe_does_not_wait_until_many_large_bodies_are_validated(setti
     assert answered.index(200) < 5
 
 
-async def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
+async def test_positions_of_a_client_that_leaves_are_dropped(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
@@ -208,7 +204,7 @@ async def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings:
 
 
 @pytest.mark.parametrize("path", ["/v1/policy", "/v1/policy/batch", "/v1/games"])
-async def test_a_client_that_leaves_in_its_body_is_a_499(
+async def test_client_that_leaves_during_its_body_is_499(
     settings: Settings, gate: Gated, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
@@ -224,7 +220,7 @@ async def test_a_client_that_leaves_in_its_body_is_a_499(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
-async def test_a_body_that_does_not_come_in_time_is_a_408_for_the_operator_too(settings: Settings, gate: Gated) -> None:
+async def test_slow_body_is_408(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app, body_seconds=0.2) as (_, port):
         answer = await sent(port, request("/v1/policy", b'{"moves": []}')[:-1])
         assert answer.startswith(b"HTTP/1.1 408 ")
@@ -233,7 +229,7 @@ async def test_a_body_that_does_not_come_in_time_is_a_408_for_the_operator_too(s
     assert 'movemask_requests_total{method="POST",route="/v1/policy",status="408"} 1.0' in metrics
 
 
-async def test_a_client_that_leaves_a_stream_before_its_first_line_is_a_499(settings: Settings, gate: Gated) -> None:
+async def test_client_that_leaves_before_first_line_is_499(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         asked = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
@@ -246,7 +242,7 @@ async def test_a_client_that_leaves_a_stream_before_its_first_line_is_a_499(sett
     assert 'movemask_requests_total{method="POST",route="/v1/policy/batch",status="499"} 1.0' in metrics
 
 
-async def test_too_much_in_flight_is_refused_unread_and_probes_answer(settings: Settings, gate: Gated) -> None:
+async def test_too_many_bytes_in_flight_are_refused_unread(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate, max_queue=4096, max_body_bytes=8 << 20) as (app, web):
         headers = {"Content-Type": "application/json"}
         large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
@@ -263,13 +259,13 @@ async def test_too_much_in_flight_is_refused_unread_and_probes_answer(settings: 
         assert again.status_code == 200
 
 
-def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
+def test_large_answer_comes_whole(client: TestClient) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "startpos"}] * 400})
     assert len(answer.content) > 300_000
     assert len(answer.json()["results"]) == 400
 
 
-async def test_a_stream_that_breaks_off_names_the_positions_without_an_answer(settings: Settings, gate: Gated) -> None:
+async def test_broken_stream_names_unanswered_positions(settings: Settings, gate: Gated) -> None:
     body = {"positions": [{"moves": [], "id": f"p{number}"} for number in range(100)]}
     async with opened(settings, gate) as (app, web):
         posted = web.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})

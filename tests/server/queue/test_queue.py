@@ -1,5 +1,4 @@
-"""What a user would lose: answers in order, batches, a bounded wait, no work for a client that has gone, and its turn
-beside clients with thousands."""
+"""The network's queue: batches, order, limits, cancellation and shutdown."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ async def at_rest(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2}], indirect=True)
-async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
+async def test_idle_threads_split_waiting_items(gate: Gate, queue: Queue) -> None:
     asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
     await begun(gate)  # both run, before either is done
@@ -93,7 +92,7 @@ async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) ->
     assert await asked == [2 * item for item in range(10)]
 
 
-async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
+async def test_submission_times(gate: Gate, queue: Queue) -> None:
     one, two = submission_of([1]), submission_of([2])
     first = asyncio.create_task(queue.submit(one))
     await begun(gate)
@@ -106,8 +105,8 @@ async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Ga
     assert one.started < two.started <= two.ended
 
 
-async def test_each_item_has_waited_until_its_own_batch_began(gate: Gate, queue: Queue) -> None:
-    """Issue 61: a batch of 1,024 took 14.7 s, and each of its answers said that it had waited 13.8 ms."""
+async def test_waited_seconds_per_item(gate: Gate, queue: Queue) -> None:
+    """A batch of 1,024 once reported 13.8 ms for each answer after 14.7 s."""
     asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
     gate.open.set()
@@ -118,7 +117,7 @@ async def test_each_item_has_waited_until_its_own_batch_began(gate: Gate, queue:
     assert min(second) > max(first), "the second batch waited for the first"
 
 
-async def test_an_item_that_fails_costs_itself_alone(gate: Gate, queue: Queue) -> None:
+async def test_failing_item_leaves_the_others(gate: Gate, queue: Queue) -> None:
     first = asyncio.create_task(ask(queue, [0]))
     await begun(gate)
     bad = asyncio.create_task(ask(queue, [1, -1]))
@@ -131,9 +130,7 @@ async def test_an_item_that_fails_costs_itself_alone(gate: Gate, queue: Queue) -
     assert [await first, await good] == [[0], [8]]
 
 
-async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
-    gate: Gate, queue: Queue
-) -> None:
+async def test_full_queue_raises_overloaded(gate: Gate, queue: Queue) -> None:
     first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
     await begun(gate)
     await waiting(queue, 12)
@@ -146,7 +143,7 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_tak
     await first
 
 
-async def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
+async def test_cancelled_items_are_not_run(gate: Gate, queue: Queue) -> None:
     begun_and_gone = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
     gone = asyncio.create_task(ask(queue, range(5)))
@@ -161,7 +158,7 @@ async def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queu
     assert gate.sizes == [8, 3]
 
 
-def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue) -> None:
+def test_closed_loop_of_caller(gate: Gate, queue: Queue) -> None:
     async def leave() -> None:
         asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
         await begun(gate)
@@ -171,7 +168,7 @@ def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queu
     assert asyncio.run(ask(queue, [2])) == [4]
 
 
-async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:
+async def test_close_runs_waiting_items(gate: Gate, queue: Queue) -> None:
     tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
     await begun(gate)
     closing = asyncio.create_task(asyncio.to_thread(queue.close))
@@ -181,7 +178,7 @@ async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: 
         await ask(queue, [1])
 
 
-async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered_where_it_came() -> None:
+async def test_quick_submissions_run_on_the_event_loop() -> None:
     batches: list[tuple[str, int]] = []
     here = threading.current_thread().name
 
@@ -203,7 +200,7 @@ async def test_what_comes_in_one_turn_of_the_loop_to_a_quick_network_is_answered
         assert {where for where, _ in batches} == {"a thread"}, "many would hold everyone up"
 
 
-async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() -> None:
+async def test_cancelled_first_caller_leaves_the_others() -> None:
     with closing(Queue("quick", lambda batch, _: numbers(batch), runs=1, max_batch=8, max_waiting=100)) as queue:
         await ask(queue, [0])
         await at_rest(queue)
@@ -213,7 +210,7 @@ async def test_a_client_that_goes_before_its_turn_ends_takes_nobody_with_it() ->
         assert first.cancelled()
 
 
-async def test_a_lone_submission_that_fails_raises_its_error() -> None:
+async def test_failing_batch_raises() -> None:
     fails = False
 
     def run(batch: Batch, _: Sequence[float]) -> Sequence[Any]:
@@ -231,7 +228,7 @@ async def test_a_lone_submission_that_fails_raises_its_error() -> None:
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
-async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate: Gate, queue: Queue) -> None:
+async def test_large_submission_uses_all_threads(gate: Gate, queue: Queue) -> None:
     large = asyncio.create_task(ask(queue, range(20)))
     await begun(gate)
     await begun(gate)  # on both threads
@@ -244,7 +241,7 @@ async def test_a_large_submission_uses_all_threads_until_a_small_one_comes(gate:
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
-async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_they(gate: Gate, queue: Queue) -> None:
+async def test_small_submissions_limit_threads_of_large(gate: Gate, queue: Queue) -> None:
     small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
     await begun(gate)
     large = asyncio.create_task(ask(queue, range(20)))
@@ -254,7 +251,7 @@ async def test_while_small_submissions_come_large_ones_use_no_more_threads_than_
     await asyncio.gather(*small, large)
 
 
-async def test_large_submissions_that_wait_do_not_turn_small_ones_away(gate: Gate, queue: Queue) -> None:
+async def test_small_and_large_limits_are_separate(gate: Gate, queue: Queue) -> None:
     first = asyncio.create_task(ask(queue, range(40)))  # more than may wait, but nothing waits
     await begun(gate)
     await waiting(queue, 32)
@@ -268,9 +265,7 @@ async def test_large_submissions_that_wait_do_not_turn_small_ones_away(gate: Gat
     await asyncio.gather(first, *small)
 
 
-async def test_a_run_that_does_not_end_is_a_fault_with_its_age(
-    gate: Gate, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stuck_run_is_a_fault(gate: Gate, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     task = asyncio.create_task(ask(queue, [1]))
     await begun(gate)
     assert queue.fault is None
@@ -281,7 +276,7 @@ async def test_a_run_that_does_not_end_is_a_fault_with_its_age(
     assert queue.fault is None
 
 
-async def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate, queue: Queue) -> None:
+async def test_close_with_stuck_run(gate: Gate, queue: Queue) -> None:
     task = asyncio.create_task(ask(queue, [1]))
     await begun(gate)
     await asyncio.to_thread(queue.close)

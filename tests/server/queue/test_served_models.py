@@ -1,4 +1,4 @@
-"""What an operator would lose: a model that fails takes no other with it, and a reload that fails changes nothing."""
+"""Which models are served, and which ones a worker needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loaded(folder: Path, needed: Collection[str] | None = (), **settings: Any) -
     return ServedModels(folders, default, pipeline, needed, runs=read.runs, provider=provider)
 
 
-async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Path) -> None:
+async def test_failing_model_leaves_the_others(tmp_path: Path) -> None:
     folder = write_fake(tmp_path / "m", "first").parent
     (folder / "other.toml").write_text(ONNX_TOML)  # without its network
     models = loaded(folder)
@@ -49,9 +49,7 @@ async def test_a_model_that_fails_is_not_served_and_the_others_are(tmp_path: Pat
         ("other", None, False),
     ],
 )
-def test_which_models_a_worker_needs(
-    tmp_path: Path, failing: str, needed: Collection[str] | None, starts: bool
-) -> None:
+def test_needed_models(tmp_path: Path, failing: str, needed: Collection[str] | None, starts: bool) -> None:
     folder = write_fake(tmp_path / "m", "first").parent
     write_fake(folder, "other")
     (folder / f"{failing}.onnx").write_bytes(b"no network")
@@ -62,9 +60,7 @@ def test_which_models_a_worker_needs(
         loaded(folder, needed, default_model="first")
 
 
-def test_a_file_whose_name_no_answer_can_hold_is_passed_over(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_file_with_invalid_name_is_skipped(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = write_net(tmp_path / "m").parent
     for name in (b"bad\xff", b"two\nlines", b"bell\x07"):
         with open(os.path.join(os.fsencode(folder), name + b".toml"), "w") as file:
