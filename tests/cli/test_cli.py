@@ -1,4 +1,4 @@
-"""What a user would lose at the terminal: a table to read, JSON for machines, and errors of one line."""
+"""Commands: what they print, the errors of one line, scripts/serve, and what Windows lacks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "latin-1", "ascii"])
-def test_what_a_console_cannot_show_is_replaced_and_a_pgn_is_utf_8(models: str, charset: str) -> None:
+def test_console_replaces_characters_and_pgn_is_utf_8(models: str, charset: str) -> None:
     """On Windows an output that is redirected is in cp1252, which has neither the bars of a table nor every name."""
     runner = CliRunner(charset=charset)
     shown = runner.invoke(main, ["predict", "--models-dir", models], catch_exceptions=False)
@@ -66,7 +66,7 @@ def test_what_a_console_cannot_show_is_replaced_and_a_pgn_is_utf_8(models: str, 
     assert '[White "Müller \u2658"]\n' in written.stdout_bytes.decode()
 
 
-def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: str) -> None:
+def test_predict_with_one_rating_and_move_numbers(models: str) -> None:
     def answer(*asked: str) -> Any:
         return json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
 
@@ -86,14 +86,14 @@ def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: s
     assert (refused.exit_code, "'strong' is not a valid float" in refused.output) == (2, True)
 
 
-def test_predict_finds_the_fen_in_an_address(models: str) -> None:
+def test_predict_finds_fen_in_address(models: str) -> None:
     address = "https://lichess.org/analysis/chess960/4k3/8/8/8/8/8/8/1R2K3_w_B_-_0_1#0"
     assert run("predict", address, "--models-dir", models).output.startswith("4k3/8/8/8/8/8/8/1R2K3 w ")
     refused = run("predict", address.replace("chess960", "atomic"), "--models-dir", models)
     assert "is of atomic; only chess and Chess960 are known" in refused.output
 
 
-def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
+def test_predict_sweep_matches_api(models: str) -> None:
     asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
     lines = run(*asked).output.splitlines()
     assert lines[0] == chess.STARTING_FEN
@@ -126,7 +126,7 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
         (("serve", "--port", "99999"), "Error: MOVEMASK_PORT: Input should be less than or equal to 65535"),
     ],
 )
-def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:
+def test_errors_are_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:
     if arguments[0] == "predict" and "--models-dir" not in arguments:
         arguments = (*arguments, "--models-dir", models)
     result = run(*arguments)
@@ -134,7 +134,7 @@ def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], 
     assert words in result.output
 
 
-def test_a_database_that_is_none_stops_the_start_and_is_named() -> None:
+def test_invalid_database_url_stops_start() -> None:
     command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--database-url", "mysql://user:secret@x"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -176,7 +176,7 @@ def test_command_lists_are_not_cut_off() -> None:
         assert not [line for line in lines if line.endswith("...")]
 
 
-def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path: Path) -> None:
+def test_serve_help_lists_settings(tmp_path: Path) -> None:
     for file in ("scripts/serve", "docs/settings.md"):
         (tmp_path / file).parent.mkdir()
         shutil.copy(ROOT / file, tmp_path / file)
@@ -187,7 +187,7 @@ def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path:
 
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
-def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
+def test_unwritable_folder_is_named(tmp_path: Path, where: str) -> None:
     network = str(shipped_models() / "movemask-7.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, wh
 
 
 @pytest.mark.parametrize("command", [["predict"], ["serve", "--help"]])
-def test_output_that_cannot_be_written_is_no_traceback(models: str, command: list[str]) -> None:
+def test_unwritable_output_is_no_traceback(models: str, command: list[str]) -> None:
     whole = [sys.executable, "-m", "movemask", *command, *(() if "--help" in command else ("--models-dir", models))]
     with open("/dev/full", "wb") as full, started(whole, stdout=full, stderr=PIPE) as process:
         assert process.communicate()[1] == b"Error: No space left on device\n"
@@ -215,7 +215,7 @@ def test_output_that_cannot_be_written_is_no_traceback(models: str, command: lis
         assert process.returncode == 1
 
 
-def test_ctrl_c_while_modules_are_still_imported_ends_without_a_traceback() -> None:
+def test_ctrl_c_during_imports_is_no_traceback() -> None:
     interrupted = """
 import runpy, sys
 
@@ -245,12 +245,12 @@ PROGRAM = str(ROOT / "tests" / "windows.py")  # movemask without what Windows la
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_command_needs_nothing_that_windows_lacks(command: list[str], sent: str, last: str) -> None:
+def test_commands_need_nothing_that_windows_lacks(command: list[str], sent: str, last: str) -> None:
     done = subprocess.run([sys.executable, PROGRAM, *command], input=sent, capture_output=True, text=True, check=True)
     assert last in done.stdout
 
 
-def test_the_service_needs_nothing_that_windows_lacks(tmp_path: Path) -> None:
+def test_service_needs_nothing_that_windows_lacks(tmp_path: Path) -> None:
     write_fake(tmp_path)
     with served(tmp_path, program=[PROGRAM]) as (process, port):
         assert len(call(port, "/v1/policy", {"fen": "startpos"})["moves"]) == 20

@@ -1,5 +1,4 @@
-"""What a user of `movemask uci --url` and `movemask mcp --url` would lose to a broken service: a line that says what is
-wrong, in place of a traceback or a program that hangs."""
+"""`movemask uci --url` and `movemask mcp --url` beside a broken service."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ KINDS = ("closed at once", "a page", "other fields", "escapes in a problem")
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("fault", ["silence", *KINDS])
-async def test_a_tool_says_what_is_wrong_with_the_service(fault: str) -> None:
+async def test_mcp_tool_names_fault_of_service(fault: str) -> None:
     behaviour, words = FAULTS[fault]
     with misbehaving(behaviour) as url:
         server = mcp_server(lambda _: movemask.AsyncClient(url, timeout=0.3 if words == LATE else 60))
@@ -40,7 +39,7 @@ async def test_a_tool_says_what_is_wrong_with_the_service(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", KINDS)
-def test_the_engine_ends_with_a_line_that_says_what_is_wrong_with_the_service(fault: str) -> None:
+def test_engine_ends_with_fault_of_service(fault: str) -> None:
     behaviour, words = FAULTS[fault]
     with misbehaving(behaviour) as url:
         result = run("uci", "--url", url, input="uci\nquit\n")
@@ -62,14 +61,14 @@ def models(**entry: Any) -> Behaviour:
         (models(contract={"elo": {"minimum": math.inf, "maximum": 1}}), "an impossible contract"),
     ],
 )
-def test_models_that_no_service_has_are_refused(behaviour: Behaviour, words: str) -> None:
+def test_models_that_service_lacks_raise(behaviour: Behaviour, words: str) -> None:
     with misbehaving(behaviour) as url:
         result = run("uci", "--url", url, input="uci\nquit\n")
     assert (result.exit_code, result.stdout) == (1, "")
     assert re.search(words, result.output)
 
 
-def test_a_move_that_is_not_legal_is_never_played() -> None:
+def test_illegal_move_of_service_is_not_played() -> None:
     moves = [{"uci": "e2e5", "probability": 1.0}]
     policy = {
         **{"model": {"name": "x", "digest": "y"}, "fen": "f", "turn": "white", "status": "ongoing"},
