@@ -200,7 +200,7 @@ def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     file.write_bytes(made.compress(b"1. e4 *\n" * 1000) + made.flush())
     with pytest.raises(SourceError, match="too much memory"):
         read(file)
-    file.write_bytes(zstandard.compress((b" " * 1023 + b"\n") * (1 << 15)))
+    file.write_bytes(zstandard.compress((b"%" + b" " * 1022 + b"\n") * (1 << 15)))
     with pytest.raises(SourceError, match="a game of more than 16 MiB"):
         read(file)
 
@@ -213,6 +213,17 @@ def test_endless_line_is_rejected(tmp_path: Path) -> None:
     file.write_bytes((b"2. e4 {" + b"x" * 1_000 + b"} e5\n") * 18_000)
     with pytest.raises(SourceError, match="a game of more than 16 MiB"):
         read(file)
+
+
+@pytest.mark.parametrize("name", ["blank.pgn", "blank.fen", "blank"])
+def test_endless_blank_lines_are_refused(tmp_path: Path, name: str) -> None:
+    """300 MiB of newlines kept an audit busy for minutes."""
+    file = tmp_path / name
+    file.write_bytes(b"\n" * (1 << 20) + b"1. e4 e5 *\n")
+    assert sum(chunk.count for chunk in read_file(0, str(file), "pgn")) == 1
+    file.write_bytes(b"\n" * (2 << 20))
+    with pytest.raises(SourceError, match="more than 1 MiB of blank lines in a row"):
+        list(read_file(0, str(file), None))
 
 
 def test_unclosed_comment_is_read_once(tmp_path: Path) -> None:

@@ -273,6 +273,15 @@ def test_a_service_that_does_not_answer_is_told() -> None:
         movemask.Client(http=http).models()
 
 
+@pytest.mark.parametrize("more", [{"key": "secret"}, {"url": "http://elsewhere:8000"}])
+def test_client_of_its_own_takes_no_url_and_no_key(more: dict[str, Any]) -> None:
+    """Both were ignored without a word."""
+    http, _ = answering(httpx2.Response(200, json=MODELS))
+    with pytest.raises(movemask.MovemaskError, match="give neither url nor key with it") as caught:
+        movemask.Client(http=http, **more)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_key_and_the_version_are_sent() -> None:
     heads: list[bytes] = []
 

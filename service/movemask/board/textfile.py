@@ -29,6 +29,9 @@ _BINARY = re.compile(rb"\A\0|[\x01-\x06]")
 #: Most characters of a line; no real game reaches it.
 _LONGEST = 1 << 24
 
+#: Most characters of blank lines that follow one another.
+_MOST_BLANK = 1 << 20
+
 #: Windows-1252, for the bytes that differ from Latin-1. Its five undefined bytes stay control characters, as in
 #: browsers, so that no byte is lost.
 _WINDOWS = str.maketrans(
@@ -52,6 +55,7 @@ class TextSource:
     def __init__(self, name: str, file: Any = None) -> None:
         """Opens the file `name`; or reads `file`, which needs `peek`, and uses `name` in errors only."""
         self.name = name
+        self._blank = 0  # characters of blank lines since the last other line
         try:
             self._file = _opened(name) if file is None else file
         except OSError as error:
@@ -121,6 +125,11 @@ class TextSource:
         if len(line) > _LONGEST:
             raise SourceError(
                 f"{self.name}: a line of more than {_LONGEST >> 20} MiB is neither a game nor a FEN"
+            )
+        self._blank = self._blank + len(line) if line.isspace() else 0
+        if self._blank > _MOST_BLANK:
+            raise SourceError(
+                f"{self.name}: more than {_MOST_BLANK >> 20} MiB of blank lines in a row"
             )
         return _decoded(line)
 

@@ -105,9 +105,9 @@ class Connection:
     ) -> None:
         if given is not None and not isinstance(given, httpx2.AsyncClient):
             raise InvalidParameter(f"http: a {type(given).__name__} is not an httpx2.AsyncClient")
-        self._address = (
-            address if given is None else Address(given.base_url, None, _shown(given.base_url))
-        )
+        if given is not None:
+            address = Address(given.base_url, None, _shown(given.base_url))
+        self._address = address
         self._headers, self._given = headers, given
         self._open: httpx2.AsyncClient | None = None
         self._home: object = None

@@ -101,6 +101,10 @@ class AsyncClient:
         retries: int = 3,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
+        if http is not None and (url != _URL or key is not None):
+            raise InvalidParameter(
+                "http: this client has an address and headers of its own, so give neither url nor key with it"
+            )
         self._connection = Connection(Address.of(url), headers_of(key), http)
         self._timeout = _seconds(timeout)
         self._retries = _whole("retries", retries, 0)
@@ -424,7 +428,8 @@ class Client:
         `leakage_positions` for each page.
     retries : how often a request is sent again after a 429 or 503 with Retry-After, if the timeout allows. `policies`
         also sends again what comes back `overloaded` in a batch.
-    http : your own `httpx2.AsyncClient`, with its `base_url`, in place of `url` and `key`. It is not closed.
+    http : your own `httpx2.AsyncClient`, with its `base_url` and headers, in place of `url` and `key`, which then must
+        not be given. It is not closed.
 
     A position is a board with its history, a FEN or `startpos`. `moves`, in UCI or SAN, are played from the position,
     or from the start position if only `moves` are given. Numbers and arrays may be numpy's.

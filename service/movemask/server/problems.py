@@ -272,6 +272,8 @@ def _nearest(http: Request) -> str:
     """What to do after a wrong path: the nearest path."""
     root_path = http.scope.get("root_path", "")
     path = http.scope["path"].removeprefix(root_path)
+    if root_path and path.startswith(f"{root_path}/"):
+        return f"; the proxy has to take the prefix {root_path} off (docs/settings.md)"
     paths = [route.path for route in http.app.routes if route.path != "/"]
     near = get_close_matches(path[:LONGEST_INPUT].lower().rstrip("/"), paths, 1)
     return (
