@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from movemask.server.edge.headers import HEADERS, Operation
+from movemask.server.edge.traits import OTHER
 
 Json = dict[str, Any]
 
@@ -26,7 +27,7 @@ LONGEST = 1500
 EXTENDS = {"ResultOut": "PolicyOut"}
 EVERYWHERE = {"401", "403", "422", "429", "500"}
 #: Headers of every answer that needs a key; the page names them once.
-OF_ALL = {header.name for header in HEADERS if header.documented(Operation("post", "", "200", keyed=True))}
+OF_ALL = {header.name for header in HEADERS if header.documented(Operation(OTHER, "200", keyed=True))}
 
 
 def endpoints_page(document: Json) -> str:

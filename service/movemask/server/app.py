@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from movemask.errors import require
 from movemask.network.model import Model
 from movemask.server import problems
+from movemask.server.api import openapi
 from movemask.server.api.negotiation import Compression
-from movemask.server.api.openapi import DESCRIPTION, OPENAPI, install_openapi
-from movemask.server.api.routes import audit, games, leakage, operations, page, policy
-from movemask.server.api.routing import bounded_body
-from movemask.server.edge.authentication import authorize
+from movemask.server.api.routes import audit, games, leakage, mcp, operations, page, policy
+from movemask.server.api.routing import table_of
 from movemask.server.edge.context import CLIENT_CLOSED, DISCONNECTION, Disconnection
 from movemask.server.edge.headers import HEADERS
-from movemask.server.edge.keys import Keys, KeyScope
+from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import MOST_BYTES, Edge
 from movemask.server.edge.shared_rates import Rates
@@ -42,13 +38,6 @@ _ALLOWED = (
     *("traceparent", "tracestate", "baggage", "sentry-trace"),
     *("mcp-protocol-version", "mcp-session-id", "last-event-id"),
 )
-
-#: Headers of a tool's caller that are passed on to the API, and the time of an answer, which has limits of its own.
-_FORWARDED = ("authorization", "host", "x-request-id")
-_MCP_SECONDS = 600.0
-#: Most bytes of a tool call, and its most brackets and commas. The MCP SDK takes up to 43 times as much memory for a
-#: body that it refuses, such as one of empty lists.
-_MCP_BYTES, _MCP_PIECES = 64 << 10, 4096
 
 
 def create_app(
@@ -88,7 +77,7 @@ def create_app(
     app: FastAPI = FastAPIOffline(
         title="movemask",
         version=__version__,
-        description=DESCRIPTION,
+        description=openapi.DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # a POST that is redirected may lose its body
         redoc_url=None,
@@ -97,7 +86,7 @@ def create_app(
             *(*policy.routes, *games.routes, *audit.routes, *leakage.routes),
             *(*operations.model_routes, *operations.keyed_routes, *operations.routes),
             *(page.routes if settings.page else ()),
-            OPENAPI,
+            *openapi.routes,
         ],
         # Metrics go to Prometheus and logs to standard error; FastAPI's own spans are negligible beside the network's.
         telemetry={
@@ -111,8 +100,9 @@ def create_app(
     app.state.metrics = metrics
     app.state.in_flight = in_flight = BytesInFlight(MOST_BYTES // rates.processes)
     sites = Sites(settings.hosts(keyed=keys is not None), settings.origins)
-    sessions = _install_mcp(app, settings, sites) if settings.mcp else nullcontext
-    install_openapi(app, keyed=keys is not None)
+    sessions = mcp.install(app, sites) if settings.mcp else nullcontext
+    table = table_of(app.routes, undeclared=openapi.documents)
+    openapi.install(app, table, keyed=keys is not None)
     problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     # The last one is the outermost.
@@ -126,6 +116,7 @@ def create_app(
         tracer=get_tracer("movemask", __version__, tracer_provider),
         proxies=settings.proxies,
         sites=sites,
+        routes=table,
         cors=_cors(settings.origins),
     )
     return app
@@ -142,64 +133,6 @@ def _cors(origins: Sequence[str]) -> Callable[[ASGIApp], ASGIApp]:
         allow_headers=_ALLOWED,
         expose_headers=[header.name for header in HEADERS if header.exposed],
     )
-
-
-def _install_mcp(
-    app: FastAPI, settings: Settings, sites: Sites
-) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Adds /mcp; returns the context manager that runs its sessions, for the lifespan. The tools send their requests to
-    this app as the client that called them, so keys, limits, metrics and logs apply. Raises MissingExtra."""
-    require("mcp", "MOVEMASK_MCP")
-    import httpx2
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    from movemask.client.http import AsyncClient
-    from movemask.mcp import mcp_server
-
-    @asynccontextmanager
-    async def opened(context: Any) -> AsyncIterator[AsyncClient]:
-        """A client of this app that asks as the one that called the tool."""
-        caller, given = context.request.client, context.request.headers
-        transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
-        headers = {name: given[name] for name in _FORWARDED if name in given}
-        async with httpx2.AsyncClient(
-            base_url="http://127.0.0.1", transport=transport, headers=headers
-        ) as http:
-            yield AsyncClient(http=http, timeout=_MCP_SECONDS)
-
-    server = mcp_server(opened)
-    served = server.streamable_http_app(
-        stateless_http=True,
-        json_response=True,
-        # `Sites` checks Host and Origin. The SDK's own check answers with bare text.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    (found,) = (route for route in served.routes if isinstance(route, Route))
-    # No GET: its stream might stay open for ever.
-    app.router.routes.append(Route("/mcp", _Keyed(found.endpoint, sites), methods=["POST"]))
-    return server.session_manager.run
-
-
-class _Keyed:
-    """ASGI app for clients with any key: the tools' own requests have the scopes of their routes."""
-
-    path = "/mcp"
-
-    def __init__(self, app: ASGIApp, sites: Sites) -> None:
-        self._app, self._sites = app, sites
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self
-        self._sites.check_origin(scope)
-        http = Request(scope, receive)
-        authorize(http, frozenset(KeyScope))
-        body = await bounded_body(http, http.app.state.services, _MCP_BYTES, _MCP_PIECES)
-        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def read() -> Message:
-            return messages.pop() if messages else await receive()
-
-        await self._app(scope, read, send)
 
 
 async def _client_gone(http: Request, error: Exception) -> Response:

@@ -38,9 +38,6 @@ _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0
 #: The statuses of requests that are refused, whatever is in them.
 _REFUSED = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
 
-#: Beginnings of the routes whose duration has a histogram. Durations of probes and of the page's files tell nothing.
-_TIMED = ("/v1", "/mcp")
-
 
 def share_metrics(number: int, models: int) -> None:
     """Has this process, a worker, share its metrics with the others; on Windows, there are none.
@@ -226,11 +223,12 @@ class Metrics:
                 else:
                     getattr(self, name).set(value)
 
-    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+    def count_request(
+        self, route: str, method: str, status: int, seconds: float, *, timed: bool
+    ) -> None:
         """Counts a request by its route's template, and observes the duration if the route is timed."""
         metrics = self._of_requests.get((route, method, status))
         if metrics is None:  # kept, because looking up the labels costs more than observing
-            timed = route.startswith(_TIMED)
             metrics = (
                 self.requests.labels(route, method, str(status)),
                 self.request_seconds.labels(route) if timed else None,

@@ -17,14 +17,17 @@ from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.server.certificates import certificate_end
+from movemask.server.edge.context import RequestContext
 from movemask.server.edge.limits import RequestLimits
 from movemask.server.edge.shared_rates import Rates
+from movemask.server.edge.spans import Wait
 from movemask.server.ledger.ledger import Ledger
 from movemask.server.ledger.reader import LedgerReader
 from movemask.server.ledger.recorder import Recorder
 from movemask.server.metrics import Metrics
 from movemask.server.queue.engine_queue import EngineQueue
-from movemask.server.queue.pipeline import Pipeline
+from movemask.server.queue.pipeline import ClientPipeline, Pipeline
+from movemask.server.queue.queue import Submission
 from movemask.server.queue.served_models import ServedModels
 from movemask.server.settings import Settings
 
@@ -55,6 +58,24 @@ class Services:
     reading: CapacityLimiter
     workers: int
     large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def evaluator(self, model: str | None, context: RequestContext) -> ClientPipeline:
+        """The model, for the queries of a request. Raises UnknownModel or ModelUnavailable."""
+
+        def done(submission: Submission) -> None:
+            context.answers += submission.answers
+            if context.waits is not None and submission.evaluated:
+                context.waits.append(
+                    Wait(
+                        submission.model,
+                        len(submission.evaluated),
+                        submission.submitted,
+                        submission.started,
+                        submission.ended,
+                    )
+                )
+
+        return ClientPipeline(self.models.pipeline(model), context.client, done)
 
     def looked(self, connections: int) -> None:
         """Keeps in the metrics what is open and what waits; called now and then."""

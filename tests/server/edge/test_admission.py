@@ -17,6 +17,7 @@ from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import Edge
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.edge.sites import Sites
+from movemask.server.edge.traits import Table
 from tests.conftest import Serve
 from tests.server.asking import refused
 
@@ -108,7 +109,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
         return {"type": "http.request", "body": b""}
 
     rate, tracer = RateLimit(0, 1, Rates()), get_tracer("test")
-    edge = Edge(export, None, app.state.metrics, rate, in_flight, tracer, proxies=0, sites=Sites(["*"]))
+    edge = Edge(export, None, app.state.metrics, rate, in_flight, tracer, proxies=0, sites=Sites(["*"]), routes=Table())
     scope = {
         "type": "http",
         "method": "GET",

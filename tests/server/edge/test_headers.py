@@ -19,6 +19,7 @@ from movemask.server.edge.headers import Answering, with_headers
 from movemask.server.edge.limits import RateLimit
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.edge.sites import Sites
+from movemask.server.edge.traits import OTHER
 from movemask.server.process.service import run_service
 from movemask.server.settings import Settings
 from tests.conftest import Serve
@@ -167,7 +168,7 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     if proxies:
         see_through(scope, proxies)
     assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
-    secure = with_headers([], "/", "https", Answering("id", "", RateLimit(0, 1, Rates())))
+    secure = with_headers([], OTHER, "https", Answering("id", "", RateLimit(0, 1, Rates())))
     assert (b"strict-transport-security", b"max-age=31536000") in secure
 
 
@@ -232,7 +233,9 @@ def test_a_question_of_a_browser_goes_the_way_of_every_request(serve: Serve, cap
         assert answer.headers["RateLimit-Policy"] == '"positions";q=5;w=500'
     assert answers[0].headers["Access-Control-Allow-Origin"] == PAGE
     assert len([line for line in caplog.messages if "OPTIONS" in line]) == 6
-    assert 'movemask_requests_total{method="OPTIONS",route="other",status="200"} 5.0' in client.get("/metrics").text
+    assert (
+        'movemask_requests_total{method="OPTIONS",route="/v1/policy",status="200"} 5.0' in client.get("/metrics").text
+    )
     limited = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
     assert (limited.status_code, limited.headers["Access-Control-Allow-Origin"]) == (429, PAGE)
     assert "Retry-After" in limited.headers["Access-Control-Expose-Headers"]

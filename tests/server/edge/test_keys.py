@@ -113,7 +113,7 @@ def test_every_route_of_ours_says_who_may_call_it(serve: Serve) -> None:
     app: Any = serve(mcp=True, page=True).app
     ours = {route.path for route in app.routes if isinstance(route, ScopedRoute)}
     others = {route.path for route in app.routes} - ours
-    documents = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/static-offline-docs"}
+    documents = {"/docs", "/docs/oauth2-redirect", "/static-offline-docs"}
     assert others == documents | {"/mcp"}  # which needs any key: test_mcp.py
 
 

@@ -12,6 +12,7 @@ import pytest
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
 from movemask.evaluate import Query
 from movemask.network.onnx import provider_named
+from movemask.server.queue.pipeline import ClientPipeline
 from movemask.server.queue.served_models import ServedModels
 from movemask.server.settings import Settings
 from tests.conftest import Serve
@@ -31,7 +32,7 @@ async def test_failing_model_leaves_the_others(tmp_path: Path) -> None:
     folder = write_fake(tmp_path / "m", "first").parent
     (folder / "other.toml").write_text(ONNX_TOML)  # without its network
     models = loaded(folder)
-    running = models.evaluator("first", "", lambda submission: None)
+    running = ClientPipeline(models.pipeline("first"), "", lambda submission: None)
     assert await running.submit([Query()], lambda answer, _: answer.status) == ["ongoing"]
     with pytest.raises(ModelUnavailable, match=r"model 'other' failed its check and is not served: .*other.onnx"):
         models.pipeline("other")

@@ -1,4 +1,4 @@
-"""`OPENAPI`, the route of the OpenAPI document, and `install_openapi`, which completes what FastAPI writes."""
+"""The OpenAPI document: its route, and `install`, which completes what FastAPI writes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from starlette.routing import Route
 
 from movemask.server import problems
 from movemask.server.api.caching import cacheable
+from movemask.server.api.routing import OPEN, Routes
 from movemask.server.edge.headers import HEADERS, Operation
+from movemask.server.edge.traits import Table, Traits
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -33,28 +34,48 @@ _TAGS = {
 EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "examples.json").read_text())
 
 
-def install_openapi(app: FastAPI, *, keyed: bool) -> None:
+#: Swagger UI, which has a script inside the page.
+_INLINE = (
+    b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    b"worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+#: Its document comes before FastAPI's own of the same path: it has an ETag, and is written once.
+routes = Routes("operations")
+
+
+def install(app: FastAPI, table: Table, *, keyed: bool) -> None:
     """Completes the document of `app`. `keyed` : whether the service has API keys."""
 
-    def document() -> dict[str, Any]:
-        openapi = FastAPI.openapi(app)  # which FastAPI keeps
-        if "servers" not in openapi:
-            _complete(openapi, keyed=keyed)
-        return openapi
+    def completed() -> dict[str, Any]:
+        document = FastAPI.openapi(app)  # which FastAPI keeps
+        if "servers" not in document:
+            _complete(document, table, keyed=keyed)
+        return document
 
-    app.openapi = document  # type: ignore[method-assign]
-
-
-async def _respond(http: Request) -> Response:
-    servers = [{"url": http.scope.get("root_path") or "/"}]
-    return cacheable(http, orjson.dumps({**http.app.openapi(), "servers": servers}))
+    app.openapi = completed  # type: ignore[method-assign]
+    app.state.openapi = {}
 
 
-#: Declared before FastAPI's own route of the same path: it has an ETag.
-OPENAPI = Route("/openapi.json", _respond, include_in_schema=False)
+@routes.get(
+    "/openapi.json", scopes=OPEN, cached=True, shared=True, timed=False, include_in_schema=False
+)
+async def document(http: Request) -> Response:
+    """The OpenAPI document, with the server's own path prefix."""
+    root_path: str = http.scope.get("root_path", "")
+    written: dict[str, bytes] = http.app.state.openapi
+    if root_path not in written:
+        servers = [{"url": root_path or "/"}]
+        written[root_path] = orjson.dumps({**http.app.openapi(), "servers": servers})
+    return cacheable(http, written[root_path])
 
 
-def _complete(document: dict[str, Any], *, keyed: bool) -> None:
+def documents(path: str) -> Traits:
+    """What holds for FastAPI's own routes: Swagger UI and its redirect."""
+    return Traits(path=path, cached=True, csp=_INLINE)
+
+
+def _complete(document: dict[str, Any], table: Table, *, keyed: bool) -> None:
     """Adds everything that FastAPI does not know of."""
     document["info"]["license"] = {"name": "GPL-3.0-or-later", "identifier": "GPL-3.0-or-later"}
     document["servers"] = [{"url": "/"}]
@@ -77,7 +98,7 @@ def _complete(document: dict[str, Any], *, keyed: bool) -> None:
                 secured.insert(0, {})
             operation["responses"]["500"] = problems.documented(500)[500]
             for status, response in operation["responses"].items():
-                place = Operation(method, path, status, bool(secured))
+                place = Operation(table.find(method.upper(), path), status, bool(secured))
                 names = [
                     header.name
                     for header in HEADERS

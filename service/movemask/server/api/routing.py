@@ -1,10 +1,10 @@
-"""`Routes` declares the routes of the API: each says who may call it, how large its body may be and what it costs."""
+"""`Routes` declares the routes of the API: each says all that holds for it, next to its handler."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar, get_type_hints
 
 from fastapi import Request, Response, Security, params
@@ -12,6 +12,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
+from starlette.routing import BaseRoute, Route
 
 from movemask.errors import InvalidParameter, shown
 from movemask.server.api.body_reader import check_pieces, parsed, read_body
@@ -19,6 +20,7 @@ from movemask.server.edge.authentication import authorize
 from movemask.server.edge.context import context_of
 from movemask.server.edge.keys import KeyScope
 from movemask.server.edge.limits import RequestLimits
+from movemask.server.edge.traits import NOTHING, Table, Traits
 from movemask.server.problems import documented, near_or_all
 from movemask.server.services import Services
 
@@ -62,7 +64,14 @@ def operation_id(route: APIRoute) -> str:
 
 
 class ScopedRoute(APIRoute):
-    """A GET route for keys with any one of `scopes`; `OPEN` needs no key."""
+    """A GET route.
+
+    Parameters
+    ----------
+    scopes : a key needs one of them; `OPEN` needs no key
+    any_parameters : whether unknown query parameters are ignored
+    polled, free, any_host, timed, cached, shared, csp : as of `Traits`
+    """
 
     def __init__(
         self,
@@ -70,11 +79,31 @@ class ScopedRoute(APIRoute):
         endpoint: Callable[..., Any],
         *,
         scopes: frozenset[KeyScope],
+        any_parameters: bool = False,
+        polled: bool = False,
+        free: bool = False,
+        any_host: bool = False,
+        timed: bool = True,
+        cached: bool = False,
+        shared: bool = False,
+        csp: bytes = NOTHING,
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        self.scopes = scopes
+        self.scopes, self.any_parameters = scopes, any_parameters
+        self.traits = Traits(
+            path=path,
+            polled=polled,
+            free=free,
+            any_host=any_host,
+            timed=timed,
+            cached=cached,
+            shared=shared,
+            csp=csp,
+        )
         errors = documented(422, *((401, 403, 429) if scopes else ()))
+        if cached:
+            errors[304] = {"description": "The ETag in If-None-Match is current."}
         if scopes:
             options["dependencies"] = [_BEARER]
         options |= {
@@ -102,7 +131,7 @@ class BodyRoute(ScopedRoute):
     endpoint : takes the body as `request`, Starlette's request and the services
     size : most bytes of a body; None: as many as the settings allow
     pieces : most brackets and commas of a body outside its texts, by the limits; None: as many as `size` allows
-    positions : how many positions a request asks about, for its client's rate
+    cost : how many positions a request asks about, for its client's rate
     statuses : the error statuses of the route, beyond those of every POST route
     """
 
@@ -113,18 +142,13 @@ class BodyRoute(ScopedRoute):
         *,
         size: int | None = None,
         pieces: Callable[[RequestLimits], int] | None = None,
-        positions: Callable[[Any], int] = lambda request: 1,
+        cost: Callable[[Any], int] = lambda request: 1,
         statuses: tuple[int, ...] = (),
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         self.request_model: type[BaseModel] = get_type_hints(endpoint)["request"]
-        self._endpoint, self._size, self._pieces, self._positions = (
-            endpoint,
-            size,
-            pieces,
-            positions,
-        )
+        self._endpoint, self._size, self._pieces, self._cost = endpoint, size, pieces, cost
         errors = documented(*sorted({400, 413, 415, *statuses}))
         super().__init__(
             path, endpoint, methods=["POST"], responses={**errors, **(responses or {})}, **options
@@ -138,10 +162,20 @@ class BodyRoute(ScopedRoute):
             body = await bounded_body(http, services, self._size, pieces)
             request = parsed(body, self.request_model, services.limits)
             _check_parameters(http, self)
-            context_of(http.scope).charge(self._positions(request))  # raises RateLimited
+            context_of(http.scope).charge(self._cost(request))  # raises RateLimited
             return await self._endpoint(request, http, services)
 
         return handle
+
+
+def table_of(routes: Iterable[BaseRoute], undeclared: Callable[[str], Traits]) -> Table:
+    """What all routes of an app declare. `undeclared` makes the traits of the path of a route that declares none."""
+    table = Table()
+    for route in routes:
+        if isinstance(route, Route):
+            traits: Traits = getattr(route, "traits", None) or undeclared(route.path)
+            table.add(route.methods or (), traits)
+    return table
 
 
 class Routes(list[APIRoute]):
@@ -166,12 +200,12 @@ class Routes(list[APIRoute]):
         return declare
 
 
-def _check_parameters(http: Request, route: APIRoute) -> None:
+def _check_parameters(http: Request, route: ScopedRoute) -> None:
     """Raises InvalidParameter for a query parameter that the route does not have, or that is repeated.
 
-    POST routes have none. The page at `/` accepts any: sites that show a link to it may add their own.
+    POST routes have none. The page accepts any: sites that show a link to it may add their own.
     """
-    if not http.scope["query_string"] or route.path == "/":
+    if not http.scope["query_string"] or route.any_parameters:
         return
     fields = get_flat_params(route.dependant)
     known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]

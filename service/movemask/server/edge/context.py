@@ -11,12 +11,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.server.edge.keys import KeyScope
-from movemask.server.queue.queue import Submission
+from movemask.server.edge.spans import Wait
 
 T = TypeVar("T")
-
-#: Paths that are polled every few seconds: logged at debug unless they fail, and served under any load.
-POLLED = {"/livez", "/readyz", "/metrics"}
 
 #: The context's key in the scope.
 CONTEXT = "movemask"
@@ -42,7 +39,7 @@ class RequestContext:
     hold : `hold(n)` adds n to its bytes in flight; raises Overloaded
     head : whether only the head of the response is wanted
     answers : positions answered, without errors
-    submissions : those of its positions that are done, for spans; None unless the request is traced
+    waits : what it has waited for, for spans; None unless the request is traced
     """
 
     id: str
@@ -58,13 +55,7 @@ class RequestContext:
     counted: int = 0
     head: bool = False
     answers: int = 0
-    submissions: list[Submission] | None = None
-
-    def done(self, submission: Submission) -> None:
-        """Counts the answers of a submission."""
-        self.answers += submission.answers
-        if self.submissions is not None and submission.evaluated:
-            self.submissions.append(submission)
+    waits: list[Wait] | None = None
 
 
 def context_of(scope: Scope) -> RequestContext:

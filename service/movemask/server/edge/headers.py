@@ -9,25 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from movemask.server.edge.limits import RateLimit
-
-#: Swagger UI, which has a script inside the page.
-_INLINE = (
-    b"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    b"worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-#: The page: its own files, and requests to the service.
-_PAGE = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    b"manifest-src 'self'; require-trusted-types-for 'script'; "
-    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for answers that are no page
-
-#: Content-Security-Policy by the path of the route.
-_POLICIES = {"/": _PAGE, "/docs": _INLINE, "/docs/oauth2-redirect": _INLINE}
-
-#: Paths whose responses to GET have an ETag in the OpenAPI document.
-_CACHED = ("/v1/policy", "/v1/models")
+from movemask.server.edge.traits import Traits
 
 
 class Answering(NamedTuple):
@@ -41,8 +23,7 @@ class Answering(NamedTuple):
 class Operation(NamedTuple):
     """A status of an operation in the OpenAPI document; `keyed` says whether the operation may need a key."""
 
-    method: str
-    path: str
+    traits: Traits
     status: str
     keyed: bool
 
@@ -51,8 +32,8 @@ class Operation(NamedTuple):
 class Header:
     """A header of answers.
 
-    value : of every answer, or by the template of its path and the scheme; None: the response that needs it sets it. A
-        response's own header wins
+    value : a constant, or a function of the route's traits, the scheme and whether the response is an error. None:
+        responses set it themselves. A response's own header wins
     by_request : its value, if that differs by request; no response may have it already
     description : in OpenAPI; empty for those that only browsers heed
     documented : whether a response in OpenAPI has it
@@ -60,7 +41,7 @@ class Header:
     """
 
     name: str
-    value: bytes | Callable[[str, str], bytes | None] | None = None
+    value: bytes | Callable[[Traits, str, bool], bytes | None] | None = None
     description: str = ""
     documented: Callable[[Operation], bool] = lambda operation: True
     exposed: bool = False
@@ -76,18 +57,11 @@ def _keyed(operation: Operation) -> bool:
 
 
 def _cached(operation: Operation) -> bool:
-    return (
-        operation.method == "get"
-        and operation.path in _CACHED
-        and operation.status in ("200", "304")
-    )
+    return operation.traits.cached and operation.status in ("200", "304")
 
 
-def _caching(route: str, scheme: str) -> bytes | None:
-    """For what is asked anew each time, and for what no route answers (`other`)."""
-    return (
-        b"no-store" if route.startswith(("/v1", "/metrics", "/livez", "/readyz", "other")) else None
-    )
+def _caching(traits: Traits, scheme: str, failed: bool) -> bytes | None:
+    return None if traits.cached and not failed else b"no-store"
 
 
 HEADERS = (
@@ -139,10 +113,10 @@ HEADERS = (
     Header("X-Frame-Options", b"DENY"),
     Header("Cross-Origin-Resource-Policy", b"same-origin"),
     Header("Cross-Origin-Opener-Policy", b"same-origin"),
-    Header("Content-Security-Policy", lambda route, scheme: _POLICIES.get(route, _NOTHING)),
+    Header("Content-Security-Policy", lambda traits, scheme, failed: traits.csp),
     Header(
         "Strict-Transport-Security",
-        lambda route, scheme: b"max-age=31536000" if scheme == "https" else None,
+        lambda traits, scheme, failed: b"max-age=31536000" if scheme == "https" else None,
     ),
 )
 
@@ -154,12 +128,12 @@ _BY_REQUEST = [
 
 
 @lru_cache(maxsize=256)
-def _by_route(route: str, scheme: str) -> list[tuple[bytes, bytes]]:
+def _by_route(traits: Traits, scheme: str, failed: bool) -> list[tuple[bytes, bytes]]:
     """The headers that do not differ by request."""
     values = [
         (
             header.name.lower().encode(),
-            header.value(route, scheme) if callable(header.value) else header.value,
+            header.value(traits, scheme, failed) if callable(header.value) else header.value,
         )
         for header in HEADERS
     ]
@@ -167,11 +141,16 @@ def _by_route(route: str, scheme: str) -> list[tuple[bytes, bytes]]:
 
 
 def with_headers(
-    own: list[tuple[bytes, bytes]], route: str, scheme: str, answering: Answering
+    own: list[tuple[bytes, bytes]],
+    traits: Traits,
+    scheme: str,
+    answering: Answering,
+    *,
+    failed: bool = False,
 ) -> list[tuple[bytes, bytes]]:
-    """A response's own headers, and those of `HEADERS` that it has not. `route` is the template of its path."""
+    """A response's own headers, and those of `HEADERS` that it has not. `failed` says whether it is an error."""
     names = {name for name, _ in own}
-    own += [header for header in _by_route(route, scheme) if header[0] not in names]
+    own += [header for header in _by_route(traits, scheme, failed) if header[0] not in names]
     for name, value in _BY_REQUEST:
         if (found := value(answering)) is not None:
             own.append((name, found))

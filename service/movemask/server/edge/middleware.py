@@ -24,7 +24,6 @@ from movemask.server.edge.context import (
     CLIENT_CLOSED,
     CONTEXT,
     DISCONNECTION,
-    POLLED,
     RequestContext,
 )
 from movemask.server.edge.forwarded import see_through
@@ -33,6 +32,7 @@ from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.sites import Sites
 from movemask.server.edge.spans import record_spans
+from movemask.server.edge.traits import Table, Traits
 from movemask.server.metrics import Metrics
 from movemask.server.problems import ProblemError
 
@@ -61,6 +61,7 @@ class Edge:
     ----------
     proxies : number of proxies in front of the service
     sites : by which names the service is asked, and by whose pages
+    routes : what the routes declare
     cors : wraps an app, so that pages of other origins may call it and read its answers
     """
 
@@ -75,6 +76,7 @@ class Edge:
         *,
         proxies: int,
         sites: Sites,
+        routes: Table,
         cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
         self._app, self._cors, self._keys, self._metrics, self._tracer = (
@@ -85,7 +87,7 @@ class Edge:
             tracer,
         )
         self._proxies, self._sites, self._rate = proxies, sites, rate
-        self._in_flight = in_flight
+        self._in_flight, self._routes = in_flight, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,12 +99,14 @@ class Edge:
         context = RequestContext(
             id=logs.id_of(scope["headers"]),
             head=head,
-            submissions=[] if span.is_recording() else None,
+            waits=[] if span.is_recording() else None,
         )
         context.hold = partial(self._in_flight.take, context)
         logs.request_id.set(context.id)  # for log lines of other modules
         span.set_attribute("movemask.request_id", context.id)
         scope = {**scope, "method": "GET" if head else scope["method"], CONTEXT: context}
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        route = self._routes.find(scope["method"], path)
         status = 0
 
         async def read() -> Message:
@@ -115,11 +119,11 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = self._headers(scope, context, message)
-            elif context.submissions and not message.get("more_body"):
-                record_spans(self._tracer, context.submissions)
+                message["headers"] = self._headers(scope, route, context, message)
+            elif context.waits and not message.get("more_body"):
+                record_spans(self._tracer, context.waits)
             body = message.get("body", b"")
-            if len(body) <= _PIECE:
+            if route.shared or len(body) <= _PIECE:
                 await send(message)
                 return
             self._in_flight.hold(context, len(body))
@@ -131,7 +135,7 @@ class Edge:
                 )  # the connection has it
 
         try:
-            self._admit(scope, context)
+            self._admit(scope, path, route, context)
             await self._app(scope, read, write)
             status = status or CLIENT_CLOSED  # the client left a stream before its first line
         except asyncio.CancelledError:
@@ -156,13 +160,13 @@ class Edge:
         finally:
             self._in_flight.release(context)
             method = "HEAD" if head else scope["method"] if scope["method"] in _METHODS else "other"
-            route, seconds = _route(scope), time.perf_counter() - began
+            seconds = time.perf_counter() - began
             status = status or 500
-            self._metrics.count_request(route, method, status, seconds)
-            probe = route in POLLED and status < 400
+            self._metrics.count_request(route.path, method, status, seconds, timed=route.timed)
+            probe = route.polled and status < 400
             logs.access(
                 method,
-                route,
+                route.path,
                 status,
                 seconds,
                 context.answers,
@@ -171,9 +175,8 @@ class Edge:
                 debug=probe,
             )
 
-    def _admit(self, scope: Scope, context: RequestContext) -> None:
-        """Raises MovemaskError if the request is refused before its route is known."""
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    def _admit(self, scope: Scope, path: str, route: Traits, context: RequestContext) -> None:
+        """Raises MovemaskError if the request is refused before its route gets it."""
         if self._proxies:
             see_through(scope, self._proxies)
         identify(scope, context, self._keys)
@@ -181,29 +184,23 @@ class Edge:
             raise ProblemError(
                 "malformed-path", f"{shown(path)!r}: a path has no control characters"
             )
-        if path not in ("/livez", "/readyz"):  # probes are asked by address
+        if not route.any_host:
             self._sites.check_host(scope)
             self._sites.check_site(scope)
         if self._rate:
             context.charge = partial(self._rate.charge, context)
-            if not (path in POLLED or path == "/" or path.startswith("/page/")):
+            if not route.free:
                 context.charge(1)
-        if path not in POLLED:
+        if not (route.polled or route.shared):
             self._in_flight.make_room(context)
 
     def _headers(
-        self, scope: Scope, context: RequestContext, message: Message
+        self, scope: Scope, route: Traits, context: RequestContext, message: Message
     ) -> list[tuple[bytes, bytes]]:
         """All headers of an answer: the app's own, and those of `HEADERS`."""
-        own = list(message.get("headers", ()))
+        own, failed = list(message.get("headers", ())), message["status"] >= 400
         # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
-        if message["status"] >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
+        if failed and any(name == b"expect" for name, _ in scope["headers"]):
             own.append((b"connection", b"close"))
         answering = Answering(context.id, context.client, self._rate)
-        return with_headers(own, _route(scope), scope["scheme"], answering)
-
-
-def _route(scope: Scope) -> str:
-    """The template of the path, such as `/v1/models/{name}`; `other` if no route has it."""
-    path: str = getattr(scope.get("route"), "path", "other")
-    return path
+        return with_headers(own, route, scope["scheme"], answering, failed=failed)

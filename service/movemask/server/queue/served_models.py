@@ -11,8 +11,7 @@ from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
 from movemask.network.registry import MISSING, Registry, load_entry
-from movemask.server.queue.pipeline import ClientPipeline, Pipeline
-from movemask.server.queue.queue import Submission
+from movemask.server.queue.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +60,6 @@ class ServedModels:
     def pipeline(self, name: str | None) -> Pipeline:
         """The pipeline of a model, by default of the default model. Raises UnknownModel or ModelUnavailable."""
         return self._pipelines[self.registry.get(name).name]
-
-    def evaluator(
-        self, name: str | None, client: str, done: Callable[[Submission], None]
-    ) -> ClientPipeline:
-        """Answers the queries of one client. `done` gets each submission when its results have come. As `pipeline`."""
-        return ClientPipeline(self.pipeline(name), client, done)
 
     @property
     def digests(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ routes = Routes("leakage")
     pieces=lambda limits: (
         2 * (limits.moves + MAX_SLOTS)
     ),  # twice, so that a list that is too long is named
-    positions=lambda request: 1 + len(request.moves) // PLIES,
+    cost=lambda request: 1 + len(request.moves) // PLIES,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
     """Checks another program's output: how much probability is on illegal moves, on which ones, and why each is

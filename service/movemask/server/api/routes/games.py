@@ -61,7 +61,7 @@ def _reading_cost(request: GamesIn | SplitIn) -> int:
     response_model=GamesOut,
     statuses=(404, 502, 503),
     pieces=lambda limits: _PIECES,
-    positions=_reading_cost,  # the moves are charged when they are known
+    cost=_reading_cost,  # the moves are charged when they are known
     responses={
         200: {
             "content": {PGN: TEXT, NDJSON: TEXT},
@@ -86,7 +86,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     comments and variations of the original.
     """
     context, limit = context_of(http.scope), services.limits.positions
-    evaluator, engine = services.models.evaluator(request.model, context.client, context.done), None
+    evaluator, engine = services.evaluator(request.model, context), None
 
     def charge(positions: int) -> None:
         context.charge(context.charged + positions)
@@ -128,7 +128,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     summary="Split a PGN into games",
     response_model=SplitOut,
     pieces=lambda limits: _PIECES,
-    positions=_reading_cost,
+    cost=_reading_cost,
 )
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
     """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import Path, Request, Response
@@ -39,10 +39,6 @@ from movemask.version import __version__
 _Models, _ModelEntry, _CheckStep = as_json(ModelsOut), as_json(ModelEntryOut), as_json(CheckStepOut)
 _Vocabulary = as_json(VocabularyOut)
 
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "The ETag in If-None-Match is current."}
-}
-
 _EVERY, _LISTED = frozenset(KeyScope), frozenset({KeyScope.POLICY, KeyScope.LEAKAGE})
 
 routes = Routes("operations")
@@ -50,7 +46,9 @@ model_routes = Routes("models")
 keyed_routes = Routes("operations")  # first, also in the documents
 
 
-@routes.get("/livez", scopes=OPEN, summary="Liveness")
+@routes.get(
+    "/livez", scopes=OPEN, polled=True, free=True, any_host=True, timed=False, summary="Liveness"
+)
 async def livez() -> AliveOut:
     """Returns 200 as long as the process can answer requests."""
     return AliveOut(status="alive")
@@ -59,6 +57,10 @@ async def livez() -> AliveOut:
 @routes.get(
     "/readyz",
     scopes=OPEN,
+    polled=True,
+    free=True,
+    any_host=True,
+    timed=False,
     summary="Readiness",
     response_model=ReadyOut,
     response_model_exclude_unset=True,
@@ -103,6 +105,9 @@ async def version(services: AppServices) -> VersionOut:
 @keyed_routes.get(
     "/metrics",
     scopes=frozenset({KeyScope.METRICS}),
+    polled=True,
+    free=True,
+    timed=False,
     summary="Prometheus metrics",
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
@@ -119,7 +124,7 @@ async def metrics(services: AppServices) -> Response:
     scopes=_LISTED,
     summary="List the models",
     response_model=ModelsOut,
-    responses=_NOT_MODIFIED,
+    cached=True,
 )
 async def models(http: Request, services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why. The response has an `ETag`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -32,6 +32,13 @@ _INDEX = "index.html"
 _VERSION = "{version}"  # in index.html: the digest
 _MODULES = "{modules}"  # in index.html: the preloads of all modules
 
+#: Its own files, and requests to the service.
+_CSP = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"manifest-src 'self'; require-trusted-types-for 'script'; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
 routes = Routes("page")
 
 
@@ -55,13 +62,16 @@ def page_files() -> tuple[str, dict[str, bytes]]:
     return version, {name: gzip.compress(content, 9, mtime=0) for name, content in contents.items()}
 
 
-@routes.get("/", scopes=OPEN, summary="The page", response_class=HTMLResponse)
+_get = partial(routes.get, scopes=OPEN, free=True, timed=False, cached=True, shared=True)
+
+
+@_get("/", csp=_CSP, any_parameters=True, summary="The page", response_class=HTMLResponse)
 async def index(http: Request) -> Response:
     """The web page: positions with their leakage, play, review and the dashboard. MOVEMASK_PAGE turns it off."""
     return _sent(http, _INDEX, "no-cache")
 
 
-@routes.get(PREFIX + "/{version}/{name}", scopes=OPEN, include_in_schema=False)
+@_get(PREFIX + "/{version}/{name}", include_in_schema=False)
 async def file(version: str, name: str, http: Request) -> Response:
     """A file of the page."""
     current, files = page_files()

@@ -77,7 +77,7 @@ def positions_of(request: PlacedIn | InvalidItem) -> int:
     summary="Move probabilities for a position",
     response_model=PolicyOut,
     size=POSITION_BYTES,
-    positions=lambda request: positions_of(request) + LOOKED_AT * ("forecast" in request.include),
+    cost=lambda request: positions_of(request) + LOOKED_AT * ("forecast" in request.include),
     statuses=_STATUSES,
 )
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
@@ -92,7 +92,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
             query, request.model, http, services, lambda answer: policy_out(answer, include)
         )
         return Response(content, media_type=JSON)
-    evaluator = _evaluator(http, services, request.model)
+    evaluator = services.evaluator(request.model, context_of(http.scope))
     coroutine = _with_forecast(query, include, evaluator)
     return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
@@ -103,10 +103,8 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     operation_id="getPolicy",
     summary="Move probabilities for a position, in a link",
     response_model=PolicyOut,
-    responses={
-        **documented(404, 422, 502, 503),
-        304: {"description": "The ETag in If-None-Match is current."},
-    },
+    cached=True,
+    responses=documented(404, 422, 502, 503),
 )
 async def policy_by_link(
     http: Request,
@@ -143,7 +141,7 @@ async def policy_by_link(
     summary="Choose a move",
     response_model=MoveChosenOut,
     size=POSITION_BYTES,
-    positions=positions_of,
+    cost=positions_of,
     statuses=_STATUSES,
 )
 async def move(request: MoveIn, http: Request, services: AppServices) -> Response:
@@ -165,7 +163,7 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     summary="Move probabilities for many positions",
     response_model=BatchOut,
     pieces=lambda limits: MAX_PLIES + _POSITION_PIECES * (1 + limits.positions),
-    positions=lambda request: sum(map(positions_of, request.positions)),
+    cost=lambda request: sum(map(positions_of, request.positions)),
     statuses=_STATUSES,
     responses={
         200: {"content": {NDJSON: TEXT}, "description": "Results in the order of the positions."}
@@ -187,7 +185,9 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
             "send fewer positions, or a FEN and fewer moves"
         )
-    evaluator = _evaluator(http, services, request.model)  # 404 before a stream begins
+    evaluator = services.evaluator(
+        request.model, context_of(http.scope)
+    )  # 404 before a stream begins
     if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
         return StreamingResponse(_ndjson(request, evaluator, services), media_type=NDJSON)
     results = await while_connected(
@@ -205,7 +205,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     pieces=lambda limits: (
         2 * (limits.moves + MAX_POSITIONS)
     ),  # twice, so that a list that is too long is named
-    positions=lambda request: (
+    cost=lambda request: (
         positions_of(request) - 1 + len(request.ratings or request.models or RATINGS)
     ),
     statuses=_STATUSES,
@@ -220,7 +220,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     most = services.limits.moves
     series = []
     for name in [request.model] if request.models is None else request.models:
-        evaluator = _evaluator(http, services, name)
+        evaluator = services.evaluator(name, context_of(http.scope))
         elos: Sequence[Elo | None] = [query.elo]
         if request.models is None:
             model, vary = evaluator.model, Vary(request.vary or "both")
@@ -234,12 +234,6 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     points = await while_connected(http.scope, coroutine)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
-
-
-def _evaluator(http: Request, services: Services, model: str | None) -> Evaluator:
-    """The model, for the queries of the request's client. Raises UnknownModel or ModelUnavailable."""
-    context = context_of(http.scope)
-    return services.models.evaluator(model, context.client, context.done)
 
 
 async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Evaluator) -> bytes:
@@ -319,7 +313,7 @@ async def _content(
     write: Callable[[Answer], Out],
 ) -> bytes:
     """The JSON of the answer to one position; raises its error."""
-    evaluator = _evaluator(http, services, model)
+    evaluator = services.evaluator(model, context_of(http.scope))
     coroutine = evaluator.submit([query], lambda answer, _: orjson.dumps(write(answer)))
     (outcome,) = await while_connected(http.scope, coroutine)
     if isinstance(outcome, MovemaskError):
