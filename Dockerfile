@@ -3,8 +3,8 @@
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
 #   docker run --read-only --tmpfs /tmp -p 127.0.0.1:8000:8000 -e MOVEMASK_TRUSTED_HOSTS=localhost,127.0.0.1 -v movemask:/data movemask
 
-# To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.14-slim-trixie@sha256:…
-ARG PYTHON_IMAGE=python:3.14-slim-trixie
+# Pinned by digest, for amd64 and arm64. To take security updates of Debian, put the digest of a newer tag here.
+ARG PYTHON_IMAGE=python:3.14.7-slim-trixie@sha256:51dafde81dbdb6ebde285137a295cf18a47ca95234fe388a343719cb97305b3d
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/sbom.txt requirements/

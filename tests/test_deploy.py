@@ -63,6 +63,15 @@ def test_images_and_actions_are_pinned() -> None:
             assert re.search(r":v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$", service["image"]), name
 
 
+def test_base_image_and_actions_are_pinned() -> None:
+    images = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert len(images) == 1
+    assert re.search(r":\d+\.\d+\.\d+-[\w-]+@sha256:[0-9a-f]{64}$", images[0])
+    for file in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for action in re.findall(r"uses: (.+)", file.read_text()):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), f"{file.name}: {action}"
+
+
 def compose() -> dict[str, Any]:
     """The services of docker-compose.yml."""
     services: dict[str, Any] = read(ROOT / "docker-compose.yml")["services"]
