@@ -131,8 +131,8 @@ def generator(name: str, package: str) -> str:
 @pytest.mark.peer
 def test_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> None:
     types = Path(generator("openapi-typescript", "npm install openapi-typescript")).resolve()
-    compiler = Path(generator("tsc", "npm install typescript @types/node")).resolve()
-    for name in ("policy.ts", "tsconfig.json", "package.json"):
+    compiler = Path(generator("tsc", "npm install typescript@5 @types/node openapi-fetch")).resolve()
+    for name in ("policy.ts", "fetch.ts", "tsconfig.json", "package.json"):
         shutil.copy(EXAMPLES / "typescript" / name, tmp_path)
     modules = next(folder for folder in compiler.parents if folder.name == "node_modules")
     (tmp_path / "node_modules").symlink_to(modules)
@@ -144,6 +144,14 @@ def test_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> N
     assert told[0].startswith("white to move, by ")
     assert told[1].startswith("Nf3 ")
     assert len(told) == 6
+    fetched = run("node", "dist/fetch.js", service, cwd=tmp_path).splitlines()
+    assert fetched[0].startswith("white to move: ")
+    assert fetched[1].startswith("422 fen: 'nonsense' is not a FEN")
+    assert fetched[2] == "urn:movemask:problem:invalid-fen"
+    recipe = (ROOT / "docs" / "api.md").read_text()
+    for words in ('createClient<paths, "application/json" | "application/problem+json">', "typescript@5"):
+        assert words in recipe
+    assert json.loads((tmp_path / "package.json").read_text())["devDependencies"]["typescript"] == "^5"
 
 
 @pytest.mark.deep

@@ -163,12 +163,9 @@ def busy(retry_after: str) -> Behaviour:
     return answer(_BUSY, f"Retry-After: {retry_after}", status="503 Service Unavailable")
 
 
-def bomb(layers: int) -> bytes:
-    """A gigabyte of zeros, packed once or more."""
-    packed = gzip.compress(bytes(2**24)) * 64
-    for _ in range(layers - 1):
-        packed = gzip.compress(packed)
-    return packed
+def bomb() -> bytes:
+    """A gigabyte of zeros, packed."""
+    return gzip.compress(bytes(2**24)) * 64
 
 
 LATE = "not answered within 0.3 s"
@@ -177,20 +174,12 @@ LATE = "not answered within 0.3 s"
 FAULTS: dict[str, tuple[Behaviour, str]] = {
     "silence": (silent, LATE),
     "100 Continue for ever": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.01), LATE),
-    "100 Continue without a pause": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000), LATE),
     "a byte now and then": (endless(HEAD + b"Content-Length: 9999\r\n\r\n", b" ", 0.1), LATE),
     "a byte of the head now and then": (endless(b"HTTP/1.1 200 OK\r\nX: ", b"x", 0.1), LATE),
     "a chunk now and then": (endless(_CHUNKED, b"1\r\n \r\n", 0.1), LATE),
-    "headers without end": (endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000), "RemoteProtocolError: "),
-    "a header of 10 MB": (answer(MODELS, "X: " + "y" * 10_000_000), "RemoteProtocolError: "),
-    "trailers without end": (endless(_CHUNKED + b"0\r\n", b"X: y\r\n" * 1000), "RemoteProtocolError: "),
-    "a chunk's extension without end": (endless(_CHUNKED + b"1;", b"x" * 1000), "RemoteProtocolError: "),
     "800 MB": (endless(HEAD + _LARGE, b"0," * 500_000), "an answer of more than 8,388,608 bytes"),
-    "800 MB in an error": (endless(b"HTTP/1.1 500 X\r\n" + _LARGE, b" " * 10**6), "an answer of more than 1,048,576"),
-    "a gzip bomb": (answer(bomb(1), "Content-Encoding: gzip"), "an answer of more than 8,388,608 bytes"),
-    "a gzip bomb in a gzip bomb": (answer(bomb(2), "Content-Encoding: gzip, gzip"), "Content-Encoding gzip, gzip"),
+    "a gzip bomb": (answer(bomb(), "Content-Encoding: gzip"), "an answer of more than 8,388,608 bytes"),
     "no gzip": (answer(b"{}", "Content-Encoding: gzip"), "DecodingError: "),
-    "another coding": (answer(b"{}", "Content-Encoding: br"), "Content-Encoding br, which nobody asked for"),
     "a cut chunked body": (chunks(b'{"models": [', ends=False), "RemoteProtocolError: "),
     "a cut body": (endless(HEAD + b"Content-Length: 99\r\n\r\n{", b"", 60), LATE),
     "closed in the middle": (lambda connection: connection.send(HEAD + b"Content-Length: 99\r\n\r\n{"), "Remote"),
@@ -210,12 +199,9 @@ FAULTS: dict[str, tuple[Behaviour, str]] = {
     "no JSON": (answer(b'{"models": '), "the answer is not JSON: EOF"),
     "not UTF-8": (answer(b'{"models": "\xff"}'), "the answer is not JSON: "),
     "half a surrogate": (answer(b'{"models": "\\ud800"}'), "the answer is not JSON: "),
-    "deep nesting": (answer(b"[" * 500_000), "the answer is not JSON: recursion limit"),
     "NaN": (answer(b'{"models": [], "x": NaN}'), "the answer is not JSON: "),
-    "a long number": (answer(b"1" * 5_000_000), "the answer is not JSON: number out of range"),
     "other fields": (answer(b'{"networks": []}'), "the answer is not movemask's: models: Field required"),
     "other types": (answer(b'{"models": {"a": 1}}'), "the answer is not movemask's: models: "),
-    "a million wrong items": (answer(b'{"models": [' + b"{}," * 2_000_000 + b"{}]}"), "models.0.name: Field required"),
     "null": (answer(b"null"), "the answer is not movemask's: "),
     "a redirect": (
         answer(b"", "Location: https://elsewhere.example/v1/models", status="307 Temporary Redirect"),
@@ -225,10 +211,6 @@ FAULTS: dict[str, tuple[Behaviour, str]] = {
     "another protocol": (answer(b"", "Upgrade: x", status="101 Switching Protocols"), "RemoteProtocolError: "),
     "a proxy's page": (answer(b"<html>", status="502 Bad Gateway"), "answered 502 without a problem document"),
     "a problem that is none": (answer(b'{"type": 3}', status="422 X"), "answered 422 without a problem document"),
-    "escapes in a problem": (answer(_BUSY.replace(b"busy", b"\\u001b[2J"), status="500 X"), r"\x1b[2J"),
-    "Retry-After of 5,000 digits": (busy("9" * 5_000), "busy"),
-    "Retry-After of another script": (busy("²"), "busy"),
-    "Retry-After of a year": (busy("31536000"), "busy"),
     "Retry-After for ever": (busy("0.5"), "busy"),
     "a date as Retry-After": (busy("Fri, 31 Dec 1999 23:59:59 GMT"), "busy"),
 }

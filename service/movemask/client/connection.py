@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,9 +22,6 @@ _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepa
 #: Share of a call's time in which a connection must open. httpx2 closes the socket of a TLS handshake that exceeds its
 #: own timeout, but not of one that asyncio cancels.
 _CONNECTING = 0.75
-
-#: Most characters of a library's message in an error. The message may quote bytes of the server.
-_MOST_OF_MESSAGE = 300
 
 #: What OpenSSL says where the other side does not speak TLS.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
@@ -162,7 +158,6 @@ class Connection:
                     base_url=self._address.url,
                     headers=self._headers,
                     limits=_LIMITS,
-                    cookies=_no_cookies(),
                     transport=None
                     if socket is None
                     else httpx2.AsyncHTTPTransport(uds=socket, limits=_LIMITS),
@@ -192,7 +187,7 @@ class Connection:
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
         except (httpx2.RequestError, OSError) as error:
-            message = "".join(filter(str.isprintable, str(error)))[:_MOST_OF_MESSAGE]
+            message = str(error)
             proxy = None if self._given is not None else self._address.proxy()
             hint = ""
             if any(words in message for words in _NO_TLS):
@@ -226,8 +221,3 @@ def _shown(url: httpx2.URL) -> str:
 
 def _without_password(address: str) -> str:
     return re.sub(r"//[^/@]*@", "//", address)
-
-
-def _no_cookies() -> CookieJar:
-    """A cookie jar that stays empty. The service sets no cookies, and cookies of another server could fill memory."""
-    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
