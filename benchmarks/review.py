@@ -25,7 +25,8 @@ from chess.engine import Limit, SimpleEngine
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Elo, Position
 from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Costs
-from movemask.games.engine import NODES, Engine, Evaluation
+from movemask.games.engine import CLEAR, DEEP, QUICK, Engine, Evaluation
+from movemask.games.judging import judged
 from movemask.network.files import shipped_models
 from movemask.network.registry import open_model
 from training.strength import Policy, play, policies
@@ -66,21 +67,17 @@ def played(seed: int) -> list[Game]:
 async def reviewed(game: Game, program: str) -> Costs:
     """What the review says with an engine."""
     costs = Costs.of(game)
-    places = costs.missing[::-1]
-    async with (
-        aclosing(Engine(program)) as engine,
-        aclosing(engine.of([game.played.board(p) for p in places])) as found,
-    ):
-        async for number, evaluation in found:
-            costs = costs.evaluated(places[number], evaluation)
+    async with aclosing(Engine(program)) as engine, aclosing(judged(engine, {0: costs})) as found:
+        async for look in found:
+            costs = look.costs
     return costs
 
 
-def judged(game: Game, engine: SimpleEngine) -> Costs:
+def by_judge(game: Game, engine: SimpleEngine) -> Costs:
     """What the judge says."""
     costs = Costs.of(game)
     for place in costs.missing[::-1]:
-        info = engine.analyse(game.played.board(place), Limit(nodes=TIMES * NODES), game=game)
+        info = engine.analyse(game.played.board(place), Limit(nodes=TIMES * DEEP), game=game)
         costs = costs.evaluated(place, Evaluation(info["score"], tuple(info["pv"])))
     return costs
 
@@ -121,7 +118,7 @@ def report(games: Sequence[Game], program: str) -> str:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     with SimpleEngine.popen_uci(program, timeout=None) as engine:
         engine.configure({"Hash": HASH})
-        judges = [judged(game, engine) for game in games]
+        judges = [by_judge(game, engine) for game in games]
     with_engine, without = (
         [Judged(*move) for one, judge in zip(found, judges, strict=True) for move in zip(one, judge, strict=True)]
         for found in (reviews, [Costs.of(game) for game in games])
@@ -136,7 +133,8 @@ def report(games: Sequence[Game], program: str) -> str:
 
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of {network} against
 itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
-engine is {name} at {NODES:,} nodes a position, the judge the same at {TIMES * NODES:,}.
+engine is {name} at {QUICK:,} nodes a position, and at {CLEAR:,} or {DEEP:,} near a mark. The judge is the same at
+{TIMES * DEEP:,}.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |

@@ -17,7 +17,7 @@ BOARDS = [chess.Board(), chess.Board("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1")]
 
 
 async def evaluated(engine: Engine) -> list[int]:
-    async with aclosing(engine.of(BOARDS)) as found:
+    async with aclosing(engine.of(BOARDS, [1] * len(BOARDS))) as found:
         return [place async for place, _ in found]
 
 

@@ -14,6 +14,7 @@ import pytest
 from movemask.board.pgn import Game, read_games
 from movemask.games.costs import Costs
 from movemask.games.engine import Engine
+from movemask.games.judging import judged
 
 STOCKFISH = shutil.which("stockfish", path=f"{os.environ['PATH']}:/usr/games")
 
@@ -41,14 +42,13 @@ NOAH = """1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 d6 5. d4 b5 6. Bb3 Nxd4 7. Nxd4 e
     ],
 )
 async def test_trap_is_a_blunder_and_refutation_is_not(pgn: str, blunders: list[int], right: list[int]) -> None:
-    """The moves by their number from 1. Only positions from the first of them on are evaluated."""
+    """The moves by their number from 1."""
     (game,) = read_games(pgn)
     assert isinstance(game, Game)
     costs = Costs.of(game)
-    places = [place for place in costs.missing[::-1] if place >= min(blunders + right) - 1]
     async with aclosing(Engine(STOCKFISH)) as engine:
-        async for number, evaluation in engine.of([game.played.board(place) for place in places]):
-            costs = costs.evaluated(places[number], evaluation)
+        async for look in judged(engine, {0: costs}):
+            costs = look.costs
     marks = {ply: costs[ply - 1].mark for ply in blunders + right}
     assert marks == {**dict.fromkeys(blunders, "blunder"), **dict.fromkeys(right)}
     for ply in blunders:

@@ -108,8 +108,8 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     page.locator("#review-moves button").nth(2).click()
     expect(page).to_have_url(re.compile("at=5"))
     verdict = page.locator("#verdict")
-    expect(verdict).to_contain_text("3. Qxh7 · Blunder. It cost 43 points.")
-    expect(verdict).to_contain_text(re.compile(r"players rated 1500 play it, at 2000 [\d.]+.%\. a3 costs less"))
+    expect(verdict).to_contain_text("3. Qxh7 · Blunder. It cost 43 points, by the PGN's evaluations.")
+    expect(verdict).to_contain_text(re.compile(r"players rated 1500 play it, at 2000 [\d.]+.%\. a3 was best"))
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
     expect(page.locator("#moments .shares li")).to_have_count(5)
     expect(page.locator("#board .arrow.best")).to_have_count(1)
@@ -125,7 +125,7 @@ def test_a_better_line_can_be_played_through(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     page.locator("#moments button").first.click()
-    page.get_by_role("button", name="a3 costs less").click()
+    page.get_by_role("button", name="a3 was best").click()
     visit.sees("3. a3: Black to move.")
     page.locator(".tagline").click()
     page.keyboard.press("ArrowRight")
@@ -149,12 +149,14 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     review.click()
     visit.settles()
     visit.click("g1", "f3")
-    expect(verdict).to_contain_text("3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing.")
+    expect(verdict).to_contain_text(
+        "3. Nf3. Better than Qxh7, which cost 43 points. It cost nothing, by the engine at 5,000 nodes."
+    )
     page.locator("#moments button").first.click()
     page.get_by_role("button", name="Try again").click()
     page.get_by_role("button", name="Show the answer").click()
     expect(verdict).to_contain_text("3. Qxh7")  # not the verdict on the move before
-    expect(verdict.get_by_role("button", name="costs less")).to_be_visible()
+    expect(verdict.get_by_role("button", name="was best")).to_be_visible()
     expect(page.locator("#board .arrow.best")).to_have_count(1)
     moves.click()
     expect(page.locator("#bars button").first).to_be_visible()
@@ -196,7 +198,7 @@ def test_the_focus_keeps_its_place_and_a_list_its_scrolling(visit: Visit) -> Non
     for name, words in (
         ("Try again", "2\N{HORIZONTAL ELLIPSIS} Nc6"),
         ("Show the answer", "3. Qxh7"),
-        ("a3 costs less", "3. a3"),
+        ("a3 was best", "3. a3"),
     ):
         verdict.get_by_role("button", name=name).press("Enter")
         visit.sees(words)
@@ -234,7 +236,7 @@ def test_what_is_said_already_is_not_said_again(visit: Visit) -> None:
     visit.load(OWN)
     expect(page.locator("#review-counts")).to_contain_text("1 blunder")
     page.locator("#moments button").first.click()
-    expect(page.locator("#verdict")).to_contain_text("a3 costs less")
+    expect(page.locator("#verdict")).to_contain_text("a3 was best")
     visit.settles()
     page.evaluate(LISTEN)
     page.get_by_role("link", name="Moves", exact=True).click()  # the same game is drawn again
@@ -306,7 +308,7 @@ def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
     page = visit.page
     expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
     page.locator("#review-moves button").filter(has_text="7. Be2").click()
-    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one. It cost 50 points.")
+    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one. It cost 50 points, by the rules.")
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder. It allows mate in one.")
 
 
@@ -405,9 +407,7 @@ HOLD = """() => {
 
 
 @pytest.mark.parametrize(("width", "height"), part_of([(1366, 768), (360, 740)], 2))
-def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(
-    browser: Browser, port: int, width: int, height: int
-) -> None:
+def test_while_the_engine_looks_at_a_game_nothing_moves(browser: Browser, port: int, width: int, height: int) -> None:
     """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
     page = visit.open()
@@ -419,12 +419,13 @@ def test_while_the_engine_looks_at_a_game_nothing_moves_and_nothing_is_claimed(
     before = places(page)
     expect(page.locator("#moments")).to_have_text("The engine is awaited.")
     held.pop().continue_()
-    expect(page.locator("#graph .known")).to_have_attribute("d", re.compile("^M[1-9]"))  # it begins at the end
+    expect(page.locator("#graph .known")).to_have_attribute("d", re.compile(r"^M0,0H\d"))  # it begins at the start
     assert places(page) == before
-    expect(page.locator("#review-counts")).to_be_empty()
-    expect(page.locator("#moments")).to_have_text("They are shown when the engine is done.")
+    expect(page.locator("#review-counts")).to_have_text(re.compile(r"^\d of 14 positions judged\. Both sides: 0 "))
+    expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")  # by the rules
     page.evaluate("window.goOn()")
-    expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
+    expect(page.locator("#review-counts")).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    expect(page.locator("#review-summary")).to_contain_text("Accuracy by lichess's formula: White ")
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
     assert places(page) == before
     visit.leave()
@@ -450,10 +451,10 @@ def test_review_counts_only_what_was_judged(visit: Visit) -> None:
     visit.load(KID)
     counts = page.locator("#review-counts")
     expect(counts).to_have_text(
-        re.compile(r"^7 of 14 positions judged\. Both sides: 0 inaccuracies, 0 mistakes, 1 blunder\.$")
+        re.compile(r"^9 of 14 positions judged\. Both sides: 0 inaccuracies, 0 mistakes, 0 blunders\.$")
     )
     expect(page.locator("#engine-said")).to_have_text("The engine has stopped. It is asked again in a minute.")
-    expect(page.locator("#review-moves li").first).to_contain_text("not judged")
+    expect(page.locator("#review-moves")).to_contain_text("not judged")
     page.get_by_role("button", name="Judge the rest").click()
     expect(counts).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
     expect(page.get_by_role("button", name="Judge the rest")).to_be_hidden()

@@ -22,6 +22,7 @@ from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Mark
 from movemask.games.engine import Evaluations
+from movemask.games.reasons import reason_of
 from movemask.games.reports import (
     GameReport,
     MoveReport,
@@ -37,12 +38,19 @@ from movemask.policy.normalisation import Temperature
 #: Games that are read and evaluated together.
 _GAMES_TOGETHER = 16
 
+#: A reason of `reason_of`.
+_PIECES = r"(?:the|a|two|three|four|\d+) (?:exchange|pawn|knight|bishop|rook|queen)s?"
+_WHY = (
+    r"(?:stalemates|draws|allows mate in \w+|misses \S+ mate|misses mate in \w+(?: with \S+)?"
+    rf"|(?:loses|misses \S+ winning) {_PIECES}(?: on [a-h][1-8])?(?: (?:and|for) {_PIECES})*)"
+)
+
 #: Comments of an earlier run, which a new run replaces. A match ends before the next comment can begin, so that the
 #: search is linear in the length of the text.
 _OURS = re.compile(
     r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
     r"(?:; (?:(?:blunder|mistake|inaccuracy): )?"
-    r"(?:(?:(?:allows|misses) mate in one|stalemates|draws)(?: and cost \d+ points?)?|cost \d+ points?)"
+    rf"(?:{_WHY}(?: and cost \d+ points?)?|cost \d+ points?)"
     r"(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
@@ -127,7 +135,7 @@ async def annotated(
         games = [parsed.game for parsed in group if parsed.game is not None]
         known = await reports_of(evaluator, games, temperature, elo, charge)
         if engine is not None:
-            known = await completed(evaluator, engine, known)
+            known, _ = await completed(evaluator, engine, known)
         reports = iter(known)
         for text, tree, game in group:
             report = None if game is None else next(reports)
@@ -185,7 +193,13 @@ def annotate(
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     for node, move, cost in zip(nodes[1:], report.moves, report.costs, strict=True):
         node.comment = _joined(
-            node.comment, _comment(move, cost, report.by_rating.get(move.ply, {}))
+            node.comment,
+            _comment(
+                move,
+                cost,
+                reason_of(report.costs, move.ply - 1),
+                report.by_rating.get(move.ply, {}),
+            ),
         )
         if cost.mark is not None and not node.nags & _QUALITY:
             node.nags.add(_GLYPHS[cost.mark])
@@ -196,19 +210,22 @@ def _joined(there: str, ours: str) -> str:
     return " ".join(filter(None, [_OURS.sub("", there).strip(), ours]))
 
 
-def _comment(move: MoveReport, cost: Cost, by_rating: Mapping[float, float]) -> str:
+def _comment(
+    move: MoveReport, cost: Cost, reason: str | None, by_rating: Mapping[float, float]
+) -> str:
     if move.legal == 1:
         return "P 100 % (only move)"
     first = ""
     if move.rank > 1:
         first = f"; {move.position.sans([move.best])[0]} {100 * move.best_probability:.1f} %"
     place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
-    return f"P {percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(cost, by_rating)}"
+    judged = _judged(cost, reason, by_rating)
+    return f"P {percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{judged}"
 
 
-def _judged(cost: Cost, by_rating: Mapping[float, float]) -> str:
-    """What a move cost, in words."""
-    words = words_of(cost)
+def _judged(cost: Cost, reason: str | None, by_rating: Mapping[float, float]) -> str:
+    """Why a move was a mistake and what it cost, in words."""
+    words = words_of(cost, reason)
     mark = f"{cost.mark}: " if cost.mark is not None else ""
     rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in by_rating.items())
     return f"; {mark}{words}{', made by ' if rates else ''}{rates}" if words else ""

@@ -15,11 +15,14 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.pgn import Game
-from movemask.games.engine import Evaluation
+from movemask.games.engine import CLEAR, DEEP, Evaluation
 from movemask.games.forecast import value_after
 
 #: lichess's thresholds, as falls of the mover's expected score, 0 to 1.
 INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.15
+
+#: A move that costs this much by the engine's first search may get a mark; one that costs the other is a blunder.
+_NEAR, _CLEAR = 0.03, 0.18
 
 Mark = Literal["inaccuracy", "mistake", "blunder"]
 Source = Literal["rules", "evaluations", "engine"]
@@ -48,12 +51,14 @@ class Cost:
     lost : fall of the mover's expected score, 0 to 1; None if nothing tells the score before or after the move
     source : what told it
     line : where another move was better, the engine's best line, or the mate in one; else empty
+    nodes : fewest nodes of the engine's evaluations that it stands on; None if it stands on none
     """
 
     lost: float | None = None
     source: Source | None = None
     fact: Fact | None = None
     line: tuple[chess.Move, ...] = ()
+    nodes: int | None = None
 
     @property
     def mark(self) -> Mark | None:
@@ -123,6 +128,23 @@ class Costs:
         ]
 
     @property
+    def unsure(self) -> dict[int, int]:
+        """Positions to search deeper, with the nodes: those around a move that is marked, or might be."""
+        wanted: dict[int, int] = {}
+        for place, cost in enumerate(self):
+            lost = cost.lost or 0.0
+            if lost < (_NEAR if cost.source == "engine" else INACCURACY):
+                continue
+            nodes = DEEP if cost.source == "engine" and lost < _CLEAR else CLEAR
+            for around in (place, place + 1):
+                known = self.evaluations.get(around)
+                if (known is None or known.nodes < nodes) and not self.game.played.board(
+                    around
+                ).is_game_over():
+                    wanted[around] = max(nodes, wanted.get(around, 0))
+        return wanted
+
+    @property
     def scores(self) -> list[float | None]:
         """White's expected score in each position, by the PGN and the engine; None where neither tells."""
         return [self.score(place) for place in range(len(self.game.scores))]
@@ -158,7 +180,11 @@ class Costs:
             source = "engine"
         first = line[:1] == (ply.played,)
         lost = 0.0 if first and source == "engine" else max(0.0, before - after)
-        return Cost(lost, source, known.fact, () if first or lost < INACCURACY else line)
+        nodes = None
+        if source == "engine":
+            around = (evaluation, self.evaluations.get(place + 1))
+            nodes = min((one.nodes for one in around if one is not None), default=None)
+        return Cost(lost, source, known.fact, () if first or lost < INACCURACY else line, nodes)
 
 
 _WORTH = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}

@@ -17,14 +17,15 @@ from movemask.board.pgn import expected_score
 
 log = logging.getLogger(__name__)
 
-#: Nodes that the engine searches for each position; docs/uci.md has what other numbers find.
-NODES = 40_000
+#: Nodes of the first search of every position; of the second around a blunder that is clear; and around what is near a
+#: threshold of the marks. docs/uci.md has what they find.
+QUICK, CLEAR, DEEP = 5_000, 40_000, 120_000
 
 #: Most seconds for a position: an engine that is slower than Stockfish searches fewer nodes.
 _LONGEST = 5.0
 
 #: Moves that are kept of a line.
-_LINE = 10
+_LINE = 16
 
 #: Lower priority than the network's: a service under load answers requests first.
 _NICE = ["nice", "-n", "5"]
@@ -34,10 +35,11 @@ _WANTED = chess.engine.INFO_SCORE | chess.engine.INFO_PV
 
 
 class Evaluation(NamedTuple):
-    """What an engine says of a position: its evaluation and its best line."""
+    """What an engine says of a position: its evaluation and its best line, and the nodes that it was to search."""
 
     score: chess.engine.PovScore
     line: tuple[chess.Move, ...]
+    nodes: int = DEEP
 
     @property
     def expected(self) -> float:
@@ -48,9 +50,12 @@ class Evaluation(NamedTuple):
 class Evaluations(Protocol):
     """Evaluates positions. Implemented by `Engine`, and by the server for one client."""
 
-    def of(self, boards: Sequence[chess.Board]) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        """The number of each position and its evaluation, in order, as they are found. An engine that fails ends them
-        early. Of a game, the last position should come first: what is found of it is in the hash for those before."""
+    def of(
+        self, boards: Sequence[chess.Board], nodes: Sequence[int]
+    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
+        """The number of each position and its evaluation with its `nodes`, in order, as they are found. An engine that
+        fails ends them early. Of a game, the last position should come first: what is found of it is in the hash for
+        those before."""
 
 
 class Engine:
@@ -89,7 +94,9 @@ class Engine:
         """Whether there is an engine, and it has not just failed."""
         return self.exists and time.monotonic() >= self._paused_until
 
-    async def evaluate(self, board: chess.Board, game: object) -> Evaluation | None:
+    async def evaluate(
+        self, board: chess.Board, game: object, nodes: int = DEEP
+    ) -> Evaluation | None:
         """The evaluation of a position that is not over; None if the engine fails, or plays no Chess960. One call at a
         time.
 
@@ -101,7 +108,7 @@ class Engine:
             self._idle.cancel()
         try:
             protocol = await self._started() if self._protocol is None else self._protocol
-            found = await self._answered(self._asked(protocol, board, game))
+            found = await self._answered(self._asked(protocol, board, game, nodes))
         except Exception as error:  # of another program, which may do anything
             self._fail(error)
             return None
@@ -109,11 +116,11 @@ class Engine:
         return found
 
     async def of(
-        self, boards: Sequence[chess.Board]
+        self, boards: Sequence[chess.Board], nodes: Sequence[int]
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         """As `Evaluations.of`."""
         for place, board in enumerate(boards):
-            evaluation = await self.evaluate(board, boards)
+            evaluation = await self.evaluate(board, boards, nodes[place])
             if evaluation is None:
                 return
             yield place, evaluation
@@ -145,7 +152,7 @@ class Engine:
 
     @staticmethod
     async def _asked(
-        protocol: chess.engine.UciProtocol, board: chess.Board, game: object
+        protocol: chess.engine.UciProtocol, board: chess.Board, game: object, nodes: int
     ) -> Evaluation | None:
         if not protocol.initialized:
             await protocol.initialize()
@@ -154,9 +161,9 @@ class Engine:
             )
         if board.chess960 and "UCI_Chess960" not in protocol.options:
             return None
-        limit = chess.engine.Limit(nodes=NODES, time=_LONGEST)
+        limit = chess.engine.Limit(nodes=nodes, time=_LONGEST)
         info = await protocol.analyse(board, limit, game=game, info=_WANTED)
-        return Evaluation(info["score"], tuple(info.get("pv", ())[:_LINE]))
+        return Evaluation(info["score"], tuple(info.get("pv", ())[:_LINE]), nodes)
 
     async def _answered(self, asking: Coroutine[Any, Any, Evaluation | None]) -> Evaluation | None:
         """What the engine answers. A process that is stuck, or that nobody waits for any more, is killed: python-chess

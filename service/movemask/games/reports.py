@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import chess
 import numpy as np
@@ -23,6 +24,8 @@ from movemask.evaluate import Answer, Evaluator, Query
 from movemask.games.costs import Cost, Costs, Mark, MateSearch
 from movemask.games.engine import Evaluations
 from movemask.games.forecast import Outlook, forecasts
+from movemask.games.judging import Look, Progress, judged
+from movemask.games.reasons import reason_of
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
 from movemask.policy.normalisation import Normalisation, Temperature
@@ -34,8 +37,8 @@ _TRIED_PER_POSITION = 64
 #: Games whose costs are found together.
 _GAMES_TOGETHER = 16
 
-#: Most key moves of a game, and the step through the usual ratings for their probabilities.
-_MOST, _STEP = 5, 4
+#: Most key moves of a game, of one without mistakes, and the step through the usual ratings for their probabilities.
+_MOST, _MOST_SLIGHT, _STEP = 5, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,43 +169,50 @@ async def _costs_of(games: Sequence[Game], charge: Callable[[int], None]) -> lis
 
 async def completed(
     evaluator: Evaluator, evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
-) -> list[GameReport | MovemaskError]:
-    """The reports with all evaluations. Raises errors of the model and the queues."""
-    whole = list(reports)
+) -> tuple[list[GameReport | MovemaskError], Progress]:
+    """The reports with all evaluations, and how far the engine came. Raises errors of the model and the queues."""
+    whole, progress = list(reports), progress_of(reports)
     async with aclosing(evaluated(evaluations, reports)) as found:
-        async for number, _, report in found:
-            whole[number] = report
-    return await _all_swept(evaluator, whole)
+        async for step in found:
+            whole[step.game], progress = step.report, step.progress
+    return await _all_swept(evaluator, whole), progress
+
+
+def progress_of(reports: Sequence[GameReport | MovemaskError]) -> Progress:
+    """How far the engine is before its first search."""
+    missing = (report.costs.missing for report in reports if isinstance(report, GameReport))
+    return Progress(0, sum(map(len, missing)))
+
+
+class Step(NamedTuple):
+    """A position that the engine has evaluated: the number of its game, the plies before it, the game's report with
+    it, and how far the engine is."""
+
+    game: int
+    position: int
+    report: GameReport
+    progress: Progress
+
+    @property
+    def is_deeper(self) -> bool:
+        """Whether it is of the second search."""
+        return self.progress.deeper > 0
 
 
 def evaluated(
     evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
-) -> AsyncGenerator[tuple[int, int, GameReport], None]:
-    """For each position that is evaluated, as it comes: the number of its game, the plies before it, and the report.
-
-    The games come in order, each from its end, so that the engine sees more. Raises errors of the engine's queue at
-    once, not when the first position is asked for.
-    """
-    latest = {
+) -> AsyncGenerator[Step, None]:
+    """Each position that is evaluated, as by `judged`; raises what that raises."""
+    read = {
         number: report for number, report in enumerate(reports) if isinstance(report, GameReport)
     }
-    places = [
-        (number, place)
-        for number, report in latest.items()
-        for place in reversed(report.costs.missing)
-    ]
-    boards = [latest[number].game.played.board(place) for number, place in places]
-    source = evaluations.of(boards)
 
-    async def with_evaluations() -> AsyncGenerator[tuple[int, int, GameReport], None]:
-        async with aclosing(source):
-            async for found, evaluation in source:
-                number, place = places[found]
-                report = latest[number]
-                latest[number] = replace(report, costs=report.costs.evaluated(place, evaluation))
-                yield number, place, latest[number]
+    async def steps(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[Step, None]:
+        async with aclosing(looks):
+            async for number, place, costs, progress in looks:
+                yield Step(number, place, replace(read[number], costs=costs), progress)
 
-    return with_evaluations()
+    return steps(judged(evaluations, {number: report.costs for number, report in read.items()}))
 
 
 async def _all_swept(
@@ -324,13 +334,17 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
 
 
 def key_moves(report: GameReport) -> list[MoveReport]:
-    """The mistakes and blunders that cost most, and the faults that only the rules know of; at most five."""
-    keys = [
-        (cost.lost or 0.0, move)
-        for move, cost in zip(report.moves, report.costs, strict=True)
-        if cost.is_key
-    ]
-    return [move for _, move in sorted(keys, key=lambda key: -key[0])[:_MOST]]
+    """The mistakes and blunders that cost most, and the faults that only the rules know of; at most five.
+
+    A game without them has its costliest inaccuracies, at most three.
+    """
+    costs = list(zip(report.moves, report.costs, strict=True))
+    keys = [(cost.lost or 0.0, move) for move, cost in costs if cost.is_key]
+    most = _MOST
+    if not keys:
+        keys = [(cost.lost, move) for move, cost in costs if cost.mark is not None and cost.lost]
+        most = _MOST_SLIGHT
+    return [move for _, move in sorted(keys, key=lambda key: -key[0])[:most]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +367,13 @@ def moments_of(report: GameReport) -> list[Moment]:
     for move in key_moves(report):
         cost, by_rating = report.costs[move.ply - 1], report.by_rating.get(move.ply, {})
         moments.append(
-            Moment(move.ply, cost.mark, cost.lost, _text(move, cost, by_rating), by_rating)
+            Moment(
+                move.ply,
+                cost.mark,
+                cost.lost,
+                _text(move, cost, reason_of(report.costs, move.ply - 1), by_rating),
+                by_rating,
+            )
         )
     return moments
 
@@ -363,9 +383,9 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
-def words_of(cost: Cost) -> str:
+def words_of(cost: Cost, reason: str | None) -> str:
     """What a move cost in words, such as `allows mate in one and cost 40 points`; empty for less than a point."""
-    words = [cost.fact.words] if cost.fact is not None else []
+    words = [reason] if reason is not None else []
     if cost.points:
         words.append(f"cost {cost.points} point{'' if cost.points == 1 else 's'}")
     return " and ".join(words)
@@ -375,9 +395,11 @@ def words_of(cost: Cost) -> str:
 _STRONGER = 400
 
 
-def _text(move: MoveReport, cost: Cost, by_rating: Mapping[float, float]) -> str:
+def _text(
+    move: MoveReport, cost: Cost, reason: str | None, by_rating: Mapping[float, float]
+) -> str:
     """A key move in words: what it cost, and who plays it."""
-    fault = f"{move.position.board.variation_san([move.move])} {words_of(cost)}."
+    fault = f"{move.position.board.variation_san([move.move])} {words_of(cost, reason)}."
     rating = None if move.elo is None else move.elo.self
     who = f"{_share(move.probability)} of players{'' if rating is None else f' rated {rating:.0f}'} play it"
     if rating is None or not by_rating:

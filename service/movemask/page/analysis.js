@@ -8,10 +8,10 @@ import { showMoves } from "./movelist.js";
 import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
-import { showProgress, showReview, showVerdict } from "./review.js";
+import { showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
-import { firstPly, numbered, turnAfter } from "./tree.js";
-import { MARKS, betterThan, verdictOf } from "./verdicts.js";
+import { GLYPHS, firstPly, numbered, turnAfter } from "./tree.js";
+import { MARKS, betterThan, keyPlies, verdictOf } from "./verdicts.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
@@ -26,7 +26,7 @@ export class Analysis {
   constructor(store, notice, changed) {
     this.#store = store;
     this.#notice = notice;
-    this.#costs = new Costs(changed, () => this.#showProgress());
+    this.#costs = new Costs(changed);
   }
 
   /** Notes what an answer says of the position after a line, and of the move that comes next. */
@@ -52,12 +52,16 @@ export class Analysis {
     return playing(state) ? undefined : this.#costs.scores(state, played(state)).at(-1);
   }
 
-  /** The better move to draw on the board: than the move that led there or, before that, than the one that comes next. */
+  /**
+   * The better move `{uci, instead}` to draw on the board: in the review than the move that led there, `instead` of which it was
+   * to be played; else than the one that comes next. Undefined without one.
+   */
   better(state) {
     if (playing(state) || trying(state)) return undefined;
-    const { tree, moves, at } = state,
-      nodes = tree.along(moves);
-    return [nodes[at], nodes[at + 1]].map((index) => index && this.#costs.of(state, index).line?.[0]).find(Boolean);
+    const nodes = state.tree.along(state.moves),
+      best = (index) => index && this.#costs.of(state, index).line?.[0],
+      before = state.view === "review" && best(nodes[state.at]);
+    return before ? { ...before, instead: true } : best(nodes[state.at + 1]);
   }
 
   /** Goes to the first move of the review that was a fault, or to the first of all. */
@@ -89,8 +93,11 @@ export class Analysis {
     const review = going ? undefined : this.#costs.review(state),
       verdicts = going ? undefined : this.#verdictsOf(state),
       nameOf = (ply) => `${numbered(first + ply)} ${tree.nodes[main[ply + 1]].san}`;
+    const costs = main.slice(1).map((index) => this.#costs.of(state, index)),
+      keys = going || !verdicts ? [] : keyPlies(costs, review?.finished);
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
     byId("marks").classList.toggle("unseen", hidden || !moves.length);
+    byId("marks-file").hidden = !tree.nodes.some(({ nags = [] }) => nags.some((nag) => GLYPHS[nag]));
     showMoves(byId("line"), {
       tree,
       current: tree.at(played(state)),
@@ -108,7 +115,7 @@ export class Analysis {
       at,
       goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
-      moments: (review?.finished ? review.moments : []).map(({ ply }) => ply).filter((ply) => nodes[ply] === main[ply]),
+      moments: keys.map((ply) => ply + 1).filter((ply) => nodes[ply] === main[ply]),
     });
     this.#showVerdict(state, verdicts, review);
     showReview({
@@ -118,20 +125,19 @@ export class Analysis {
       verdicts,
       nameOf,
       at: nodes[at] === main[at] ? at : -1,
-      moments: review?.moments ?? [],
+      keys: keys.map((ply) => ({
+        ply,
+        verdict: this.#verdictOn(state, tree.main.slice(0, ply + 1), review),
+        shares: review?.moments.find((moment) => moment.ply === ply + 1)?.by_rating,
+      })),
+      rated: this.#ratings,
+      summary: review?.summary,
       engine: review?.engine,
       finished: Boolean(review?.finished),
       goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
       choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
       again: () => this.judgeAgain(),
     });
-  }
-
-  /** Shows how far the engine is, and leaves all else as it stands. */
-  #showProgress() {
-    const { state } = this.#store,
-      review = this.#costs.review(state);
-    if (reviewable(state) && review?.engine && !review.finished) showProgress(review.engine);
   }
 
   /** The verdict on the move that led to the board; of a game whose one side is reviewed, on that side's last move. */
@@ -160,7 +166,7 @@ export class Analysis {
       return showVerdict({ otherwise });
     }
     const index = tree.at(path),
-      { line: better, lost } = this.#costs.of(state, index),
+      cost = this.#costs.of(state, index),
       before = path.slice(0, -1);
     const instead = tree.at(tree.main.slice(0, path.length)),
       tried = !isMain && tree.nodes[instead ?? 0].parent === tree.nodes[index].parent ? this.#costs.of(state, instead).lost : undefined;
@@ -168,10 +174,10 @@ export class Analysis {
       here: {
         ...verdict,
         move: `${numbered(firstPly(tree.fen) + path.length - 1)} ${tree.nodes[index].san}`,
-        text: betterThan(tree.nodes[instead]?.san, tried, lost) + verdict.text,
-        better: better?.[0].san,
+        text: betterThan(tree.nodes[instead]?.san, tried, cost) + verdict.text,
+        better: cost.line?.[0].san,
       },
-      follow: () => this.#store.dispatch({ type: "better", before, line: better }),
+      follow: () => this.#store.dispatch({ type: "better", before, line: cost.line }),
       again: verdict.kind && own ? () => this.#store.dispatch({ type: "again" }) : undefined,
     });
   }

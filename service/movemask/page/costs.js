@@ -6,17 +6,23 @@ import { named, played } from "./state.js";
 import { Tree, evaluationOf } from "./tree.js";
 
 const GAMES = 6; // whose costs are kept
+const REDRAW = 200; // ms between two drawings of what the engine finds
 const PAUSE = 60_000; // ms that the service leaves an engine alone that has failed
 
 /** A game, as far as costs depend on it; its key moves' likelihoods depend on the network. */
 const gameOf = ({ model, tree }) => JSON.stringify([model, tree.fen, tree.chess960, tree.evaluations]);
 
-/** Notes what a move cost; what is known of it already stays, unless the better line comes with it. True if its mark is new. */
+/** Notes what a move cost, unless it is known from a deeper search. */
 function learn({ moves }, key, cost) {
   const before = moves.get(key);
-  if (before?.lost === undefined || cost.line) moves.set(key, cost);
-  return moves.get(key).mark !== before?.mark;
+  const deeper = cost.lost !== undefined && (cost.nodes ?? Infinity) >= (before?.nodes ?? Infinity);
+  if (before?.lost === undefined || deeper) moves.set(key, cost);
 }
+
+/** Whether a pointer is held down: what is drawn again meanwhile would not get its click. */
+let pressed = false;
+for (const type of ["pointerdown", "pointerup", "pointercancel"])
+  globalThis.addEventListener?.(type, () => (pressed = type === "pointerdown"), true);
 
 /** Whether the engine has stopped before it was done. */
 const isCut = ({ finished, engine }) => finished && engine && engine.done < engine.of;
@@ -27,16 +33,15 @@ const isDone = (review) => Boolean(review?.finished && review.engine && !isCut(r
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
   #changed;
-  #progressed;
+  #drawing; // the timer of the next drawing
   #asked = null; // the main line that the engine was asked to look at last, `{key, abort}`, while it is on the board
 
-  /** `changed` is called when something new is to be shown, `progressed` when the engine has come further and has marked nothing. */
-  constructor(changed, progressed) {
+  /** `changed` is called when something new is to be shown. */
+  constructor(changed) {
     this.#changed = changed;
-    this.#progressed = progressed;
   }
 
-  /** What a move cost: `{lost, source, mark, fact, line}`, as far as it is known. */
+  /** What a move cost: `{lost, source, nodes, mark, fact, reason, line}`, as far as it is known. */
   of(state, index) {
     return this.#of(state).moves.get(state.tree.key(index)) ?? {};
   }
@@ -48,7 +53,10 @@ export class Costs {
     return tree.along(line).map((index) => scores.get(tree.key(index)));
   }
 
-  /** How far the main line is read: `{engine: {done, of} or null, moments, finished}`; undefined before it is. */
+  /**
+   * How far the main line is read: `{engine, moments, summary, finished}`; undefined before it is. `engine` is the service's
+   * `{done, of, deeper, of_deeper}`, or null; `moments` have the shares of the key moves.
+   */
   review(state) {
     return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
   }
@@ -66,7 +74,7 @@ export class Costs {
     const asked = { key, abort: new AbortController() },
       known = this.#of(state),
       nodes = tree.along(tree.main).map((index) => tree.key(index));
-    const review = { engine: null, moments: before?.moments ?? [], finished: false };
+    const review = { engine: null, moments: before?.moments ?? [], summary: before?.summary, finished: false };
     this.#asked = asked;
     const take = (line) => {
       if (line.games) {
@@ -76,12 +84,14 @@ export class Costs {
         found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
         known.lines.set(nodes.at(-1), review);
       }
-      const marked = (line.costs ?? []).filter((cost) => learn(known, nodes[cost.ply], cost));
+      for (const cost of line.costs ?? []) learn(known, nodes[cost.ply], cost);
       if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
       review.engine = line.engine ?? review.engine;
-      review.moments = line.moments ?? (review.moments.length ? review.moments : (line.games?.[0].moments ?? []));
-      if (line.games || marked.length) this.#changed();
-      else this.#progressed();
+      const { moments, summary } = line.games?.[0] ?? line;
+      if (moments?.length || !review.moments.length) review.moments = moments ?? [];
+      review.summary = summary ?? review.summary;
+      if (line.games) this.#changed();
+      else this.#draw();
     };
     const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
     try {
@@ -92,7 +102,18 @@ export class Costs {
       if (this.#asked === asked) this.#asked = null;
       if (error.name !== "AbortError") throw error;
     }
+    clearTimeout(this.#drawing);
+    this.#drawing = undefined;
     this.#changed();
+  }
+
+  /** Draws what is new soon, and not while a pointer is held down. */
+  #draw() {
+    this.#drawing ??= setTimeout(() => {
+      this.#drawing = undefined;
+      if (pressed) this.#draw();
+      else this.#changed();
+    }, REDRAW);
   }
 
   /** Has the engine look at the main line again, for what it has not done. */

@@ -8,6 +8,10 @@ const NO_ENGINE =
   "The service has no engine, and this PGN lacks evaluations. Whoever runs the service can install Stockfish, or name another " +
   "engine in MOVEMASK_ENGINE. The network says who would play a move, not whether it is good.";
 
+const KEY_MOVES = "The moves that cost most, and how many players of each rating play them.";
+const NO_MISTAKE = "No move cost 10 points or more. These cost most.";
+const AWAITED = [800, 1200, 1600, 2000, 2400].map((rating) => ({ rating })); // shares that are on their way
+
 /** A button, or nothing where it is not to be offered. */
 const button = (text, onclick, className) => (onclick ? [" ", element("button", { type: "button", className, onclick }, text)] : []);
 
@@ -25,7 +29,7 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
   say(byId("verdict-said"), ...words);
   refill(
     byId("verdict-does"),
-    ...button(`${here?.better} costs less`, here?.better && follow, "link"),
+    ...button(`${here?.better} was best`, here?.better && follow, "link"),
     ...button("Try again", again),
     ...button("Show the answer", give),
   );
@@ -34,10 +38,11 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
 /**
  * Shows the review of a game. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are
  * on their way. `nameOf` gives a ply's move with its number; `at` is where the board is on the main line, or -1; `own` says that
- * the side is the player's; `moments` are the key moves; `engine` is how far the engine is, `finished` that it is done; `goTo`
- * gets a place on the line, `choose` a side; `again` has the engine look at what it has not judged.
+ * the side is the player's; `keys` are the key moves, `{ply, verdict, shares}`, and `rated` says that shares will come; `summary`
+ * is the game in words; `engine` is how far the engine is, `finished` that it is done; `goTo` gets a place on the line, `choose`
+ * a side; `again` has the engine look at what it has not judged.
  */
-export function showReview({ shown, side, own, verdicts, nameOf, at, moments, engine, finished, goTo, choose, again }) {
+export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated, summary, engine, finished, goTo, choose, again }) {
   if (!shown) return;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
@@ -45,45 +50,51 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, moments, en
     all = [...(verdicts ?? [])],
     judged = all.filter(([, { cost }]) => cost).length,
     cut = finished && engine && engine.done < engine.of,
-    whole = finished && !cut && all.length - judged < 2; // lichess gives the first position no evaluation
-  const told = finished && (whole || judged > 1) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "", // the rules judge a mate
+    whole = (engine ? engine.done === engine.of : finished) && all.length - judged < 2; // lichess gives the first position no evaluation
+  const told = judged > 1 ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "", // the rules judge a mate
     part = engine ? `${engine.done} of ${engine.of} positions judged. ` : `${judged} of ${all.length} moves judged. `;
-  byId("review-counts").textContent = `${finished && !whole && (engine || told) ? part : ""}${told}`;
+  byId("review-counts").textContent = `${!whole && (engine || (finished && told)) ? part : ""}${engine || finished ? told : ""}`;
+  byId("review-summary").textContent = (finished && summary) || "";
   showEngine(engine, finished, cut ? "cut" : whole ? "whole" : "none", again);
   const current = (place) => (place === at ? "true" : undefined);
   const show = (place) => {
     goTo(place);
     byId("verdict").scrollIntoView({ block: "nearest" }); // on a phone it may be under the board, which stays in sight
   };
-  const entry = (ply, ...words) =>
-    element("button", { type: "button", onclick: () => show(ply + 1), "aria-current": current(ply + 1) }, ...words);
+  const entry = (ply, title, ...words) =>
+    element("button", { type: "button", onclick: () => show(ply + 1), title, "aria-current": current(ply + 1) }, ...words);
   follow(
     byId("review-moves"),
-    ...all.map(([ply, { kind, cost, human }]) =>
-      element(
+    ...all.map(([ply, { kind, cost, basis, human }]) => {
+      const words = cost || (finished ? "not judged" : "");
+      return element(
         "li",
         {},
         entry(
           ply,
+          basis,
           element("b", {}, nameOf(ply)),
           " ",
-          element("span", { className: kind }, cost || (finished ? "not judged" : "")),
+          element("span", { className: kind }, words),
           " ",
           element("span", {}, human),
         ),
-      ),
-    ),
+      );
+    }),
   );
-  const read = verdicts ? "The engine is awaited." : "The game is being read.",
-    awaited = engine ? "They are shown when the engine is done." : read,
-    none = !finished ? awaited : whole ? "No move cost 10 points or more." : "No move that was judged cost 10 points or more.";
-  byId("key-moves").hidden = finished && !moments.length && !told; // nothing tells which they are
-  byId("panel-review").classList.toggle("uncosted", finished && !told);
-  const entries = (finished ? moments : []).map(({ ply, by_rating: shares = [], ...moment }) => {
-    const verdict = verdicts?.get(ply - 1),
-      kind = verdict?.kind ?? moment.mark ?? "fault";
-    const words = verdict ? [`${nameOf(ply - 1)}${verdict.name && ` · ${verdict.name}`}. `, verdict.text] : ["", moment.text];
-    return element("li", {}, entry(ply - 1, element("b", { className: kind }, words[0]), words[1]), ...sharesOf(shares));
+  const panel = byId("panel-review");
+  byId("key-moves").hidden = finished && !keys.length && !told; // nothing tells which they are
+  panel.classList.toggle("uncosted", finished && !told);
+  // Their place is kept until the player goes on.
+  panel.classList.toggle("filling", !finished || (panel.classList.contains("filling") && panel.dataset.at === `${at}`));
+  panel.dataset.at = `${at}`;
+  const slight = finished && keys.length > 0 && keys.every(({ verdict }) => verdict.kind === "inaccuracy");
+  byId("moments-said").textContent = slight ? NO_MISTAKE : KEY_MOVES;
+  const awaited = !verdicts ? "The game is being read." : engine ? "They come as the engine judges the moves." : "The engine is awaited.";
+  const none = !finished ? awaited : `No move${whole ? "" : " that was judged"} cost 5 points or more.`;
+  const entries = keys.map(({ ply, verdict: { kind, name, basis, text }, shares }) => {
+    const heading = element("b", { className: kind }, `${nameOf(ply)}${name && ` · ${name}`}. `);
+    return element("li", {}, entry(ply, basis, heading, text), ...sharesOf(shares ?? (rated && !finished ? AWAITED : [])));
   });
   refill(byId("moments"), entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
 }
@@ -94,22 +105,18 @@ function showEngine(engine, finished, why, again) {
   byId("engine-progress").hidden = !busy;
   byId("engine-again").hidden = busy || why !== "cut";
   byId("engine-again").onclick = again;
-  if (busy) return showProgress(engine);
   const said = { cut: "The engine has stopped. It is asked again in a minute.", none: NO_ENGINE, whole: "" };
-  say(byId("engine-said"), finished ? said[why] : "");
-}
-
-/** How far the engine is that looks at a game. */
-export function showProgress({ done, of }) {
-  Object.assign(byId("engine-progress"), { max: of || 1, value: done });
-  say(byId("engine-said"), `The engine looks at ${of} positions.`);
+  if (!busy) return say(byId("engine-said"), finished ? said[why] : "");
+  const { done, of, deeper, of_deeper: most } = engine;
+  Object.assign(byId("engine-progress"), { max: (most ?? of) || 1, value: most ? deeper : done });
+  say(byId("engine-said"), most ? "The engine looks deeper where moves are marked." : `The engine looks at ${of} positions.`);
 }
 
 /** How many players of some ratings play a move, as bars. */
 function sharesOf(shares) {
   if (!shares.length) return [];
   const cells = shares.map(({ rating, probability }) =>
-    element("li", {}, element("span", {}, `${rating}`), bar(probability), element("span", {}, percent(probability))),
+    element("li", {}, element("span", {}, `${rating}`), bar(probability ?? 0), element("span", {}, percent(probability))),
   );
   return [element("ul", { className: "shares", "aria-label": "How many play it, by rating" }, ...cells)];
 }

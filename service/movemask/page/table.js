@@ -217,8 +217,9 @@ export class Table {
       .filter((move) => move.probability >= LEAST_ARROW)
       .slice(0, ARROWS)
       .map((move) => ({ ...move, kind: "legal" }));
-    const better = this.#analysis.better(state);
-    return better ? [...likely, { uci: better.uci, probability: BETTER, kind: "best" }] : likely;
+    const { uci, instead } = this.#analysis.better(state) ?? {};
+    const best = uci ? [{ uci, probability: BETTER, kind: "best" }] : [];
+    return instead ? best : [...likely, ...best]; // the likely moves belong to the next position
   }
 
   async #lenses(state, answer, current) {

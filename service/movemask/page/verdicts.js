@@ -5,35 +5,52 @@ import { percent } from "./dom.js";
 
 export const MARKS = { inaccuracy: "?!", mistake: "?", blunder: "??" };
 const NAMES = { inaccuracy: "Inaccuracy", mistake: "Mistake", blunder: "Blunder" };
-const FACTS = {
-  allows_mate: "It allows mate in one.",
-  misses_mate: "It misses a mate in one.",
-  stalemates: "It stalemates.",
-  draws: "It leads to a dead position.",
-};
+const BASES = { rules: "by the rules", evaluations: "by the PGN's evaluations" };
+const KEYS = 5; // most key moves of a game
+const SLIGHT = 3; // and of one without mistakes
 const FAULTS = ["allows_mate", "misses_mate", "stalemates"];
+const CLEAR = 0.05; // of a full point, by which a move is called better
 const STRONGER = 400; // Elo points that the other players have whose share is told
 
 /**
- * The verdict `{kind, name, cost, human, text}` on a move: what the service says of its cost and of its likelihood. `rating`
+ * The verdict `{kind, name, cost, basis, human, text}` on a move: what the service says of its cost and of its likelihood. `rating`
  * is the mover's, undefined for a network that takes none; `shares` are a key move's `{rating, probability}`. `kind` is a
- * mark; "fault" if nothing tells the cost of what the rules know to be one; or "".
+ * mark; "fault" if nothing tells the cost of what the rules know to be one; or "". `basis` is what the cost stands on.
  */
-export function verdictOf({ lost, mark, fact }, { probability, rank }, rating, shares = []) {
-  const points = lost === undefined ? "" : pointsOf(lost);
+export function verdictOf({ lost, mark, fact, reason, source, nodes }, { probability, rank }, rating, shares = []) {
+  const points = lost === undefined ? "" : pointsOf(lost),
+    basis = points && (BASES[source] ?? `by the engine at ${nodes?.toLocaleString("en")} nodes`);
   return {
     kind: mark ?? (lost === undefined && FAULTS.includes(fact) ? "fault" : ""),
     name: NAMES[mark] ?? "",
     cost: [NAMES[mark], points].filter(Boolean).join(", "),
+    basis,
     human: percent(probability),
-    text: [FACTS[fact], points && `It cost ${inPoints(points)}.`, likely(probability, rank, rating, shares)].filter(Boolean).join(" "),
+    text: [reason && `It ${reason}.`, points && `It cost ${inPoints(points)}, ${basis}.`, likely(probability, rank, rating, shares)]
+      .filter(Boolean)
+      .join(" "),
   };
 }
 
-/** That a move costs less than the one that was played instead, where it does so in whole points; else "". */
-export function betterThan(san, instead, lost) {
-  const points = pointsOf(instead);
-  return Number(points) > Number(pointsOf(lost)) ? `Better than ${san}, which cost ${inPoints(points)}. ` : "";
+/** That a move is better than the one that was played instead, where the difference is clear and it is no mistake; else "". */
+export function betterThan(san, instead, { lost, mark }) {
+  const better = instead - lost >= CLEAR && !["mistake", "blunder"].includes(mark);
+  return better ? `Better than ${san}, which cost ${inPoints(pointsOf(instead))}. ` : "";
+}
+
+/**
+ * The plies of the key moves, by the costs of all moves: the mistakes and blunders that cost most, and what the rules alone know
+ * to be a fault. Where there are none and all is `known`, those of the costliest inaccuracies.
+ */
+export function keyPlies(costs, known) {
+  const all = [...costs.entries()],
+    faults = all.filter(
+      ([, { lost, mark, fact }]) => ["mistake", "blunder"].includes(mark) || (lost === undefined && FAULTS.includes(fact)),
+    ),
+    slight = known ? all.filter(([, { mark }]) => mark) : [];
+  const [keys, most] = faults.length ? [faults, KEYS] : [slight, SLIGHT];
+  const costliest = keys.toSorted(([, a], [, b]) => (b.lost ?? 0) - (a.lost ?? 0)).slice(0, most);
+  return costliest.map(([ply]) => ply).sort((a, b) => a - b);
 }
 
 /** A cost in points, rounded down as the service does it: 9.6 points have the mark of less than 10. */

@@ -300,6 +300,14 @@ class CostOut(Out):
         None,
         description="What was better: the engine's best line from the position before, or the mate in one.",
     )
+    reason: str | None = Field(
+        None,
+        description="Why it was a mistake, as in `loses the knight on f5`, if the rules or the engine's line show it.",
+    )
+    nodes: int | None = Field(
+        None,
+        description="Nodes of the engine's search that `lost` stands on; left out for other sources.",
+    )
 
 
 class MadeOut(Out):
@@ -358,10 +366,15 @@ class SideOut(Out):
         description="Mean probability of illegal moves by softmax(logits * mask), which depends on the scale of the "
         "logits."
     )
+    accuracy: float | None = Field(
+        description="Accuracy by lichess's formula, 0 to 100; null unless every move of the game has a cost."
+    )
 
 
 class MomentOut(Out):
-    """A key move: a mistake or a blunder, one of those that cost most; or without a cost, a fault by the rules."""
+    """A key move: a mistake or a blunder, one of those that cost most; or without a cost, a fault by the rules.
+
+    In a game without any, one of the costliest inaccuracies."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     mark: Mark | None = Field(description="The move's mark, as with the move; null without a cost.")
@@ -405,6 +418,9 @@ class GameOut(Out):
         "`[%eval]` or the engine; null where none tells."
     )
     moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
+    summary: str | None = Field(
+        description="Both sides' accuracy and the costliest move in words; null unless every move has a cost."
+    )
     moves: Items[PlayedOut] = Field(description="The moves, in order.")
     tree: Items[NodeOut] | None = Field(
         None, description="On request: moves, variations and comments, parents first."
@@ -417,6 +433,12 @@ class ProgressOut(Out):
     done: int = Field(description="Number of positions that it has evaluated.")
     of: int = Field(
         description="Number of positions that it was to evaluate; it has failed if it ends with fewer."
+    )
+    deeper: int = Field(
+        description="Number of positions that it has searched again, with more nodes, around a move near a mark."
+    )
+    of_deeper: int | None = Field(
+        description="Number of positions that it was to search again; null before it is known."
     )
 
 
@@ -442,16 +464,20 @@ class EvaluatedOut(Out):
     position: int = Field(description="Number of plies before the position.")
     score: float = Field(description="White's expected score, 0 to 1.")
     costs: Items[CostOut] = Field(
-        description="The move before and the move after it, as far as their costs are known."
+        description="The move before and the move after it, as far as their costs are known. Later lines replace them."
     )
     engine: ProgressOut = Field(description="How far the engine is.")
 
 
 class MomentsOut(Out):
-    """A line of NDJSON: the key moves of a game, once the engine has evaluated it."""
+    """A line of NDJSON: the key moves of a game, once the engine has evaluated it, and once it has searched deeper."""
 
     game: int = Field(description="Number of the game in `games`, from 0.")
     moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
+    accuracy: ByName[float | None] = Field(
+        description="Accuracy of `white` and `black` by lichess's formula, 0 to 100; null as in a report."
+    )
+    summary: str | None = Field(description="As in a report.")
 
 
 class PartOut(Out):

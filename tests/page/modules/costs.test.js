@@ -41,16 +41,16 @@ async function read(costs, ...games) {
 const marks = (costs, state) => [1, 2].map((index) => costs.of(state, index).mark);
 
 test("what a move cost is still known after another game with the same first moves has been looked at", async () => {
-  const costs = new Costs(ignored, ignored);
+  const costs = new Costs(ignored);
   await read(costs, [A, answer(2)], [B, answer(2).slice(0, 2)], [A, undefined]);
   assert.deepEqual(marks(costs, A), ["blunder", "blunder"]);
 });
 
 test("an engine that has failed is asked again when the game comes back, and not at every step", async () => {
-  const costs = new Costs(ignored, ignored);
+  const costs = new Costs(ignored);
   await read(costs, [A, answer(2, 2)], [A, undefined], [B, answer(2, null)], [B, undefined]);
   assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
-  assert.deepEqual(costs.review(B), { engine: null, moments: [], finished: true });
+  assert.deepEqual(costs.review(B), { engine: null, moments: [], summary: undefined, finished: true });
   await read(costs, [A, answer(2, null)]);
   assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
   await read(costs, [B, answer(2)], [A, answer(2)], [B, undefined], [A, undefined]);
@@ -58,7 +58,7 @@ test("an engine that has failed is asked again when the game comes back, and not
 });
 
 test("a move that the engine could not judge is judged when it can", async () => {
-  const costs = new Costs(ignored, ignored),
+  const costs = new Costs(ignored),
     tried = reduce({ ...A, at: 2 }, { type: "play", uci: "d2d4", san: "d4", after: "e2e4,f7f6", now: 0 });
   const answers = [{ fen: "8/8/8/8/8/8/8/8 w - - 0 3" }, { games: [{ moves: [{ ply: 1 }], scores: [null, null] }] }];
   globalThis.fetch = async () => new Response(JSON.stringify(answers.shift()));
@@ -70,13 +70,18 @@ test("a move that the engine could not judge is judged when it can", async () =>
   assert.equal(costs.scores(tried, tried.moves).at(-1), 0.5);
 });
 
-test("the page is drawn again where a move has got a mark and when the engine is done, not for every position", async () => {
-  const calls = [],
-    costs = new Costs(
-      () => calls.push("drawn"),
-      () => calls.push("further"),
-    );
-  await read(costs, [A, answer(2)]);
-  // The first line, three positions of which two show what a move cost, the key moves, the end.
-  assert.deepEqual(calls, ["drawn", "further", "drawn", "drawn", "further", "drawn"]);
+test("costs of a deeper search stay when the same game is asked for again", async () => {
+  const costs = new Costs(ignored),
+    line = (lost, nodes) => ({ position: 1, score: 0.5, costs: [{ ply: 1, lost, nodes }], engine: { done: 1, of: 3 } });
+  await read(costs, [A, [answer(2)[0], line(0.1, 5000), line(0.2, 120000)]]);
+  assert.equal(costs.of(A, 1).lost, 0.2);
+  costs.leave();
+  await read(costs, [A, [answer(2)[0], line(0.1, 5000)]]);
+  assert.equal(costs.of(A, 1).lost, 0.2);
+});
+
+test("what the engine finds is drawn at once at first and at the end, and between at most five times a second", async () => {
+  let drawn = 0;
+  await read(new Costs(() => drawn++), [A, answer(2)]);
+  assert.equal(drawn, 2);
 });

@@ -208,18 +208,25 @@ TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]} *"
 
 def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "moves"))
-    first, *found, last = lines_of(client, pgn=TRAP, include=["evaluations"])
-    assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3)
+    first, *found = lines_of(client, pgn=TRAP, include=["evaluations"])
+    assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3, deeper=0, of_deeper=None)
     assert [move.get("lost") for move in first["games"][0]["moves"]] == [None, None, None, 0]
-    looks = [EvaluatedOut.model_validate(line) for line in found]
-    assert [look.position for look in looks] == [2, 1, 0]  # from the end; the others have evaluations
-    assert [look.engine.done for look in looks] == [1, 2, 3]
-    assert {look.score for look in looks} == {0.5}
+    *quick, early, third, second, last = found
+    looks = [EvaluatedOut.model_validate(line) for line in (*quick, third, second)]
+    # Forwards where there is no evaluation; then deeper around the blunder, from the end.
+    assert [look.position for look in looks] == [0, 1, 2, 3, 2]
+    assert [(look.engine.done, look.engine.deeper) for look in looks] == [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2)]
+    assert looks[-1].engine.of_deeper == 2
+    assert [look.score for look in looks] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.5], abs=0.001)  # the PGN's counts
+    assert looks[1].costs[0].nodes == 5_000
+    assert [moment["ply"] for moment in early["moments"]] == [3]
     (moment,) = MomentsOut.model_validate(last).moments
     assert (moment.ply, moment.mark) == (3, "blunder")
+    assert last["accuracy"] == {"white": pytest.approx(53.6, abs=30), "black": 100}
+    assert last["summary"].startswith("Accuracy by lichess's formula: White ")
     told = {cost.ply: cost for look in looks for cost in look.costs}
     whole = judged(client, pgn=TRAP, include=["evaluations"])
-    assert whole["engine"] == {"done": 3, "of": 3}
+    assert whole["engine"] == {"done": 3, "of": 3, "deeper": 2, "of_deeper": 2}
     (game,) = whole["games"]
     assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.249], abs=0.001)
     for move in game["moves"][:3]:
@@ -237,9 +244,9 @@ def test_without_an_engine_or_a_wish_nothing_is_evaluated(serve: Serve, tmp_path
 
 def test_an_engine_that_fails_leaves_the_report_and_a_ready_service(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "dies"))
-    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] == {"done": 1, "of": 3}
+    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"]["done"] == 1
     assert client.get("/readyz").status_code == 200
-    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"] == {"done": 0, "of": 3}  # for a while
+    assert judged(client, pgn=TRAP, include=["evaluations"])["engine"]["done"] == 0  # for a while
 
 
 def test_what_the_engine_looks_at_costs_the_clients_rate(serve: Serve, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from movemask.server.queue.fair import SHARE
 from tests.games.engines import program
 
 BOARDS = [chess.Board()] * 40
+NODES = [1] * len(BOARDS)
 
 
 @pytest.mark.anyio
@@ -23,7 +24,7 @@ async def test_clients_take_turns(tmp_path: Path) -> None:
         came: list[str] = []
 
         async def follow(client: str) -> None:
-            async for _ in queue.evaluations(BOARDS, client):
+            async for _ in queue.evaluations(BOARDS, client, NODES):
                 came.append(client)
 
         await asyncio.gather(follow("much"), follow("much"), follow("other"))
@@ -35,11 +36,11 @@ async def test_clients_take_turns(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_positions_of_a_client_that_leaves_are_dropped(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
-        async with aclosing(queue.evaluations(BOARDS, "a")) as found:
+        async with aclosing(queue.evaluations(BOARDS, "a", NODES)) as found:
             assert (await anext(found))[0] == 0
             assert queue.waiting > 0
         assert queue.waiting == 0
-        assert [place async for place, _ in queue.evaluations(BOARDS[:2], "b")] == [0, 1]
+        assert [place async for place, _ in queue.evaluations(BOARDS[:2], "b", NODES)] == [0, 1]
 
 
 @pytest.mark.anyio
@@ -52,7 +53,7 @@ async def test_clients_hold_half_of_the_free_places(tmp_path: Path) -> None:
             engine = queue.for_client(client, charged.append)
             assert engine is not None
             before = queue.waiting
-            requests.append(engine.of([chess.Board()] * 1000))
+            requests.append(engine.of([chess.Board()] * 1000, [1] * 1000))
             held.append(queue.waiting - before)
         assert held == [512, 256, 128, 0]
         assert charged == [1000, 1000, 1000, 0], "what is not evaluated is not charged"
@@ -70,7 +71,7 @@ async def test_clients_hold_half_of_the_free_places(tmp_path: Path) -> None:
 async def test_more_positions_than_places_are_all_evaluated(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
         places = []
-        async for place, _ in queue.evaluations([chess.Board()] * 600, "a"):
+        async for place, _ in queue.evaluations([chess.Board()] * 600, "a", [1] * 600):
             assert queue.waiting <= 512
             places.append(place)
         assert places == list(range(600))
@@ -81,13 +82,13 @@ async def test_failing_engine_ends_all_waits(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "dies")))) as queue:
 
         async def follow(client: str) -> int:
-            return len([place async for place, _ in queue.evaluations(BOARDS, client)])
+            return len([place async for place, _ in queue.evaluations(BOARDS, client, NODES)])
 
         assert sum(await asyncio.gather(follow("a"), follow("b"))) == 1
         charged: list[int] = []
         engine = queue.for_client("a", charged.append)
         assert engine is not None
-        assert [place async for place, _ in engine.of(BOARDS)] == []  # it is left alone for a while
+        assert [place async for place, _ in engine.of(BOARDS, NODES)] == []  # it is left alone for a while
         assert charged == [0]
         assert queue.waiting == 0
     assert EngineQueue(Engine(None)).for_client("a", charged.append) is None

@@ -297,7 +297,8 @@ class GamesIn(In):
         _EMPTY,
         max_length=3,
         description="`tree`: also comments and variations. `forecast`: for each move, as for a policy. `evaluations`: "
-        "the service's engine evaluates the positions that have no `[%eval]`, some 20 in a second.",
+        "the service's engine evaluates the positions that have no `[%eval]`, some 50 in a second, and searches those "
+        "around mistakes again, deeper.",
     )
 
 

@@ -11,7 +11,17 @@ from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Elo, Position, draw_of
 from movemask.evaluate import Answer
-from movemask.games.reports import GameReport, MoveReport, SideReport, moments_of
+from movemask.games.accuracy import accuracies
+from movemask.games.judging import Progress
+from movemask.games.reasons import reason_of
+from movemask.games.reports import (
+    GameReport,
+    MoveReport,
+    SideReport,
+    Step,
+    moments_of,
+)
+from movemask.games.summary import summary_of
 from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
 from movemask.leakage.measure import Figure
@@ -163,46 +173,53 @@ def games_out(
     return _Games(model=model_out(model), temperature=temperature, games=games, engine=engine)
 
 
-def progress_out(done: int, of: int) -> answers.ProgressOut:
+def progress_out(progress: Progress) -> answers.ProgressOut:
     """How far the engine is."""
-    return _Progress(done=done, of=of)
+    return _Progress(**progress._asdict())
 
 
-def evaluated_out(
-    number: int, place: int, report: GameReport, progress: answers.ProgressOut
-) -> answers.EvaluatedOut:
-    """A position that the engine has evaluated, by the number of its game and of the plies before it."""
+def evaluated_out(step: Step) -> answers.EvaluatedOut:
+    """A position that the engine has evaluated."""
+    report, score = step.report, step.report.costs.score(step.position)
+    assert score is not None, "it has just been evaluated"
     around = [
         _cost(report, ply, _Cost(ply=ply))
-        for ply in (place, place + 1)
+        for ply in (step.position, step.position + 1)
         if 0 < ply <= len(report.moves)
     ]
     return _Evaluated(
-        game=number,
-        position=place,
-        score=report.costs.evaluations[place].expected,
+        game=step.game,
+        position=step.position,
+        score=score,
         costs=around,
-        engine=progress,
+        engine=progress_out(step.progress),
     )
 
 
 def moments_out(number: int, report: GameReport) -> answers.MomentsOut:
     """The key moves of a game, by its number."""
-    return _Moments(game=number, moments=_moments(report))
+    accuracy = accuracies(report.costs)
+    return _Moments(
+        game=number,
+        moments=_moments(report),
+        accuracy={"white": accuracy[chess.WHITE], "black": accuracy[chess.BLACK]},
+        summary=summary_of(report),
+    )
 
 
 def game_out(report: GameReport, model: Model) -> answers.GameOut:
     """The report on a game."""
-    first, game = report.moves[0], report.game
+    first, game, accuracy = report.moves[0], report.game, accuracies(report.costs)
     out = _Game(
         headers=dict(game.headers),
         chess960=game.chess960,
         ignored=sorted({name for move in report.moves for name in move.ignored}),
-        white=_side(report.white),
-        black=_side(report.black),
+        white=_side(report.white, accuracy[chess.WHITE]),
+        black=_side(report.black, accuracy[chess.BLACK]),
         opening=opening_of(game.played),
         scores=report.costs.scores,
         moments=_moments(report),
+        summary=summary_of(report),
         moves=[_cost(report, move.ply, _played(move, model)) for move in report.moves],
     )
     if game.notes:
@@ -336,7 +353,7 @@ def _illegal(answer: Answer) -> answers.IllegalOut:
     return _Illegal(slots=slots, moves=named, causes=causes_out(causes))
 
 
-def _side(side: SideReport | None) -> answers.SideOut | None:
+def _side(side: SideReport | None, accuracy: float | None) -> answers.SideOut | None:
     """One side's moves. orjson writes an infinite number as null."""
     if side is None:
         return None
@@ -347,6 +364,7 @@ def _side(side: SideReport | None) -> answers.SideOut | None:
         top1=side.top1,
         raw_leakage=side.raw_leakage,
         multiplied_leakage=side.multiplied_leakage,
+        accuracy=accuracy,
     )
 
 
@@ -379,6 +397,10 @@ def _cost(report: GameReport, ply: int, out: C) -> C:
         out.mark = cost.mark
     if cost.fact is not None:
         out.fact = cost.fact.value
+    if cost.nodes is not None:
+        out.nodes = cost.nodes
+    if (reason := reason_of(report.costs, ply - 1)) is not None:
+        out.reason = reason
     if cost.line:
         board = position.board.copy(stack=False)
         out.line = [_NamedMove(uci=move.uci(), san=board.san_and_push(move)) for move in cost.line]

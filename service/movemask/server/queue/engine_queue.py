@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 
 import chess
 
-from movemask.games.engine import Engine, Evaluation, Evaluations
+from movemask.games.engine import QUICK, Engine, Evaluation, Evaluations
 from movemask.server.queue.fair import SHARE, Item, Turns
+
+#: Nodes of a position that costs 1 of the 8 of a client's turn, as do those with fewer.
+_A_TURN = 8 * QUICK
 
 #: Places for positions in a process, about a minute's. A client holds at most half of those that others leave free.
 _PLACES = 1024
@@ -25,6 +28,7 @@ class _Submission:
     """
 
     boards: Sequence[chess.Board]
+    nodes: Sequence[int]
     found: asyncio.Queue[tuple[int, Evaluation | None]] = field(default_factory=asyncio.Queue)
     entered: int = 0
     dropped: bool = False
@@ -65,13 +69,13 @@ class EngineQueue:
         return max(0, (_PLACES - (self.waiting - own)) // 2 - own)
 
     def evaluations(
-        self, boards: Sequence[chess.Board], client: str
+        self, boards: Sequence[chess.Board], client: str, nodes: Sequence[int]
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         """As `Evaluations.of`; the positions wait from now on, those without a place outside of the queue.
 
         Those that are not evaluated when the iterator is closed, or is gone without having begun, are dropped.
         """
-        submission = _Submission(boards)
+        submission = _Submission(boards, nodes)
         self._enter(submission, client, max(1, self.places(client)))
         found = self._found(submission, client)
         weakref.finalize(found, submission.drop)  # what has not begun runs no `finally`
@@ -95,7 +99,10 @@ class EngineQueue:
         """Gives places to the next positions of a submission."""
         first = submission.entered
         submission.entered = min(first + places, len(submission.boards))
-        items = [Item(submission, place, 1) for place in range(first, submission.entered)]
+        items = [
+            Item(submission, place, max(1.0, submission.nodes[place] / _A_TURN))
+            for place in range(first, submission.entered)
+        ]
         if not items:
             return
         self._turns.add(client, items)
@@ -113,7 +120,9 @@ class EngineQueue:
             for submission, place, _ in self._turns.take(SHARE):
                 if submission.dropped:
                     continue
-                evaluation = await self._engine.evaluate(submission.boards[place], submission)
+                evaluation = await self._engine.evaluate(
+                    submission.boards[place], submission, submission.nodes[place]
+                )
                 submission.found.put_nowait((place, evaluation))
 
 
@@ -125,8 +134,10 @@ class _ForClient:
     client: str
     charge: Callable[[int], None]
 
-    def of(self, boards: Sequence[chess.Board]) -> AsyncGenerator[tuple[int, Evaluation], None]:
+    def of(
+        self, boards: Sequence[chess.Board], nodes: Sequence[int]
+    ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         if not self.queue.ready or not self.queue.places(self.client):
             boards = ()
         self.charge(len(boards))
-        return self.queue.evaluations(boards, self.client)
+        return self.queue.evaluations(boards, self.client, nodes)

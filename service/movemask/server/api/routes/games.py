@@ -18,7 +18,16 @@ from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
 from movemask.games.engine import Evaluations
 from movemask.games.forecast import LOOKED_AT
-from movemask.games.reports import GameReport, completed, evaluated, foreseen, reports_of, swept
+from movemask.games.reports import (
+    GameReport,
+    Step,
+    completed,
+    evaluated,
+    foreseen,
+    progress_of,
+    reports_of,
+    swept,
+)
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
 from movemask.server.api.negotiation import TEXT, preferred
@@ -102,20 +111,17 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
     reports = await while_connected(http.scope, _reported(evaluator, read, request, charge))
-    of = sum(len(report.costs.missing) for report in reports if isinstance(report, GameReport))
     if wanted == NDJSON:
         found, progress = None, None
         if engine is not None:
-            found, progress = evaluated(engine, reports), progress_out(0, of)
+            found, progress = evaluated(engine, reports), progress_out(progress_of(reports))
         first = await run_in_threadpool(_json, reports, evaluator.model, services, progress)
-        return StreamingResponse(_lines(first, evaluator, found, of, services), media_type=NDJSON)
+        return StreamingResponse(_lines(first, evaluator, found, services), media_type=NDJSON)
     progress = None
     if engine is not None:
-        reports = await while_connected(http.scope, completed(evaluator, engine, reports))
-        done = sum(
-            len(report.costs.evaluations) for report in reports if isinstance(report, GameReport)
-        )
-        progress = progress_out(done, of)
+        coming = completed(evaluator, engine, reports)
+        reports, last = await while_connected(http.scope, coming)
+        progress = progress_out(last)
     return Response(
         await run_in_threadpool(_json, reports, evaluator.model, services, progress),
         media_type=JSON,
@@ -174,15 +180,15 @@ async def _reported(
 async def _lines(
     first: bytes,
     evaluator: Evaluator,
-    found: AsyncGenerator[tuple[int, int, GameReport], None] | None,
-    of: int,
+    found: AsyncGenerator[Step, None] | None,
     services: Services,
 ) -> AsyncIterator[bytes]:
-    """The first line; a line for each evaluation; and one for the key moves of each game, after its last evaluation."""
+    """The first line; a line for each evaluation; and one for the key moves of each game, once each of its positions is
+    evaluated, and again once some are searched deeper."""
     yield first + b"\n"
     if found is None:
         return
-    latest: tuple[int, GameReport] | None = None
+    latest: Step | None = None
 
     async def key_moves(number: int, report: GameReport) -> bytes:
         try:
@@ -194,14 +200,16 @@ async def _lines(
         return orjson.dumps(moments_out(number, report)) + b"\n"
 
     async with aclosing(found):
-        done = 0
-        async for number, place, report in found:
-            if latest is not None and latest[0] != number:
-                yield await key_moves(*latest)
-            latest, done = (number, report), done + 1
-            yield orjson.dumps(evaluated_out(number, place, report, progress_out(done, of))) + b"\n"
+        async for step in found:
+            if latest is not None and (latest.game, latest.is_deeper) != (
+                step.game,
+                step.is_deeper,
+            ):
+                yield await key_moves(latest.game, latest.report)
+            latest = step
+            yield orjson.dumps(evaluated_out(step)) + b"\n"
         if latest is not None:
-            yield await key_moves(*latest)
+            yield await key_moves(latest.game, latest.report)
 
 
 async def _annotated(
