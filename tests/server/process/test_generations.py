@@ -180,6 +180,33 @@ def test_reload_supersedes_one_of_which_no_worker_serves(world: World) -> None:
     assert settled(world)
 
 
+def test_superseded_reload_ends_no_other_worker_that_loads(world: World) -> None:
+    world.loading = lambda: 10.0
+    world.alive[0].kill()
+    world.turn()
+    world.hang_up()
+    world.turn()
+    replacement, unproved = world.processes[2:]
+    world.hang_up()
+    world.turn()
+    assert not unproved.is_alive()
+    assert replacement.is_alive()
+    world.turns(60)
+    assert {number: reload.outcome for number, reload in world.reloads.items()} == {1: "superseded", 2: "reloaded"}
+
+
+def test_worker_that_ends_while_a_reload_is_tried_is_replaced(world: World) -> None:
+    """A generation of which no worker has served fills no place."""
+    world.loading = lambda: 10.0
+    world.hang_up()
+    world.turn()
+    world.processes[0].kill()
+    world.turn()
+    assert [process.order.needed for process in world.alive[1:]] == [None, frozenset({"net"})]
+    world.turns(120)
+    assert settled(world)
+
+
 def test_reload_after_failing_starts_is_tried_at_once(world: World) -> None:
     world.fault = "a model is broken"
     for process in world.alive:
