@@ -356,7 +356,7 @@ def test_ledger_of_another_version_refuses_the_reload(models: Path, tmp_path: Pa
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
         output = process.communicate(timeout=300)[0].decode()
     assert process.returncode == 1
-    assert re.fullmatch(f"Error: MOVEMASK_DATABASE_URL: {words}.*", output.splitlines()[-1]), output
+    assert re.fullmatch(f"Error: --database-url: {words}.*", output.splitlines()[-1]), output
     assert "positions wait" not in output, "the fault is named once"
 
 

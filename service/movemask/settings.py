@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -28,8 +28,8 @@ class NetworkSettings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False
     )
 
-    #: What is expected of a field with a pattern, in words.
-    patterns: ClassVar[Mapping[str, str]] = {}
+    #: What the value of a field must be, in words, where its type and its bounds do not say it.
+    expected: ClassVar[Mapping[str, str]] = {}
 
     models_dir: Path | None = Field(
         None,
@@ -81,9 +81,35 @@ class NetworkSettings(BaseSettings):
             return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name, expected = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
-            if first["type"] == "string_pattern_mismatch":
-                expected = cls.patterns[name]
-            raise SettingsError(
-                f"{PREFIX}{name.upper()}: {expected}, got {first['input']!r}"
-            ) from None
+            name, value = str(first["loc"][0]), first["input"]
+            if first["type"] == "value_error":
+                fault = f"{first['msg'].removeprefix('Value error, ')}, got {value!r}"
+            else:
+                fault = f"{value or repr(value)} is not {cls._expected(name)}"
+            raise SettingsError(f"{PREFIX}{name.upper()}: {fault}") from None
+
+    @classmethod
+    def _expected(cls, name: str) -> str:
+        """What the value of a field must be, in words."""
+        field = cls.model_fields[name]
+        if name in cls.expected:
+            return cls.expected[name]
+        if get_origin(field.annotation) is Literal:
+            *others, last = get_args(field.annotation)
+            return f"{', '.join(others)} or {last}"
+        if field.annotation is bool:
+            return "true or false"
+        bounds = {
+            bound: getattr(limit, bound)
+            for limit in field.metadata
+            for bound in ("ge", "gt", "le")
+            if hasattr(limit, bound)
+        }
+        noun = "a number" if field.annotation is float else "a whole number"
+        if "le" in bounds:
+            return f"{noun} from {bounds['ge']} to {bounds['le']}"
+        return (
+            f"{noun} above {bounds['gt']}"
+            if "gt" in bounds
+            else f"{noun} of at least {bounds['ge']}"
+        )

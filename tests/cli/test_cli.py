@@ -123,7 +123,14 @@ def test_predict_sweep_matches_api(models: str) -> None:
         (("modles",), "No such command 'modles'. Did you mean 'models'?"),
         (("quux",), "No such command 'quux'."),
         (("predict", "e2e4", "e7e5"), "Error: fen: 'e2e4 e7e5' looks like moves, not like a FEN"),
-        (("serve", "--port", "99999"), "Error: MOVEMASK_PORT: Input should be less than or equal to 65535"),
+        (("serve", "--port", "99999"), "Error: --port: 99999 is not a port; use 0 to 65535"),
+        (("serve", "--max-batch", "0"), "Error: --max-batch: 0 is not a whole number from 1 to 4096"),
+        (("serve", "--workers", "many"), "Error: --workers: many is not auto or a whole number from 1 to 64"),
+        (("serve", "--ledger-share", "2"), "Error: --ledger-share: 2 is not a number from 0 to 1"),
+        (("serve", "--head-seconds", "inf"), "Error: --head-seconds: inf is not a number above 0"),
+        (("serve", "--log-level", "loud"), "Error: --log-level: loud is not critical, error, warning, info or debug"),
+        (("serve", "--engine", "quux"), "Error: --engine: there is no program 'quux'"),
+        (("serve", "--default-model", "quux"), "Error: --default-model: no model 'quux'; available: "),
     ],
 )
 def test_errors_are_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:
@@ -134,11 +141,22 @@ def test_errors_are_one_line(models: str, arguments: tuple[str, ...], words: str
     assert words in result.output
 
 
+def test_flags_of_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOVEMASK_PAGE", "false")
+    monkeypatch.setenv("MOVEMASK_MCP", "true")
+    for flags, page, mcp in (([], False, True), (["--page", "--no-mcp"], True, False)):
+        with monkeypatch.context() as patch:
+            served: list[Settings] = []
+            patch.setattr("movemask.server.process.service.run_service", served.append)
+            assert run("serve", *flags).exit_code == 0
+            assert [(settings.page, settings.mcp) for settings in served] == [(page, mcp)]
+
+
 def test_invalid_database_url_stops_start() -> None:
     command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--database-url", "mysql://user:secret@x"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "MOVEMASK_DATABASE_URL: 'mysql://user:***@x' is not a database URL" in done.stderr
+    assert "--database-url: 'mysql://user:***@x' is not a database URL" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -122,7 +122,7 @@ def test_lines_of_several_processes_stay_whole_in_a_pipe() -> None:
 
 
 def test_supervisor_and_workers_log_json(models: Path) -> None:
-    with served(models, "--log-format", "json", "--workers", "2", "--mcp", "true") as (process, port):
+    with served(models, "--log-format", "json", "--workers", "2", "--mcp") as (process, port):
         serving(models, 2, process.pid)
         call(port, "/v1/policy", {"moves": []})
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})

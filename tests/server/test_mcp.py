@@ -122,7 +122,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
 async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
     for file in shipped_models().iterdir():
         (tmp_path / file.name).symlink_to(file)
-    options = ("--mcp", "true", "--api-keys", KEY, "--client-rate", "0.01", "--client-burst", "30")
+    options = ("--mcp", "--api-keys", KEY, "--client-rate", "0.01", "--client-burst", "30")
     with served(tmp_path, *options) as (_, port):
         url = f"http://127.0.0.1:{port}/mcp"
         assert httpx2.post(url, json={}).status_code == 401
@@ -273,7 +273,7 @@ def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:
 @pytest.mark.deep
 def test_nothing_that_a_client_sends_makes_a_log_line_of_its_own(models: Path) -> None:
     forged = "x\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200" + "\r" * 100_000
-    with served(models, "--mcp", "true", "--log-level", "debug") as (process, port):
+    with served(models, "--mcp", "--log-level", "debug") as (process, port):
         for body in (
             message("prompts/get", name=forged),
             message("resources/read", uri=forged),

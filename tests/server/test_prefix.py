@@ -56,7 +56,7 @@ def test_page_documents_and_api_work_under_a_prefix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["chess", "/", "/chess/", "/a b", "/ä", '/"', "//a"])
 def test_a_prefix_that_is_none_is_refused_at_the_start(prefix: str) -> None:
-    with pytest.raises(SettingsError, match="MOVEMASK_ROOT_PATH: must begin with a slash and not end with one"):
+    with pytest.raises(SettingsError, match=r"MOVEMASK_ROOT_PATH: .* is not a path prefix such as /chess"):
         Settings.read(root_path=prefix)
 
 

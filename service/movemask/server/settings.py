@@ -48,16 +48,18 @@ class Settings(NetworkSettings):
     #: Settings that the service does not use.
     of_commands: ClassVar = frozenset({"threads", "trial_seconds"})
 
-    patterns: ClassVar[Mapping[str, str]] = {
-        "root_path": "must begin with a slash and not end with one, such as /chess, with letters, digits and . _ ~ - "
-        "only",
-        "cors_origins": "must be * or origins such as https://example.org,http://localhost:3000: in lower case, "
-        "without blanks, paths or a slash at the end",
+    expected: ClassVar[Mapping[str, str]] = {
+        "port": "a port; use 0 to 65535",
+        "workers": "auto or a whole number from 1 to 64",
+        "root_path": "a path prefix such as /chess: a slash at the beginning, none at the end, and letters, digits and "
+        ". _ ~ - only",
+        "cors_origins": "* or origins such as https://example.org,http://localhost:3000: in lower case, without "
+        "blanks, paths or a slash at the end",
     }
 
     host: str = Field("127.0.0.1", description="Address to listen on, or unix:FILE.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    workers: int | Literal["auto"] = Field(
+    workers: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
         "auto", description="Worker processes, 1 to 64; auto: one per core, at most 4."
     )
     log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
@@ -164,12 +166,10 @@ class Settings(NetworkSettings):
         20, ge=1, description="Seconds that in-flight requests have to finish at shutdown."
     )
 
-    @field_validator("workers")
+    @field_validator("log_level", mode="before")
     @classmethod
-    def _few_workers(cls, workers: int | str) -> int | str:
-        if isinstance(workers, int) and not 1 <= workers <= 64:
-            raise ValueError("1 to 64, or auto")
-        return workers
+    def _in_lower_case(cls, level: object) -> object:
+        return level.lower() if isinstance(level, str) else level
 
     @field_validator("trusted_hosts")
     @classmethod

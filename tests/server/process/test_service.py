@@ -128,10 +128,10 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
         for workers, words, arguments in [
             (
                 "1",
-                "MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use; give another --port",
+                "--port: cannot listen on 127.0.0.1:.*: address already in use; give another --port",
                 ("--port", port),
             ),
-            ("2", "MOVEMASK_DEFAULT_MODEL: no model 'nope'; available: net", ("--default-model", "nope")),
+            ("2", "--default-model: no model 'nope'; available: net", ("--default-model", "nope")),
         ]:
             command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
             command += ["--workers", workers, *arguments]
@@ -150,7 +150,7 @@ def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(mo
     assert process.returncode == 1, said
     assert "starting on http://" in said
     assert "listening" not in said
-    assert said.splitlines()[-1].startswith("Error: MOVEMASK_LEDGER_KINDS: there is no none; available: ")
+    assert said.splitlines()[-1].startswith("Error: --ledger-kinds: there is no none; available: ")
     assert "uvicorn" not in said
     assert "Traceback" not in said
 

@@ -63,7 +63,7 @@ def check(moment: float, models: Path, *options: str, group: bool = False) -> No
     ("share", "options"),
     [
         (0.0, ("--workers", "1")),
-        (0.7, ("--workers", "2", "--mcp", "true")),
+        (0.7, ("--workers", "2", "--mcp")),
     ],
 )
 def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
@@ -81,7 +81,7 @@ def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_t
 
 @pytest.mark.deep
 @pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
-@pytest.mark.parametrize("options", [("1",), ("2",), ("1", "--mcp", "true"), ("2", "--mcp", "true")])
+@pytest.mark.parametrize("options", [("1",), ("2",), ("1", "--mcp"), ("2", "--mcp")])
 def test_a_start_can_be_stopped_at_thirty_moments(
     models: Path, seconds_to_serve: float, options: tuple[str, ...], group: bool
 ) -> None:
