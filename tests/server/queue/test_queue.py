@@ -1,4 +1,4 @@
-"""The network's queue: batches, order, limits, cancellation and shutdown."""
+"""The network's queue: batches, order of results, limits, cancellation, and small beside large submissions."""
 
 from __future__ import annotations
 
@@ -15,39 +15,44 @@ from movemask.server.queue.queue import Batch, Queue, Submission
 
 pytestmark = pytest.mark.anyio
 
+OVERLOADED = "{} positions are already waiting for model gated; the queue has room for 16"
 
-class Gate:
-    """A worker that doubles numbers: a batch begins, says so, and waits until it is let through."""
+
+class GatedDoubler:
+    """A `run_batch` that doubles numbers. Each run waits until `gate` is set.
+
+    A negative item gets an InvalidFen. `runs_started` is released at the start of each run.
+    """
 
     def __init__(self) -> None:
-        self.begun = threading.Semaphore(0)
-        self.open = threading.Event()
-        self.sizes: list[int] = []
+        self.runs_started = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.batch_sizes: list[int] = []
         self.waited: list[float] = []
 
     def __call__(self, batch: Batch, waited: Sequence[float], /) -> list[int | MovemaskError]:
-        self.sizes.append(len(batch))
+        self.batch_sizes.append(len(batch))
         self.waited += waited
-        self.begun.release()
-        assert self.open.wait(30)
-        return [InvalidFen(f"item {number}") if number < 0 else 2 * number for number in numbers(batch)]
+        self.runs_started.release()
+        assert self.gate.wait(30)
+        return [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items_of(batch)]
 
 
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open.set()
+def network() -> Iterator[GatedDoubler]:
+    network = GatedDoubler()
+    yield network
+    network.gate.set()
 
 
 @pytest.fixture
-def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
-    """A queue of one thread, unless a test says otherwise."""
+def queue(network: GatedDoubler, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    """A queue with one thread in front of `network`. Indirect parameters change its options."""
     options = {"runs": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
-    made = Queue("gated", gate, **options)
-    yield made
-    gate.open.set()
-    made.close()
+    queue = Queue("gated", network, **options)
+    yield queue
+    network.gate.set()
+    queue.close()
 
 
 def submission_of(items: Sequence[int]) -> Submission:
@@ -56,228 +61,239 @@ def submission_of(items: Sequence[int]) -> Submission:
     return Submission("gated", "", queries, lambda answer, place: answer, [1.0] * len(items))
 
 
-def numbers(batch: Batch) -> list[Any]:
+def items_of(batch: Batch) -> list[Any]:
+    """The numbers of a batch."""
     return [item.submission.queries[item.place] for item in batch]
 
 
-async def ask(queue: Queue, items: Sequence[int]) -> Sequence[Any]:
+async def submit(queue: Queue, items: Sequence[int]) -> Sequence[Any]:
+    """The results of the items."""
     submission = submission_of(items)
     await queue.submit(submission)
     return submission.results
 
 
-async def begun(gate: Gate) -> None:
-    assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
+async def wait_for_run(network: GatedDoubler) -> None:
+    """Waits until one more run has started."""
+    assert await asyncio.to_thread(network.runs_started.acquire, timeout=30)
 
 
-async def waiting(queue: Queue, count: int) -> None:
-    """Lets the loop run until `count` items wait."""
+async def wait_for_waiting(queue: Queue, count: int) -> None:
+    """Waits until `count` items are in the queue."""
     while queue.waiting != count:
         await asyncio.sleep(0)
 
 
-async def at_rest(queue: Queue) -> None:
-    """Lets the loop run until every thread sleeps: one that is still awake takes what comes next before the loop."""
+async def wait_for_rest(queue: Queue) -> None:
+    """Waits until every thread sleeps: one that is still awake takes the next items before the loop does."""
     while len(queue._changed._waiters) < len(queue._threads):  # type: ignore[attr-defined]
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2}], indirect=True)
-async def test_idle_threads_split_waiting_items(gate: Gate, queue: Queue) -> None:
-    asked = asyncio.create_task(ask(queue, range(10)))
-    await begun(gate)
-    await begun(gate)  # both run, before either is done
-    assert gate.sizes == [5, 5]
-    gate.open.set()
-    assert await asked == [2 * item for item in range(10)]
+async def test_idle_threads_share_items_evenly(network: GatedDoubler, queue: Queue) -> None:
+    results = asyncio.create_task(submit(queue, range(10)))
+    await wait_for_run(network)
+    await wait_for_run(network)  # both run at the same time
+    assert network.batch_sizes == [5, 5]
+    network.gate.set()
+    assert await results == [2 * item for item in range(10)]
 
 
-async def test_submission_times(gate: Gate, queue: Queue) -> None:
-    one, two = submission_of([1]), submission_of([2])
-    first = asyncio.create_task(queue.submit(one))
-    await begun(gate)
-    second = asyncio.create_task(queue.submit(two))
-    await waiting(queue, 1)
-    gate.open.set()
-    await asyncio.gather(first, second)
-    assert one.submitted <= one.started <= one.ended
-    assert two.submitted < two.started  # it waited for the first
-    assert one.started < two.started <= two.ended
+async def test_submission_times(network: GatedDoubler, queue: Queue) -> None:
+    first, second = submission_of([1]), submission_of([2])
+    first_task = asyncio.create_task(queue.submit(first))
+    await wait_for_run(network)
+    second_task = asyncio.create_task(queue.submit(second))
+    await wait_for_waiting(queue, 1)
+    network.gate.set()
+    await asyncio.gather(first_task, second_task)
+    assert first.submitted <= first.started <= first.ended
+    assert second.submitted < second.started  # it waited for the first
+    assert first.started < second.started <= second.ended
 
 
-async def test_waited_seconds_per_item(gate: Gate, queue: Queue) -> None:
-    """A batch of 1,024 once reported 13.8 ms for each answer after 14.7 s."""
-    asked = asyncio.create_task(ask(queue, range(10)))
-    await begun(gate)
-    gate.open.set()
-    await asked
-    assert gate.sizes == [8, 2]
-    first, second = set(gate.waited[:8]), set(gate.waited[8:])
-    assert len(first) == len(second) == 1
-    assert min(second) > max(first), "the second batch waited for the first"
+async def test_waited_seconds_are_those_of_the_own_batch(network: GatedDoubler, queue: Queue) -> None:
+    """Each item reports the time until its own batch, not until the first of its submission."""
+    task = asyncio.create_task(submit(queue, range(10)))
+    await wait_for_run(network)
+    network.gate.set()
+    await task
+    assert network.batch_sizes == [8, 2]
+    first_batch, second_batch = set(network.waited[:8]), set(network.waited[8:])
+    assert len(first_batch) == len(second_batch) == 1
+    assert min(second_batch) > max(first_batch), "the second batch waited for the first"
 
 
-async def test_failing_item_leaves_the_others(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(ask(queue, [0]))
-    await begun(gate)
-    bad = asyncio.create_task(ask(queue, [1, -1]))
-    good = asyncio.create_task(ask(queue, [4]))
-    await waiting(queue, 3)
-    gate.open.set()
-    one, error = await bad
-    assert one == 2
+async def test_failing_item_does_not_affect_others(network: GatedDoubler, queue: Queue) -> None:
+    blocker = asyncio.create_task(submit(queue, [0]))
+    await wait_for_run(network)
+    mixed = asyncio.create_task(submit(queue, [1, -1]))
+    valid = asyncio.create_task(submit(queue, [4]))
+    await wait_for_waiting(queue, 3)
+    network.gate.set()
+    result, error = await mixed
+    assert result == 2
     assert isinstance(error, InvalidFen)
-    assert [await first, await good] == [[0], [8]]
+    assert [await blocker, await valid] == [[0], [8]]
 
 
-async def test_full_queue_raises_overloaded(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
-    await begun(gate)
-    await waiting(queue, 12)
-    with pytest.raises(
-        Overloaded, match="12 positions are already waiting for model gated; the queue has room for 16"
-    ) as caught:
-        await ask(queue, range(9))
-    assert caught.value.retry_after >= 1
-    gate.open.set()
+async def test_full_queue_raises_overloaded(network: GatedDoubler, queue: Queue) -> None:
+    """`max_waiting` is 16. A queue in which nothing waits accepts more."""
+    first = asyncio.create_task(submit(queue, range(20)))
+    await wait_for_run(network)
+    await wait_for_waiting(queue, 12)
+    with pytest.raises(Overloaded, match=OVERLOADED.format(12)) as overloaded:
+        await submit(queue, range(9))
+    assert overloaded.value.retry_after >= 1
+    network.gate.set()
     await first
 
 
-async def test_cancelled_items_are_not_run(gate: Gate, queue: Queue) -> None:
-    begun_and_gone = asyncio.create_task(ask(queue, range(10)))
-    await begun(gate)
-    gone = asyncio.create_task(ask(queue, range(5)))
-    stays = asyncio.create_task(ask(queue, range(3)))
-    await waiting(queue, 10)
-    for task in (begun_and_gone, gone):
-        task.cancel()
-    await asyncio.gather(begun_and_gone, gone, return_exceptions=True)
+async def test_cancelled_items_are_not_run(network: GatedDoubler, queue: Queue) -> None:
+    partly_run = asyncio.create_task(submit(queue, range(10)))
+    await wait_for_run(network)
+    not_run = asyncio.create_task(submit(queue, range(5)))
+    other = asyncio.create_task(submit(queue, range(3)))
+    await wait_for_waiting(queue, 10)
+    partly_run.cancel()
+    not_run.cancel()
+    await asyncio.gather(partly_run, not_run, return_exceptions=True)
     assert queue.waiting == 3
-    gate.open.set()
-    await stays
-    assert gate.sizes == [8, 3]
+    network.gate.set()
+    await other
+    assert network.batch_sizes == [8, 3]
 
 
-def test_closed_loop_of_caller(gate: Gate, queue: Queue) -> None:
-    async def leave() -> None:
-        asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
-        await begun(gate)
+def test_thread_survives_closed_event_loop(network: GatedDoubler, queue: Queue) -> None:
+    async def submit_and_leave() -> None:
+        asyncio.create_task(submit(queue, [1]))  # noqa: RUF006
+        await wait_for_run(network)
 
-    asyncio.run(leave())
-    gate.open.set()
-    assert asyncio.run(ask(queue, [2])) == [4]
+    asyncio.run(submit_and_leave())
+    network.gate.set()
+    assert asyncio.run(submit(queue, [2])) == [4]
 
 
-async def test_close_runs_waiting_items(gate: Gate, queue: Queue) -> None:
-    tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
-    await begun(gate)
-    closing = asyncio.create_task(asyncio.to_thread(queue.close))
-    gate.open.set()
-    assert await asyncio.gather(closing, *tasks) == [None, [0], [2], [4]]
+async def test_close_runs_waiting_items_and_rejects_new(network: GatedDoubler, queue: Queue) -> None:
+    tasks = [asyncio.create_task(submit(queue, [item])) for item in range(3)]
+    await wait_for_run(network)
+    close = asyncio.create_task(asyncio.to_thread(queue.close))
+    network.gate.set()
+    assert await asyncio.gather(close, *tasks) == [None, [0], [2], [4]]
     with pytest.raises(ShuttingDown):
-        await ask(queue, [1])
+        await submit(queue, [1])
 
 
-async def test_quick_submissions_run_on_the_event_loop() -> None:
+async def test_quick_submissions_run_together_on_event_loop() -> None:
     batches: list[tuple[str, int]] = []
-    here = threading.current_thread().name
+    loop_thread = threading.current_thread().name
 
-    def quick(batch: Batch, _: Sequence[float]) -> list[Any]:
-        batches.append(("here" if threading.current_thread().name == here else "a thread", len(batch)))
-        return numbers(batch)
+    def identity(batch: Batch, _: Sequence[float]) -> list[Any]:
+        on_loop = threading.current_thread().name == loop_thread
+        batches.append(("loop" if on_loop else "thread", len(batch)))
+        return items_of(batch)
 
-    with closing(Queue("quick", quick, runs=1, max_batch=8, max_waiting=100)) as queue:
+    with closing(Queue("quick", identity, runs=1, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
-            assert await ask(queue, [1]) == [1]
-            await at_rest(queue)
-        assert batches == [("a thread", 1), ("here", 1), ("here", 1)], "at first it is not known how long it takes"
+            assert await submit(queue, [1]) == [1]
+            await wait_for_rest(queue)
+        expected = [("thread", 1), ("loop", 1), ("loop", 1)]
+        assert batches == expected, "the time of the first run is not known yet"
+
         batches.clear()
-        assert await asyncio.gather(*(ask(queue, [number]) for number in range(6))) == [[n] for n in range(6)]
-        assert batches == [("here", 6)], "several are answered together"
+        results = await asyncio.gather(*(submit(queue, [number]) for number in range(6)))
+        assert results == [[number] for number in range(6)]
+        assert batches == [("loop", 6)]
+
         batches.clear()
-        small, large = await asyncio.gather(ask(queue, [1]), ask(queue, range(50)))
-        assert (small, large) == ([1], list(range(50)))
-        assert {where for where, _ in batches} == {"a thread"}, "many would hold everyone up"
+        small, large = await asyncio.gather(submit(queue, [1]), submit(queue, range(50)))
+        assert small == [1]
+        assert large == list(range(50))
+        assert {where for where, _ in batches} == {"thread"}, "a large one would hold up the loop"
 
 
-async def test_cancelled_first_caller_leaves_the_others() -> None:
-    with closing(Queue("quick", lambda batch, _: numbers(batch), runs=1, max_batch=8, max_waiting=100)) as queue:
-        await ask(queue, [0])
-        await at_rest(queue)
-        first, second = asyncio.create_task(ask(queue, [1])), asyncio.create_task(ask(queue, [2]))
-        asyncio.get_running_loop().call_soon(first.cancel)  # after both have come, before the loop runs them
+async def test_cancelled_submission_leaves_others_on_event_loop() -> None:
+    queue = Queue("quick", lambda batch, _: items_of(batch), runs=1, max_batch=8, max_waiting=100)
+    with closing(queue):
+        await submit(queue, [0])
+        await wait_for_rest(queue)
+        first = asyncio.create_task(submit(queue, [1]))
+        second = asyncio.create_task(submit(queue, [2]))
+        # Cancels after both have arrived, before the loop runs them.
+        asyncio.get_running_loop().call_soon(first.cancel)
         assert await second == [2]
         assert first.cancelled()
 
 
-async def test_failing_batch_raises() -> None:
+async def test_error_on_event_loop_is_raised_to_caller() -> None:
     fails = False
 
     def run(batch: Batch, _: Sequence[float]) -> Sequence[Any]:
         if fails:
             raise InferenceFailed("no")
-        return numbers(batch)
+        return items_of(batch)
 
     with closing(Queue("quick", run, runs=1, max_batch=8, max_waiting=100)) as queue:
-        await ask(queue, [1])
+        await submit(queue, [1])
         fails = True
         with pytest.raises(InferenceFailed):
-            await ask(queue, [1])
+            await submit(queue, [1])
         fails = False
-        assert await ask(queue, [1]) == [1]
+        assert await submit(queue, [1]) == [1]
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
-async def test_large_submission_uses_all_threads(gate: Gate, queue: Queue) -> None:
-    large = asyncio.create_task(ask(queue, range(20)))
-    await begun(gate)
-    await begun(gate)  # on both threads
-    small = asyncio.create_task(ask(queue, [1]))
-    await waiting(queue, 5)
-    gate.open.set()
+async def test_large_submission_uses_all_threads_until_small_arrives(network: GatedDoubler, queue: Queue) -> None:
+    large = asyncio.create_task(submit(queue, range(20)))
+    await wait_for_run(network)
+    await wait_for_run(network)  # both threads run
+    small = asyncio.create_task(submit(queue, [1]))
+    await wait_for_waiting(queue, 5)
+    network.gate.set()
     await asyncio.gather(small, large)
-    assert gate.sizes[:2] == [8, 8]
-    assert gate.sizes[2] <= 2, "the small one, with at most one beside it"
+    assert network.batch_sizes[:2] == [8, 8]
+    assert network.batch_sizes[2] <= 2, "the small one, with at most one item beside it"
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
-async def test_small_submissions_limit_threads_of_large(gate: Gate, queue: Queue) -> None:
-    small = [asyncio.create_task(ask(queue, [number])) for number in range(2)]
-    await begun(gate)
-    large = asyncio.create_task(ask(queue, range(20)))
-    await waiting(queue, 20)
-    assert gate.sizes == [2], "the second thread is free, and leaves the cores to the first"
-    gate.open.set()
+async def test_large_submission_is_limited_to_small_runs_beside_small(network: GatedDoubler, queue: Queue) -> None:
+    small = [asyncio.create_task(submit(queue, [number])) for number in range(2)]
+    await wait_for_run(network)
+    large = asyncio.create_task(submit(queue, range(20)))
+    await wait_for_waiting(queue, 20)
+    assert network.batch_sizes == [2], "the second thread stays idle"
+    network.gate.set()
     await asyncio.gather(*small, large)
 
 
-async def test_small_and_large_limits_are_separate(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(ask(queue, range(40)))  # more than may wait, but nothing waits
-    await begun(gate)
-    await waiting(queue, 32)
-    with pytest.raises(Overloaded, match="32 positions are already waiting for model gated; the queue has room for 16"):
-        await ask(queue, range(9))
-    small = [asyncio.create_task(ask(queue, range(8))) for _ in range(2)]
-    await waiting(queue, 48)
-    with pytest.raises(Overloaded, match="16 positions are already waiting for model gated; the queue has room for 16"):
-        await ask(queue, [1])
-    gate.open.set()
-    await asyncio.gather(first, *small)
+async def test_small_and_large_submissions_are_limited_separately(network: GatedDoubler, queue: Queue) -> None:
+    large = asyncio.create_task(submit(queue, range(40)))
+    await wait_for_run(network)
+    await wait_for_waiting(queue, 32)
+    with pytest.raises(Overloaded, match=OVERLOADED.format(32)):
+        await submit(queue, range(9))
+    small = [asyncio.create_task(submit(queue, range(8))) for _ in range(2)]
+    await wait_for_waiting(queue, 48)
+    with pytest.raises(Overloaded, match=OVERLOADED.format(16)):
+        await submit(queue, [1])
+    network.gate.set()
+    await asyncio.gather(large, *small)
 
 
-async def test_stuck_run_is_a_fault(gate: Gate, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = asyncio.create_task(ask(queue, [1]))
-    await begun(gate)
+async def test_fault_reports_stuck_run(network: GatedDoubler, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = asyncio.create_task(submit(queue, [1]))
+    await wait_for_run(network)
     assert queue.fault is None
     monkeypatch.setattr("movemask.server.queue.queue._STUCK_SECONDS", 0.0)
     assert queue.fault == "hangs: its network has been running for 0 s"
-    gate.open.set()
+    network.gate.set()
     await task
     assert queue.fault is None
 
 
-async def test_close_with_stuck_run(gate: Gate, queue: Queue) -> None:
-    task = asyncio.create_task(ask(queue, [1]))
-    await begun(gate)
+async def test_close_returns_despite_stuck_run(network: GatedDoubler, queue: Queue) -> None:
+    task = asyncio.create_task(submit(queue, [1]))
+    await wait_for_run(network)
     await asyncio.to_thread(queue.close)
     task.cancel()
