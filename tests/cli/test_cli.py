@@ -41,14 +41,16 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0] == chess.STARTING_FEN
-    assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
+    assert lines[1:3] == ["White to move.", "Network: rated, rating 1200 against 1300."]
     clamped = run("predict", "--models-dir", str(ROOT / "models"), "--elo", "4000").output.splitlines()
-    assert clamped[1].endswith("(clamped to the network's range)")
-    assert sum(" %" in line for line in lines[3:6]) == 3
-    assert lines[6].startswith("17 more")
-    assert "leakage: raw" in result.output
+    assert clamped[2].endswith(" (limited to the network's range).")
+    assert sum(" %" in line for line in lines[4:7]) == 3
+    assert lines[7].startswith("17 more")
+    assert "Illegal moves have 0 in this answer (served leakage)." in lines
+    assert any(re.fullmatch(r"Plain softmax would give them [\d.e-]+ % \(raw leakage\)\.", line) for line in lines)
+    assert "(raw leakage; this network's mean is 0.37 %)." in "\n".join(clamped)
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
-    assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output
+    assert "Black is checkmated." in run("predict", mate, "--models-dir", models).output
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "latin-1", "ascii"])
@@ -58,7 +60,7 @@ def test_console_replaces_characters_and_pgn_is_utf_8(models: str, charset: str)
     shown = runner.invoke(main, ["predict", "--models-dir", models], catch_exceptions=False)
     assert (shown.exit_code, shown.stdout.splitlines()[1]) == (
         0,
-        "white to move, ongoing; rated, Elo 1500 against 1500",
+        "White to move.",
     )
     pgn = '[White "Müller \u2658"]\n\n1. e4 *\n'.encode()
     written = runner.invoke(main, ["annotate", "-", "--models-dir", models], input=pgn, catch_exceptions=False)
@@ -97,9 +99,9 @@ def test_predict_sweep_matches_api(models: str) -> None:
     asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
     lines = run(*asked).output.splitlines()
     assert lines[0] == chess.STARTING_FEN
-    assert lines[3].split() == ["%", *(str(rating) for rating in range(800, 2501, 100))]
-    assert [len(line.split()) for line in lines[4:6]] == [19, 19]
-    assert lines[6].startswith("18 more")
+    assert lines[4].split() == ["%", *(str(rating) for rating in range(800, 2501, 100))]
+    assert [len(line.split()) for line in lines[5:7]] == [19, 19]
+    assert lines[7].startswith("18 more")
     chosen = run(*asked, "--ratings", "1100,1900", "--json").output
     assert [point["elo"]["self"] for point in json.loads(chosen)["points"]] == [1100, 1900]
 
@@ -258,7 +260,7 @@ PROGRAM = str(ROOT / "tests" / "windows.py")  # movemask without what Windows la
     [
         (["--help"], "", "  uci "),
         (["uci"], "uci\nposition startpos\ngo\nquit\n", "bestmove "),
-        (["predict"], "", "leakage: raw "),
+        (["predict"], "", "(raw leakage"),
         (["annotate", "-"], "1. e4 e5 *\n", "(first choice), surprise"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -13,10 +15,11 @@ from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, Finite, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.evaluate import Direct, Query, answered
+from movemask.games.reports import percent
 from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.policy.normalisation import Normalisation
-from movemask.schemas.answers import PolicyOut, SweepOut
+from movemask.schemas.answers import LeakageOut, PolicyOut, SweepOut
 from movemask.schemas.choices import Include
 from movemask.server.api.responses import point_out, policy_out, sweep_out
 from movemask.settings import NetworkSettings
@@ -110,45 +113,80 @@ def predict(
     (out,) = answered(chosen, [query], lambda answer, _: policy_out(answer, include))
     if isinstance(out, MovemaskError):
         raise out
-    click.echo(json.dumps(out, indent=2) if as_json else _table(PolicyOut.model_validate(out), top))
+    if as_json:
+        click.echo(json.dumps(out, indent=2))
+    else:
+        click.echo(_table(PolicyOut.model_validate(out), top, chosen.contract.card))
 
 
-def _table(out: PolicyOut, top: int) -> str:
-    rated = ""
-    if out.elo:
-        clamped = " (clamped to the network's range)" if out.elo.clamped else ""
-        rated = f", Elo {out.elo.own:g} against {out.elo.opponent:g}{clamped}"
-    lines = [out.fen, f"{out.turn} to move, {out.status}; {out.model.name}{rated}"]
+def _table(out: PolicyOut, top: int, card: Mapping[str, Any]) -> str:
+    """The answer for people. `card` : the network's, whose measured leakage stands beside the position's."""
+    lines = [*_head(out.fen, out.turn, out.status), f"Network: {out.model.name}{_ratings(out)}."]
     if out.draw:
-        lines.append(
-            f"a draw{' can be claimed' if out.draw.claimable else ''}: {out.draw.reason.replace('_', ' ')}"
-        )
+        verb = "A draw can be claimed" if out.draw.claimable else "The game is drawn"
+        lines.append(f"{verb}: {out.draw.reason.replace('_', ' ')}.")
     if out.ignored:
-        lines.append(f"ignored: {', '.join(out.ignored)} (this network cannot use it)")
+        lines.append(f"The network cannot use {' and '.join(out.ignored)}.")
     if not out.moves or out.leakage is None:
         return "\n".join(lines)
     lines.append("")
     for move in out.moves[:top]:
-        percent, bar = 100 * move.probability, "█" * round(_BAR * move.probability)
-        lines.append(f"{move.san:<8} {move.uci:<6} {percent:6.2f} %  {bar}".rstrip())
+        bar = "█" * round(_BAR * move.probability)
+        lines.append(f"{move.san:<8} {move.uci:<6} {100 * move.probability:6.2f} %  {bar}".rstrip())
     if rest := [move.probability for move in out.moves[top:]]:
         lines.append(f"{f'{len(rest)} more':<15} {100 * sum(rest):6.2f} %")
-    lines.append("")
-    value, leakage = out.value, out.leakage
-    if value and value.win is not None and value.draw is not None and value.loss is not None:
-        win, drawn, loss = 100 * value.win, 100 * value.draw, 100 * value.loss
-        lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {out.turn}")
-    elif value:
-        lines.append(f"expected score {value.score:.3f}, for {out.turn}")
-    raw = "not measurable" if leakage.raw is None else f"{leakage.raw:.2e}"
-    masked = " (trained with the mask: raw means nothing)" if leakage.trained_with_mask else ""
-    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served 0")
-    for illegal in out.illegal.moves[:3] if out.illegal else []:
-        if illegal.probability >= _LEAST_ILLEGAL:
-            lines.append(
-                f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax"
-            )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_value(out), *_leakage(out, out.leakage, card)])
+
+
+def _head(fen: str, turn: str, status: str) -> list[str]:
+    """The FEN, and who is to move or how the game has ended."""
+    if status == "ongoing":
+        return [fen, f"{turn.capitalize()} to move."]
+    end = f"{turn} is checkmated" if status == "checkmate" else f"stalemate, {turn} to move"
+    return [fen, f"{end[0].upper()}{end[1:]}."]
+
+
+def _ratings(out: PolicyOut) -> str:
+    if out.elo is None:
+        return ""
+    limited = " (limited to the network's range)" if out.elo.clamped else ""
+    return f", rating {out.elo.own:g} against {out.elo.opponent:g}{limited}"
+
+
+def _value(out: PolicyOut) -> list[str]:
+    """The forecast of the result; nothing for a network without one."""
+    value, turn = out.value, out.turn.capitalize()
+    if value is None:
+        return []
+    if value.win is None or value.draw is None or value.loss is None:
+        return [f"{turn} is expected to score {value.score:.3f}."]
+    win, draw, loss = (100 * share for share in (value.win, value.draw, value.loss))
+    return [f"{turn} wins {win:.1f} %, draws {draw:.1f} % and loses {loss:.1f} %."]
+
+
+def _leakage(out: PolicyOut, leakage: LeakageOut, card: Mapping[str, Any]) -> list[str]:
+    """What mistakes with the mask would give to illegal moves."""
+    lines = ["Illegal moves have 0 in this answer (served leakage)."]
+    if leakage.raw is None:
+        lines.append("What plain softmax would give them cannot be measured (raw leakage).")
+    else:
+        measured = card.get("measured")
+        mean = measured.get("raw_leakage_mean") if isinstance(measured, dict) else None
+        usual = f"; this network's mean is {percent(mean)}" if isinstance(mean, float) else ""
+        lines.append(f"Plain softmax would give them {percent(leakage.raw)} (raw leakage{usual}).")
+    heaviest = (
+        [move for move in out.illegal.moves[:3] if move.probability >= _LEAST_ILLEGAL]
+        if out.illegal
+        else []
+    )
+    lines += [f"  {move.uci:<6} {100 * move.probability:6.2f} %" for move in heaviest]
+    if leakage.trained_with_mask:
+        lines.append("It was trained with the mask, so its raw leakage means nothing.")
+    lines.append(
+        f"softmax(logits * mask) would give them {percent(leakage.multiplied)} (multiplied leakage, which depends on "
+        "the scale of the logits)."
+    )
+    return lines
 
 
 def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as_json: bool) -> str:
@@ -163,7 +201,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     if as_json:
         return json.dumps(written, indent=2)
     out = SweepOut.model_validate(written)
-    lines = [out.fen, f"{out.turn} to move, {out.status}; {model.name}"]
+    lines = [*_head(out.fen, out.turn, out.status), f"Network: {model.name}."]
     if not out.moves:
         return "\n".join(lines)
     lines += [
