@@ -87,8 +87,8 @@ def ragged_softmax_then_mask(values: ArrayLike, indptr: ArrayLike, legal: ArrayL
     with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         s = np.exp(z - spread(row_max(z, bounds), bounds))
         s /= spread(row_sum(s, bounds), bounds)
-        kept = np.where(mask, s, 0.0)
-        policy = kept / spread(row_sum(kept, bounds), bounds)
+        legal_mass = np.where(mask, s, 0.0)
+        policy = legal_mass / spread(row_sum(legal_mass, bounds), bounds)
     any_legal = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
     return np.where(any_legal, policy, 0.0)
 

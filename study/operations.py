@@ -90,8 +90,8 @@ def attention_counts(tokens: int, width: int) -> str:
         "linear attention": (operations_of_linear_attention(tokens, width), width * width),
     }
     rows = [
-        [way, *(f"{getattr(operations, name):,}" for name in names), f"{operations.total:,}", f"{held:,}"]
-        for way, (operations, held) in ways.items()
+        [way, *(f"{getattr(operations, name):,}" for name in names), f"{operations.total:,}", f"{size:,}"]
+        for way, (operations, size) in ways.items()
     ]
     return table(["way", *names, "total", "numbers held"], rows)
 

@@ -53,11 +53,11 @@ def outline(game: Game | MovemaskError, expected: dict[str, Any]) -> dict[str, A
         next((ply.elo.self for ply in game.plies if ply.elo and ply.position.board.turn == side), None)
         for side in (chess.WHITE, chess.BLACK)
     )
-    found: dict[str, Any] = {"moves": " ".join(ply.played.uci() for ply in game.plies)}
+    result: dict[str, Any] = {"moves": " ".join(ply.played.uci() for ply in game.plies)}
     if "elo" in expected:
-        found["elo"] = [white, black]
+        result["elo"] = [white, black]
     if "tags" in expected:
-        found["tags"] = {name: game.headers.get(name) for name in expected["tags"]}
+        result["tags"] = {name: game.headers.get(name) for name in expected["tags"]}
     if "notes" in expected:
-        found["notes"] = "; ".join(game.notes)
-    return found
+        result["notes"] = "; ".join(game.notes)
+    return result

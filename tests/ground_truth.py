@@ -65,8 +65,8 @@ def pgx_positions() -> Iterator[tuple[str, list[str], list[int], list[float]]]:
     """FEN, the game's moves so far, the legal slots and a weighted sum of each plane observed, all pgx's own."""
     with gzip.open(DATA / "pgx.jsonl.gz", "rt") as rows:
         for row in rows:
-            found = json.loads(row)
-            yield found["fen"], found["moves"], found["slots"], found["observation"]
+            record = json.loads(row)
+            yield record["fen"], record["moves"], record["slots"], record["observation"]
 
 
 def suite(name: str, every: int = 1) -> Iterator[chess.Board]:

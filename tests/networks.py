@@ -291,8 +291,8 @@ def write_graph(
     constants: Mapping[str, ArrayLike],
 ) -> None:
     """An ONNX file of these nodes and constants."""
-    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
-    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
+    input_infos = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
+    output_infos = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    graph = helper.make_graph(list(nodes), "made", taken, given, tensors)
+    graph = helper.make_graph(list(nodes), "made", input_infos, output_infos, tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -26,8 +26,8 @@ from tests.processes import free_port, started, until
 
 def binaries() -> Path | None:
     """The folder of the newest server there is, None of none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
-    newest = found[-1] if found else shutil.which("initdb")
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
+    newest = programs[-1] if programs else shutil.which("initdb")
     return Path(newest).parent if newest else None
 
 

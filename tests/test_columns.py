@@ -68,5 +68,5 @@ def test_take_reorders_and_repeats(lengths: list[int], data: st.DataObject) -> N
 
 @given(st.lists(LENGTHS, min_size=1, max_size=3))
 def test_join_keeps_order(parts: list[list[int]]) -> None:
-    made = [outer(lengths, 10 * number) for number, lengths in enumerate(parts)]
-    assert positions(Outer.joined(made)) == [one for part in made for one in positions(part)]
+    columns = [outer(lengths, 10 * number) for number, lengths in enumerate(parts)]
+    assert positions(Outer.joined(columns)) == [one for part in columns for one in positions(part)]

@@ -53,11 +53,11 @@ TOLERANCE = 0.02
 
 def test_readme_policy_is_answer(shipped: TestClient) -> None:
     command = re.search(r"curl -s localhost:8000(\S+) .*? -d '(.*?)'", README, re.S)
-    shown = re.search(r"```json\n(.*?)```", README, re.S)
+    example = re.search(r"```json\n(.*?)```", README, re.S)
     assert command
-    assert shown
+    assert example
     answer = shipped.post(command[1], json=json.loads(command[2])).json()
-    expected = json.loads(shown[1])
+    expected = json.loads(example[1])
     for out in (answer, expected):
         assert set(out.pop("timing")) == {"queue_ms", "inference_ms"}
     assert list(answer) == list(expected)
@@ -84,12 +84,12 @@ def test_api_examples_are_answered(shipped: TestClient) -> None:
 def test_readme_leakage_is_part_of_answer(shipped: TestClient) -> None:
     policy, leakage = re.findall(r"```sh\n(curl .*?)```", README, re.S)
     command = re.search(r"localhost:8000(\S+) .*? -d '(.*?)'", policy, re.S)
-    shown = re.search(r"```jsonc\n(.*?)```", README, re.S)
+    example = re.search(r"```jsonc\n(.*?)```", README, re.S)
     assert command
-    assert shown
+    assert example
     shipped.post(command[1], json=json.loads(command[2])).raise_for_status()
     answer = shipped.get(leakage.strip().rpartition("localhost:8000")[2]).json()
-    assert_part(json.loads(re.sub(r"//.*", "", shown[1])), answer)
+    assert_part(json.loads(re.sub(r"//.*", "", example[1])), answer)
 
 
 def assert_part(part: Any, whole: Any) -> None:
@@ -169,12 +169,12 @@ def test_kinds_causes_and_columns_are_listed() -> None:
 
 def test_leakage_page_multiplied_depends_on_constant(network: Network) -> None:
     logits = network.logits("startpos")
-    shown = re.search(
+    sentence = re.search(
         r"At the start position, `multiplied` is ([\d.]+) .* ([\d.]+) if (\d+) is added", doc("leakage.md")
     )
-    assert shown
+    assert sentence
     illegal = len(logits.values) - len(logits.slots)
-    for expected, constant in ((shown[1], 0.0), (shown[2], float(shown[3]))):
+    for expected, constant in ((sentence[1], 0.0), (sentence[2], float(sentence[3]))):
         multiplied = illegal / (illegal + np.exp(logits.values[logits.slots].astype(float) + constant).sum())
         assert multiplied == pytest.approx(float(expected), rel=TOLERANCE)
 
@@ -204,13 +204,13 @@ def test_problems_are_listed_with_status() -> None:
 
 def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     """Dotted names of all keys of a contract."""
-    found = set()
+    result = set()
     for name, field in model.model_fields.items():
         kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
         nested = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
         key = prefix + (field.alias or name)
-        found |= keys(nested, f"{key}.") if nested else {key}
-    return found
+        result |= keys(nested, f"{key}.") if nested else {key}
+    return result
 
 
 def test_contract_keys_and_values_are_listed() -> None:

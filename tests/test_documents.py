@@ -45,12 +45,12 @@ def without_code(text: str) -> str:
 def anchors(text: str) -> set[str]:
     """The anchors of a page's headings as GitHub makes them, and those of its HTML elements."""
     result = set(re.findall(r'<\w+ id="([^"]+)"', text))
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for heading in re.findall(r"^#+ +(.+?)\s*$", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M), re.M):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
-        result.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
-        seen[slug] += 1
+        result.add(f"{slug}-{counts[slug]}" if counts[slug] else slug)
+        counts[slug] += 1
     return result
 
 

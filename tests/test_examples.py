@@ -81,25 +81,25 @@ def run(*command: str | Path, **options: Any) -> str:
 
 def test_python_example_locally_and_over_http(service: str) -> None:
     here, there = (run(sys.executable, EXAMPLES / "policy.py", *url) for url in ((), (service,)))
-    for told in (here, there):
-        assert told.splitlines()[9].split() == ["move", "1100", "1500", "1900"]
-        assert len(told.splitlines()) == 15
+    for output in (here, there):
+        assert output.splitlines()[9].split() == ["move", "1100", "1500", "1900"]
+        assert len(output.splitlines()) == 15
     assert sorted(here.splitlines()) == sorted(there.splitlines())
 
 
 def test_curl_example(service: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed (Debian: apt-get install curl)")
-    told = run("sh", EXAMPLES / "policy.sh", service).splitlines()
-    assert json.loads(told[1])["moves"][0]["san"] == "Nf3"
-    assert json.loads(told[3])["seed"] == 7
-    game = chess.pgn.read_game(io.StringIO("\n".join(told[5:])))
+    lines = run("sh", EXAMPLES / "policy.sh", service).splitlines()
+    assert json.loads(lines[1])["moves"][0]["san"] == "Nf3"
+    assert json.loads(lines[3])["seed"] == 7
+    game = chess.pgn.read_game(io.StringIO("\n".join(lines[5:])))
     assert game is not None
     assert game.end().board().is_checkmate()
     assert "movemask: " in game.comment
     # The rules tell the move that allows mate in one; without an engine no move is called a mistake.
     assert "3...Nf6 allows mate in one" in game.comment
-    assert not any("$" in line for line in told)
+    assert not any("$" in line for line in lines)
 
 
 @pytest.mark.deep
@@ -122,10 +122,10 @@ def test_notebook_draws_causes_of_audit(
 
 def generator(name: str, package: str) -> str:
     """The path of a generator, which the tests do not install; skips by name without it."""
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         pytest.skip(f"{name} is not on the PATH: {package}")
-    return found
+    return program
 
 
 @pytest.mark.peer
@@ -140,10 +140,10 @@ def test_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> N
     (tmp_path / "openapi.json").write_text(json.dumps(create_app().openapi()))
     run("node", types, tmp_path / "openapi.json", *generate[2:], cwd=tmp_path)
     run("node", compiler, cwd=tmp_path)
-    told = run("node", "dist/policy.js", service, cwd=tmp_path).splitlines()
-    assert told[0].startswith("white to move, by ")
-    assert told[1].startswith("Nf3 ")
-    assert len(told) == 6
+    lines = run("node", "dist/policy.js", service, cwd=tmp_path).splitlines()
+    assert lines[0].startswith("white to move, by ")
+    assert lines[1].startswith("Nf3 ")
+    assert len(lines) == 6
     fetched = run("node", "dist/fetch.js", service, cwd=tmp_path).splitlines()
     assert fetched[0].startswith("white to move: ")
     assert fetched[1].startswith("422 fen: 'nonsense' is not a FEN")
@@ -158,9 +158,9 @@ def test_typescript_example_compiles_and_runs(service: str, tmp_path: Path) -> N
 def test_tournament_of_two_ratings(tmp_path: Path) -> None:
     """With clocks that a busy machine does not run down: the engines take what they need, not what they have."""
     weak, strong = (f"{sys.executable} -m movemask uci --elo {elo} --temperature 1" for elo in (1100, 1900))
-    asked = ["--games", "2", "--pgn", str(tmp_path / "games.pgn"), "--seconds", "600", "--increment", "10"]
-    told = run(sys.executable, EXAMPLES / "tournament.py", *asked, "--first-option", "Seed=3", weak, strong)
-    assert "2 games" in told
+    options = ["--games", "2", "--pgn", str(tmp_path / "games.pgn"), "--seconds", "600", "--increment", "10"]
+    output = run(sys.executable, EXAMPLES / "tournament.py", *options, "--first-option", "Seed=3", weak, strong)
+    assert "2 games" in output
     with open(tmp_path / "games.pgn") as stream:
         games = [chess.pgn.read_game(stream) for _ in range(2)]
     assert [game.headers["Round"] for game in games if game and not game.errors] == ["1", "2"]

@@ -542,9 +542,9 @@ def test_kill_loses_last_moments_and_keeps_database_intact(models: Path, tmp_pat
         process.kill()
         process.wait()
     with served(models, "--database-url", database_url) as (process, port):
-        kept = counted(port)
-        assert 50 <= kept <= 100
-        assert len(list(call(port, "/v1/leakage/positions?limit=1000")["positions"])) == min(kept, 1000)
+        recorded = counted(port)
+        assert 50 <= recorded <= 100
+        assert len(list(call(port, "/v1/leakage/positions?limit=1000")["positions"])) == min(recorded, 1000)
     with sqlite3.connect(tmp_path / "audit.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()

@@ -41,8 +41,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_serves_shipped_network(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
-    shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    answer = json.loads(shown.stdout)
+    output = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    answer = json.loads(output.stdout)
     assert answer["model"]["name"] == "movemask-7"
     assert len(answer["moves"]) == 20
 
@@ -74,10 +74,10 @@ def test_extras_are_documented_with_size() -> None:
 def test_dependencies_are_documented_with_size() -> None:
     text = (ROOT / "docs" / "install.md").read_text()
     rows = re.findall(r"^[|] (`.+) [|] (?:`(\w+)`)? ?[|] .{3,} [|] [\d.]+ [|]$", text, re.M)
-    told = {(extra, name) for packages, extra in rows for name in re.findall(r"`([\w-]+)`", packages)}
+    documented = {(extra, name) for packages, extra in rows for name in re.findall(r"`([\w-]+)`", packages)}
     named = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
     direct = {(extra, Requirement(one).name) for extra, requirements in named.items() for one in requirements}
-    assert {one for one in direct if one[1] != "movemask"} <= told
+    assert {one for one in direct if one[1] != "movemask"} <= documented
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.name)
@@ -199,10 +199,10 @@ def test_command_names_missing_extra(
     done = run(plain_set, tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    told = re.fullmatch(r"Error: movemask ([\w -]+) needs ([\w, ]+): (.+)", line)
-    assert told
-    assert " ".join(arguments).startswith(told[1])
-    assert tuple(told[2].split(", ")) == EXTRAS[extra]
+    message = re.fullmatch(r"Error: movemask ([\w -]+) needs ([\w, ]+): (.+)", line)
+    assert message
+    assert " ".join(arguments).startswith(message[1])
+    assert tuple(message[2].split(", ")) == EXTRAS[extra]
     assert f"pip install 'movemask[{extra}]'" in line
     assert [path.name for path in tmp_path.iterdir()] == ["games.pgn"]
 

@@ -25,13 +25,13 @@ def test_known_strengths_are_recovered_within_errors() -> None:
         expected = 1 / (1 + 10 ** ((known[second] - known[first]) / 400))
         drawn = 0.6 * min(expected, 1 - expected)
         chance = draw.random(400)
-        won, held = chance < expected - drawn / 2, chance < expected + drawn / 2
-        scores[first, second] = ((won.astype(float) + held) / 2).tolist()
-    found = strength.fitted(scores, ANCHOR)
-    assert found[ANCHOR] == (0, 0)
-    off = [(found[player][0] - known[player]) / found[player][1] for player in players if player != ANCHOR]
+        won, not_lost = chance < expected - drawn / 2, chance < expected + drawn / 2
+        scores[first, second] = ((won.astype(float) + not_lost) / 2).tolist()
+    estimates = strength.fitted(scores, ANCHOR)
+    assert estimates[ANCHOR] == (0, 0)
+    off = [(estimates[player][0] - known[player]) / estimates[player][1] for player in players if player != ANCHOR]
     assert max(map(abs, off)) < 4
-    assert all(error < 40 for _, error in found.values())
+    assert all(error < 40 for _, error in estimates.values())
 
 
 def test_most_human_player_is_chosen_for_each_elo() -> None:
@@ -51,26 +51,26 @@ def test_match_writes_table_report_and_card(
         shutil.copy(file, tmp_path)
     monkeypatch.setattr(strength, "RATINGS", (800, 1500))
     monkeypatch.setattr(strength, "NODES", (1,))
-    wanted = ["--model", source.stem, "--models-dir", str(tmp_path), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr("sys.argv", ["strength", *wanted, "--games", "2", "--jobs", "2", "--write"])
+    arguments = ["--model", source.stem, "--models-dir", str(tmp_path), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["strength", *arguments, "--games", "2", "--jobs", "2", "--write"])
     strength.main()
-    found = json.loads((tmp_path / "out" / "strength.json").read_text())
-    played = [pair for pair in found["pairs"] if "Stockfish" not in pair["players"][1]]
+    results = json.loads((tmp_path / "out" / "strength.json").read_text())
+    played = [pair for pair in results["pairs"] if "Stockfish" not in pair["players"][1]]
     assert len(played) == 7
-    assert {pair["games"] for pair in found["pairs"]} == {2}
-    assert all(pair["score"] in (0, 0.25, 0.5, 0.75, 1) for pair in found["pairs"])
-    assert found["games"] == 2 * len(found["pairs"])
-    assert (found["stockfish"] is None) == (len(played) == len(found["pairs"]))
-    (anchor,) = [one for one in found["players"] if (one["rating"], one["temperature"]) == (1500, 1)]
+    assert {pair["games"] for pair in results["pairs"]} == {2}
+    assert all(pair["score"] in (0, 0.25, 0.5, 0.75, 1) for pair in results["pairs"])
+    assert results["games"] == 2 * len(results["pairs"])
+    assert (results["stockfish"] is None) == (len(played) == len(results["pairs"]))
+    (anchor,) = [one for one in results["players"] if (one["rating"], one["temperature"]) == (1500, 1)]
     assert (anchor["elo"], anchor["error"]) == (1500, 0)
-    assert read_contract(tmp_path / source.name).card["strength"] == found["rows"]
+    assert read_contract(tmp_path / source.name).card["strength"] == results["rows"]
     text = (tmp_path / source.name).read_text()
     assert text.startswith(source.read_text().split("[[card.strength]]")[0].rstrip())
     report = (tmp_path / "out" / "strength.md").read_text()
     assert report in capsys.readouterr().out
     assert "| 1500 | 1500 ± 0 |" in report
-    assert ("nodes a move" if found["stockfish"] else "Stockfish is not installed") in report
-    assert all(f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" in report for row in found["rows"])
+    assert ("nodes a move" if results["stockfish"] else "Stockfish is not installed") in report
+    assert all(f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" in report for row in results["rows"])
 
 
 def test_unmeasurable_input_raises(

@@ -107,7 +107,7 @@ def around_the_board(board: chess.Board) -> Iterator[chess.Move]:
 
 
 @pytest.mark.parametrize(
-    ("extra", "cause", "shown"),
+    ("extra", "cause", "expected"),
     [
         (unsafe, "leaves_king_in_check", "pinned pieces"),
         (unsafe, "leaves_king_in_check", "en passant that exposes the king"),
@@ -119,23 +119,25 @@ def around_the_board(board: chess.Board) -> Iterator[chess.Move]:
         (around_the_board, "wrong_geometry", "knights on the edge of the board"),
     ],
 )
-def test_forgotten_rule_is_found(extra: Callable[[chess.Board], Iterator[chess.Move]], cause: str, shown: str) -> None:
+def test_forgotten_rule_is_found(
+    extra: Callable[[chess.Board], Iterator[chess.Move]], cause: str, expected: str
+) -> None:
     def policy(fen: str) -> dict[str, float]:
         return weighted([*chess.Board(fen).legal_moves, *extra(chess.Board(fen))])
 
-    for fen in (fen for fen, shows in POSITIONS.items() if shows == shown):
+    for fen in (fen for fen, shows in POSITIONS.items() if shows == expected):
         if any(not chess.Board(fen).is_legal(move) for move in extra(chess.Board(fen))):
-            found = failure(policy, [fen])
-            assert f"{fen} ({shown})" in found
-            assert f"({cause})" in found
+            message = failure(policy, [fen])
+            assert f"{fen} ({expected})" in message
+            assert f"({cause})" in message
             break
     else:
-        pytest.fail(f"{shown!r} does not show it")
+        pytest.fail(f"{expected!r} does not show it")
     assert cause in failure(policy)
 
 
 @pytest.mark.parametrize(
-    ("kept", "shown"),
+    ("allowed", "expected"),
     [
         (lambda board, move: not board.is_en_passant(move), "en passant out of check"),
         (lambda board, move: not board.is_castling(move), "castling to both sides"),
@@ -147,15 +149,15 @@ def test_forgotten_rule_is_found(extra: Callable[[chess.Board], Iterator[chess.M
         (lambda board, move: list(board.legal_moves).index(move) < 128, "218 legal moves"),
     ],
 )
-def test_forbidden_legal_move_is_found(kept: Callable[[chess.Board, chess.Move], bool], shown: str) -> None:
+def test_forbidden_legal_move_is_found(allowed: Callable[[chess.Board, chess.Move], bool], expected: str) -> None:
     def policy(fen: str) -> dict[str, float]:
         board = chess.Board(fen)
-        return weighted(move for move in board.legal_moves if kept(board, move))
+        return weighted(move for move in board.legal_moves if allowed(board, move))
 
-    found = failure(policy)
-    assert f"({shown})" in found
-    assert "legal moves with 0: " in found
-    assert "illegal moves have" not in found.replace("illegal moves may have", "")
+    message = failure(policy)
+    assert f"({expected})" in message
+    assert "legal moves with 0: " in message
+    assert "illegal moves have" not in message.replace("illegal moves may have", "")
 
 
 def test_mistakes_of_notation_are_named() -> None:
@@ -178,9 +180,9 @@ def test_mistakes_of_notation_are_named() -> None:
 
 def test_mask_of_other_position_is_not_multiplied() -> None:
     start = [move.uci() for move in chess.Board().legal_moves]
-    found = failure(lambda _: dict.fromkeys(start, 1 / len(start)))
-    assert "illegal moves have 1" in found
-    assert "multiplied" not in found
+    message = failure(lambda _: dict.fromkeys(start, 1 / len(start)))
+    assert "illegal moves have 1" in message
+    assert "multiplied" not in message
 
 
 def test_underpromotion_is_not_exchanged_slots() -> None:
@@ -194,9 +196,9 @@ def test_underpromotion_is_not_exchanged_slots() -> None:
         vector[slots] = weights / weights.sum()
         return vector / vector.sum()
 
-    found = failure(unmasked, vocabulary="lc0-1858")
-    assert "illegal moves have" in found
-    assert "bare_promotion" not in found
+    message = failure(unmasked, vocabulary="lc0-1858")
+    assert "illegal moves have" in message
+    assert "bare_promotion" not in message
 
 
 @given(st.sampled_from(list(POSITIONS)), st.integers(0, 4095), st.floats(0, 0.9), st.floats(0, 0.5))
@@ -208,10 +210,10 @@ def test_leak_above_limit_is_found(fen: str, squares: int, leaked: float, at_mos
     if leaked < 0.999 * at_most:
         assert_masked({fen: answer}, [fen], at_most)
     elif leaked > 1.001 * at_most:
-        found = failure({fen: answer}, [fen], at_most)
-        assert f"  {fen} ({POSITIONS[fen]})" in found
-        assert f"at most {at_most:g}" in found
-        named = re.search(rf"illegal moves have (\S+): {move.uci()} (\S+) \(\w+\)", found)
+        message = failure({fen: answer}, [fen], at_most)
+        assert f"  {fen} ({POSITIONS[fen]})" in message
+        assert f"at most {at_most:g}" in message
+        named = re.search(rf"illegal moves have (\S+): {move.uci()} (\S+) \(\w+\)", message)
         assert named
         assert [float(number) for number in named.groups()] == pytest.approx([leaked, leaked], rel=0.01)
 
@@ -227,16 +229,16 @@ def test_vanished_probability_is_found(lost: float, at_most: float) -> None:
 
 def test_certain_network_may_round_to_zero() -> None:
     assert_masked({chess.STARTING_FEN: {"e2e4": 1.0}}, [chess.STARTING_FEN])
-    found = failure({chess.STARTING_FEN: {"e2e4": 0.5, "d2d4": 0.5}}, [chess.STARTING_FEN])
-    assert "legal moves with 0: g1h3" in found
-    assert "and 14 more" in found
+    message = failure({chess.STARTING_FEN: {"e2e4": 0.5, "d2d4": 0.5}}, [chess.STARTING_FEN])
+    assert "legal moves with 0: g1h3" in message
+    assert "and 14 more" in message
 
 
 def test_worst_positions_come_first() -> None:
-    found = failure(lambda fen: weighted(chess.Board(fen).pseudo_legal_moves))
-    shown = re.findall(r"^  \S+ . \S+ \S+ \d+ \d+ \((.*)\)$", found, re.M)
-    leaked = [float(share) for share in re.findall(r"illegal moves have (\S+):", found)]
-    assert len(set(shown)) == len(leaked) == 3
+    message = failure(lambda fen: weighted(chess.Board(fen).pseudo_legal_moves))
+    difficulties = re.findall(r"^  \S+ . \S+ \S+ \d+ \d+ \((.*)\)$", message, re.M)
+    leaked = [float(share) for share in re.findall(r"illegal moves have (\S+):", message)]
+    assert len(set(difficulties)) == len(leaked) == 3
     assert leaked == sorted(leaked, reverse=True)
 
 
@@ -327,12 +329,12 @@ def test_imports_numpy_and_chess_only(bare: dict[str, str], tmp_path: Path) -> N
 def test_documented_example_fails_as_documented(bare: dict[str, str], tmp_path: Path) -> None:
     """In pytest as it is installed, without a plugin."""
     (example,) = re.findall(r"```python\n# test_mask.py\n(.*?)```", PAGE, re.S)
-    (shown,) = re.findall(r"```text\n(E .*?)```", PAGE, re.S)
+    (documented,) = re.findall(r"```text\n(E .*?)```", PAGE, re.S)
     (tmp_path / "test_mask.py").write_text(example)
     command = [sys.executable, "-S", "-m", "pytest", "-p", "no:cacheprovider", "test_mask.py"]
     done = subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert [line.rstrip() for line in done.stdout.splitlines() if line.startswith("E ")] == shown.splitlines()
+    assert [line.rstrip() for line in done.stdout.splitlines() if line.startswith("E ")] == documented.splitlines()
     assert "movemask/testing.py" not in done.stdout  # the traceback ends in the caller's line
     (tmp_path / "test_mask.py").write_text(example.replace("pseudo_legal_moves", "legal_moves"))
     assert subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True).returncode == 0

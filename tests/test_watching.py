@@ -35,13 +35,13 @@ needs_prometheus = pytest.mark.skipif(
 
 def queries() -> list[tuple[str, str]]:
     """Title of the panel and query, with the dashboard's variables filled in."""
-    found = []
+    result = []
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
             text = target["expr"].replace("$model", ".*").replace("$__rate_interval", "1m")
             assert "$" not in text
-            found.append((panel["title"], text))
-    return found
+            result.append((panel["title"], text))
+    return result
 
 
 def asked(port: int, path: str, **parameters: str) -> Any:
@@ -88,17 +88,17 @@ def test_dashboard_queries_return_data(tmp_path: Path) -> None:
         for title, query in queries():
 
             def data(query: str = query) -> list[Any]:
-                found = asked(watching, "query", query=query)["result"]
-                return [sample for sample in found if sample["value"][1] != "NaN"]
+                series = asked(watching, "query", query=query)["result"]
+                return [sample for sample in series if sample["value"][1] != "NaN"]
 
             until(data, f"{title}: {query}")
         masked = asked(watching, "query", query='movemask_leakage_count{trained_with_mask="true"}')["result"]
         assert {sample["metric"]["model"] for sample in masked} == {"masked"}
-        shown = asked(watching, "query", query=queries()[4][1])["result"]
-        assert {sample["metric"]["model"] for sample in shown} == {"plain"}
-        wanted = ["ok"] * (MONITORING / "alerts.yml").read_text().count("- alert:")
+        series = asked(watching, "query", query=queries()[4][1])["result"]
+        assert {sample["metric"]["model"] for sample in series} == {"plain"}
+        expected = ["ok"] * (MONITORING / "alerts.yml").read_text().count("- alert:")
         until(
-            lambda: [rule["health"] for rule in asked(watching, "rules")["groups"][0]["rules"]] == wanted,
+            lambda: [rule["health"] for rule in asked(watching, "rules")["groups"][0]["rules"]] == expected,
             "every rule is evaluated",
         )
 

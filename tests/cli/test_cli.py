@@ -57,8 +57,8 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
 def test_console_replaces_characters_and_pgn_is_utf_8(models: str, charset: str) -> None:
     """On Windows an output that is redirected is in cp1252, which has neither the bars of a table nor every name."""
     runner = CliRunner(charset=charset)
-    shown = runner.invoke(main, ["predict", "--models-dir", models], catch_exceptions=False)
-    assert (shown.exit_code, shown.stdout.splitlines()[1]) == (
+    result = runner.invoke(main, ["predict", "--models-dir", models], catch_exceptions=False)
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (
         0,
         "White to move.",
     )
@@ -69,11 +69,11 @@ def test_console_replaces_characters_and_pgn_is_utf_8(models: str, charset: str)
 
 
 def test_predict_with_one_rating_and_move_numbers(models: str) -> None:
-    def answer(*asked: str) -> Any:
-        return json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
+    def answer(*arguments: str) -> Any:
+        return json.loads(run("predict", *arguments, "--models-dir", models, "--json").output)
 
     after = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 1 2"
-    for asked in (
+    for arguments in (
         ("--elo", "1200", "1200", "--moves", "e4 e5 Nf3"),
         ("--elo", "1200", "--moves", "1. e4 e5 2. Nf3"),
         ("--moves", "1.e4 1...e5 2.Nf3", "--elo", "1200"),
@@ -81,9 +81,9 @@ def test_predict_with_one_rating_and_move_numbers(models: str) -> None:
         ("--elo=1200", after),
         ("--elo", "1200", *after.split()),  # without quotation marks
     ):
-        found = answer(*asked)
-        assert (found["fen"], found["elo"]) == (after, {"self": 1200, "opponent": 1200})
-        assert abs(sum(move["probability"] for move in found["moves"]) - 1) < 1e-12
+        result = answer(*arguments)
+        assert (result["fen"], result["elo"]) == (after, {"self": 1200, "opponent": 1200})
+        assert abs(sum(move["probability"] for move in result["moves"]) - 1) < 1e-12
     refused = run("predict", "--elo", "strong", "--models-dir", models)
     assert (refused.exit_code, "'strong' is not a valid float" in refused.output) == (2, True)
 
@@ -96,13 +96,13 @@ def test_predict_finds_fen_in_address(models: str) -> None:
 
 
 def test_predict_sweep_matches_api(models: str) -> None:
-    asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
-    lines = run(*asked).output.splitlines()
+    command = ("predict", "--sweep", "--models-dir", models, "--top", "2")
+    lines = run(*command).output.splitlines()
     assert lines[0] == chess.STARTING_FEN
     assert lines[4].split() == ["%", *(str(rating) for rating in range(800, 2501, 100))]
     assert [len(line.split()) for line in lines[5:7]] == [19, 19]
     assert lines[7].startswith("18 more")
-    chosen = run(*asked, "--ratings", "1100,1900", "--json").output
+    chosen = run(*command, "--ratings", "1100,1900", "--json").output
     assert [point["elo"]["self"] for point in json.loads(chosen)["points"]] == [1100, 1900]
 
 

@@ -63,13 +63,13 @@ def numerics() -> str:
 
 def operations() -> str:
     """docs/operations.md with the metrics, as PromQL names them."""
-    made = Metrics()
+    metrics_of_service = Metrics()
     metrics = [
         (f"{one._name}_total" if one._type == "counter" else one._name, one._type, one._labelnames, one._documentation)
-        for one in vars(made).values()
+        for one in vars(metrics_of_service).values()
         if hasattr(one, "_labelnames")
     ]
-    metrics += [(one.name, one.type, (), one.documentation) for one in made.of_service.collect()]
+    metrics += [(one.name, one.type, (), one.documentation) for one in metrics_of_service.of_service.collect()]
     rows = [
         f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {text} |\n"
         for name, kind, labels, text in metrics
@@ -91,12 +91,12 @@ def help_texts() -> str:
 
     def texts(command: click.Command, words: list[str]) -> list[str]:
         shown = CliRunner().invoke(main, [*words, "--help"], prog_name="movemask", terminal_width=120).output
-        found = [f"$ movemask {' '.join([*words, '--help'])}\n{shown}"]
+        result = [f"$ movemask {' '.join([*words, '--help'])}\n{shown}"]
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in sorted(command.list_commands(context)):
-                found += texts(command.get_command(context, name) or command, [*words, name])
-        return found
+                result += texts(command.get_command(context, name) or command, [*words, name])
+        return result
 
     return "\n".join(texts(main, []))
 

@@ -2,5 +2,5 @@
 
 from tests.snapshots import FOLDER, PAGES, SNAPSHOTS
 
-for name, made in (SNAPSHOTS | PAGES).items():
-    (FOLDER / name).write_text(made())
+for name, write in (SNAPSHOTS | PAGES).items():
+    (FOLDER / name).write_text(write())

@@ -80,21 +80,21 @@ def _example(document: Json, method: str, path: str, body: Json | None, response
     url = ADDRESSES.get(path, path) if method == "get" else path
     command = f"curl -s {shlex.quote('localhost:8000' + url) if '?' in url else 'localhost:8000' + url}"
     if body is not None:
-        given = _examples(document, body)
-        if not given:
+        bodies = _examples(document, body)
+        if not bodies:
             return
-        command += " -H 'Content-Type: application/json' \\\n  -d " + shlex.quote(json.dumps(given[0]))
+        command += " -H 'Content-Type: application/json' \\\n  -d " + shlex.quote(json.dumps(bodies[0]))
     elif method != "get":
         return
     yield f"```sh\n{command}\n```\n"
     content = responses.get("200", {}).get("content", {}).get("application/json", {})
-    shown = _examples(document, content.get("schema", {}))
+    answers = _examples(document, content.get("schema", {}))
     posted = "post" in document["paths"][path]  # the example is the answer to another request
     if (
-        shown
+        answers
         and body is None
         and not posted
-        and len(text := json.dumps(shown[0], indent=1, ensure_ascii=False)) <= LONGEST
+        and len(text := json.dumps(answers[0], indent=1, ensure_ascii=False)) <= LONGEST
     ):
         yield f"```json\n{text}\n```\n"
 

@@ -9,5 +9,5 @@ from tests.snapshots import FOLDER, SNAPSHOTS
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_snapshot_is_current(name: str) -> None:
-    made, kept = SNAPSHOTS[name](), (FOLDER / name).read_text()
-    assert made == kept, "if on purpose: `python -m tests.snapshots`, and a line in CHANGELOG.md"
+    current, stored = SNAPSHOTS[name](), (FOLDER / name).read_text()
+    assert current == stored, "if on purpose: `python -m tests.snapshots`, and a line in CHANGELOG.md"

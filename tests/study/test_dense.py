@@ -41,7 +41,7 @@ def both(loss: Callable[..., Any], gradient: Callable[..., Any], *arguments: Any
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("result", "expected"),
     [
         (dense.masked_softmax_one(LOGITS, MASK, 2.0), softmax.softmax_one(Z, INDPTR, 2.0)),
         (dense.masked_logsumexp(LOGITS, MASK), softmax.logsumexp(Z, INDPTR)),
@@ -83,8 +83,8 @@ def both(loss: Callable[..., Any], gradient: Callable[..., Any], *arguments: Any
         ),
     ],
 )
-def test_dense_is_scattered_ragged(found: Any, expected: Any) -> None:
-    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+def test_dense_is_scattered_ragged(result: Any, expected: Any) -> None:
+    pairs = zip(result, expected, strict=True) if isinstance(expected, tuple) else [(result, expected)]
     for one, other in pairs:
         if np.shape(other) == Z.shape:
             assert not one[~MASK].any()
@@ -94,9 +94,9 @@ def test_dense_is_scattered_ragged(found: Any, expected: Any) -> None:
 
 
 def test_illegal_log_probability_and_row_without_moves() -> None:
-    found = dense.masked_log_softmax(LOGITS, MASK)
-    np.testing.assert_array_equal(found[MASK], softmax.log_softmax(Z, INDPTR))
-    assert (found[~MASK] == -np.inf).all()
+    result = dense.masked_log_softmax(LOGITS, MASK)
+    np.testing.assert_array_equal(result[MASK], softmax.log_softmax(Z, INDPTR))
+    assert (result[~MASK] == -np.inf).all()
     none = np.zeros(MASK.shape, dtype=bool)
     assert not dense.masked_softmax(LOGITS, none).any()
     assert not dense.masked_top_k(POLICY, none, 1).any()

@@ -70,15 +70,15 @@ class TestAbsolute:
 
     @given(ragged(-1e6, 1e6))
     def test_rows_match_exact_sums(self, batch: Ragged) -> None:
-        for row, found in zip(batch.rows, batch.split(gradients.absolute(batch.values, batch.indptr)), strict=True):
+        for row, result in zip(batch.rows, batch.split(gradients.absolute(batch.values, batch.indptr)), strict=True):
             total = sum(abs(Fraction(value)) for value in row.tolist())
             expected = [float(abs(Fraction(z)) / total) if total else 1 / len(row) for z in row.tolist()]
-            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-300)
 
     def test_zeros_extremes_and_empty_rows(self) -> None:
         most, least = np.finfo(np.float64).max, 5e-324
-        found = gradients.absolute(np.array([0, -0.0, 0, 0, most, -most, least, -least, -7]), [0, 4, 4, 6, 8, 9])
-        assert found.tolist() == [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 1.0]
+        result = gradients.absolute(np.array([0, -0.0, 0, 0, most, -most, least, -least, -7]), [0, 4, 4, 6, 8, 9])
+        assert result.tolist() == [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 1.0]
 
     def test_products_match_jacobian(self) -> None:
         jacobian = slopes(lambda z: gradients.absolute(z, BATCH.indptr), BATCH.values)
@@ -128,8 +128,8 @@ def test_soft_cross_entropy_matches_scipy(batch: Ragged, seed: int, temperature:
         -(target * scipy.special.log_softmax(row / temperature)).sum() if len(row) else 0.0
         for row, target in zip(batch.rows, batch.split(q), strict=True)
     ]
-    found = losses.soft_cross_entropy(batch.values, batch.indptr, q, temperature)
-    np.testing.assert_allclose(found, by_hand, atol=1e-9)
+    result = losses.soft_cross_entropy(batch.values, batch.indptr, q, temperature)
+    np.testing.assert_allclose(result, by_hand, atol=1e-9)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, np.array([3.0, 1.0, 0.7, 2.0])])
@@ -179,13 +179,13 @@ def test_temperature_derivatives_match_differences(temperature: Any) -> None:
     def loss(t: Any) -> Array:
         return losses.soft_cross_entropy(BATCH.values, BATCH.indptr, q, t)
 
-    found = losses.temperature_loss(BATCH.values, BATCH.indptr, q, temperature)
+    result = losses.temperature_loss(BATCH.values, BATCH.indptr, q, temperature)
     step = 1e-5
-    np.testing.assert_array_equal(found.loss, loss(temperature))
+    np.testing.assert_array_equal(result.loss, loss(temperature))
     by_hand = (loss(temperature + step) - loss(temperature - step)) / (2 * step)
-    np.testing.assert_allclose(found.by_temperature, by_hand, atol=1e-8)
+    np.testing.assert_allclose(result.by_temperature, by_hand, atol=1e-8)
     up, down = temperature * np.exp(step), temperature * np.exp(-step)
-    np.testing.assert_allclose(found.by_log_temperature, (loss(up) - loss(down)) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(result.by_log_temperature, (loss(up) - loss(down)) / (2 * step), atol=1e-8)
 
 
 def test_large_temperature_of_large_logits() -> None:

@@ -31,9 +31,9 @@ def test_distances_match_scipy(pairs: list[tuple[float, float]]) -> None:
     )
     middle = (p + q) / 2
     shannon = (np.sum(scipy.special.rel_entr(p, middle)) + np.sum(scipy.special.rel_entr(q, middle))) / 2
-    found = distances.jensen_shannon(p, q, indptr)
-    np.testing.assert_allclose(found, [shannon], rtol=1e-9, atol=1e-12)
-    assert 0 <= found[0] <= np.log(2) + 1e-12
+    result = distances.jensen_shannon(p, q, indptr)
+    np.testing.assert_allclose(result, [shannon], rtol=1e-9, atol=1e-12)
+    assert 0 <= result[0] <= np.log(2) + 1e-12
 
 
 def test_distances_of_empty_rows_and_wrong_shapes() -> None:

@@ -16,9 +16,9 @@ from tests.policy.batches import Ragged, ragged
 @given(batch=ragged(-300, 300), seed=st.integers(0, 99))
 def test_ways_agree_without_underflow(batch: Ragged, seed: int) -> None:
     legal = np.random.default_rng(seed).random(len(batch.values)) < 0.6
-    kept = Ragged(tuple(row[own] for row, own in zip(batch.rows, batch.split(legal), strict=True)))
+    legal_rows = Ragged(tuple(row[own] for row, own in zip(batch.rows, batch.split(legal), strict=True)))
     expected = np.zeros(len(batch.values))
-    expected[legal] = softmax.softmax(kept.values, kept.indptr)
+    expected[legal] = softmax.softmax(legal_rows.values, legal_rows.indptr)
     ways = (
         masking.ragged_log_mask_softmax(batch.values, batch.indptr, legal),
         masking.ragged_softmax_then_mask(batch.values, batch.indptr, legal),

@@ -25,19 +25,19 @@ def test_result_is_exact_one_rounded_to_dtype(dtype: type[np.floating], batch: R
         ("softmax", dense.masked_mixed_softmax, 0.0),
         ("log_softmax", dense.masked_mixed_log_softmax, -np.inf),
     ):
-        found = getattr(mixed_precision, name)(z, batch.indptr, temperature)
+        result = getattr(mixed_precision, name)(z, batch.indptr, temperature)
         peer = getattr(scipy.special, name)
         exact = [peer(row.astype(np.longdouble) / temperature) for row in rows if len(row)]
         with np.errstate(over="ignore"):  # a logarithm below -65504 is -inf in float16
             expected = np.concatenate([*exact, np.empty(0)]).astype(dtype)
             rounded = getattr(softmax, name)(z.astype(np.float64), batch.indptr, temperature).astype(dtype)
-        assert found.dtype == dtype
+        assert result.dtype == dtype
         close = max(2 * float(np.finfo(dtype).eps), 1e-9)
-        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=close, atol=1e-7)
-        np.testing.assert_array_equal(found, rounded)
+        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=close, atol=1e-7)
+        np.testing.assert_array_equal(result, rounded)
         masked = masked_form(logits, mask, temperature)
         assert masked.dtype == dtype
-        np.testing.assert_array_equal(masked[mask], found)
+        np.testing.assert_array_equal(masked[mask], result)
         assert (masked[~mask] == elsewhere).all()
 
 

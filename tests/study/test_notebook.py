@@ -36,12 +36,12 @@ def _without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cells_print_stored_output(repeats: int, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     compared = 0
-    for source, shown, tags in cells():
+    for source, stored, tags in cells():
         if repeats < 40:
             source = source.replace("REPEATS = 40", f"REPEATS = {repeats}").replace("[::6]", "[::60]")
         exec(source.replace("plt.show()", "plt.close()"), names)
         printed = capsys.readouterr().out
         if repeats == 40 or SLOW not in tags:  # with fewer rows, a way fails later
-            assert printed == shown, source
-            compared += bool(shown)
+            assert printed == stored, source
+            compared += bool(stored)
     assert compared >= 10

@@ -61,10 +61,10 @@ def test_curves_and_differences() -> None:
     assert all(np.ptp(one, axis=0).max() > 0.01 for one in swept)
     changed = [one.copy() for one in swept]
     changed[1][3, 4] += 0.25
-    told = apart(swept, changed)
-    assert told.positions == 3
-    assert told.largest == pytest.approx(0.25)
-    assert told.mean == pytest.approx(0.25 / sum(one.size for one in swept))
+    difference = apart(swept, changed)
+    assert difference.positions == 3
+    assert difference.largest == pytest.approx(0.25)
+    assert difference.mean == pytest.approx(0.25 / sum(one.size for one in swept))
 
 
 def test_visible_differences() -> None:

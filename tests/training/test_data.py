@@ -41,8 +41,8 @@ def shard_of(games: list[list[chess.Move]]) -> Shard:
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
 def test_replay_matches_python_chess(seeds: list[int]) -> None:
     games = [random_game(seed) for seed in seeds]
-    found = replay(shard_of(games))
-    rows = {(int(game), int(ply)): row for row, (game, ply) in enumerate(zip(found.game, found.ply, strict=True))}
+    replayed = replay(shard_of(games))
+    rows = {(int(game), int(ply)): row for row, (game, ply) in enumerate(zip(replayed.game, replayed.ply, strict=True))}
     assert len(rows) == sum(len(moves) for moves in games)
     slots = vocabulary("movemask-1880")
     for number, moves in enumerate(games):
@@ -50,22 +50,22 @@ def test_replay_matches_python_chess(seeds: list[int]) -> None:
         for ply, move in enumerate(moves):
             row, position = rows[number, ply], Position(board.copy(stack=False))
             expected = bitboards([position], boards_of([position]))[0]
-            assert np.array_equal(found.bitboards[row], expected), board.fen()
-            assert found.black[row] == (board.turn == chess.BLACK)
-            assert slots.move(int(found.slot[row]), board) == move
+            assert np.array_equal(replayed.bitboards[row], expected), board.fen()
+            assert replayed.black[row] == (board.turn == chess.BLACK)
+            assert slots.move(int(replayed.slot[row]), board) == move
             board.push(move)
 
 
 def test_packed_positions_have_legal_moves() -> None:
     moves = random_game(7)
-    found = replay(shard_of([moves]))
-    mask = legal_mask(found.bitboards)
+    replayed = replay(shard_of([moves]))
+    mask = legal_mask(replayed.bitboards)
     board = chess.Board()
     slots = vocabulary("movemask-1880")
     for row, move in enumerate(moves):
         expected = sorted(slots.slot(legal, board) for legal in board.legal_moves)
         assert np.flatnonzero(mask[row]).tolist() == expected
-        assert board_of(found.bitboards[row]).turn == chess.WHITE
+        assert board_of(replayed.bitboards[row]).turn == chess.WHITE
         board.push(move)
 
 
@@ -186,10 +186,10 @@ def test_lichess_pgn_is_read(tmp_path: Path) -> None:
     }
     file = tmp_path / "lichess.pgn.zst"
     file.write_bytes(zstandard.ZstdCompressor().compress("\n\n".join(texts).encode()))
-    found = list(records(file))
-    assert len(found) == len(texts)
+    games = list(records(file))
+    assert len(games) == len(texts)
     data = Data()
-    for record, reason in zip(found, texts.values(), strict=True):
+    for record, reason in zip(games, texts.values(), strict=True):
         if reason is None:
             game = parse(record, data)
             assert (game.white_elo, game.black_elo) == (1500, 1600)
@@ -203,14 +203,14 @@ def test_dataset_perspective_and_corrupt_games(tmp_path: Path) -> None:
     data = data_of(tmp_path, csv_file(tmp_path, [row(i, rating_system="fide") for i in range(60)]))
     make_shards(data)
     (data.folder / "train-00001.shard").write_bytes(b"gone")
-    found = dataset.load(data, "train")
-    assert len(found.skipped) == 1
-    assert set(found.ply) == set(range(30))
-    black = found.ply % 2 == 1
-    assert set(found.elo_self[black]) == {1860}  # 1610 brought from FIDE's scale to lichess's
-    assert set(found.elo_self[~black]) == {1750}
-    assert set(found.result[~black]) == {0}
-    assert set(found.result[black]) == {2}
+    loaded = dataset.load(data, "train")
+    assert len(loaded.skipped) == 1
+    assert set(loaded.ply) == set(range(30))
+    black = loaded.ply % 2 == 1
+    assert set(loaded.elo_self[black]) == {1860}  # 1610 brought from FIDE's scale to lichess's
+    assert set(loaded.elo_self[~black]) == {1750}
+    assert set(loaded.result[~black]) == {0}
+    assert set(loaded.result[black]) == {2}
 
 
 def test_planes_match_service(tmp_path: Path) -> None:
@@ -220,17 +220,17 @@ def test_planes_match_service(tmp_path: Path) -> None:
     rows = [row(number, moves=" ".join(move.uci() for move in moves)) for number, moves in enumerate(games)]
     data = data_of(tmp_path, csv_file(tmp_path, rows))
     make_shards(data)
-    encoder, found = plane_encoder("movemask-tokens-99"), dataset.load(data, "train")
+    encoder, loaded = plane_encoder("movemask-tokens-99"), dataset.load(data, "train")
     kinds = np.zeros(3)
-    starts = np.flatnonzero(found.ply == 0)
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
+    starts = np.flatnonzero(loaded.ply == 0)
+    for start, end in zip(starts, [*starts[1:], len(loaded)], strict=True):
         board, positions = chess.Board(), []
-        for slot in found.slot[start:end].tolist():
+        for slot in loaded.slot[start:end].tolist():
             positions.append(Position(board.copy()))
             board.push(vocabulary("movemask-1880").move(slot, board))
         bare = [Position(position.board.copy(stack=False)) for position in positions]
         for alone, those in ((False, positions), (True, bare)):
-            tokens = found.tokens(np.arange(start, end), np.full(end - start, alone))
+            tokens = loaded.tokens(np.arange(start, end), np.full(end - start, alone))
             assert np.array_equal(tokens, encoder.encode_all(those, boards_of(those)))
             kinds += tokens[:, :, 96:].any(axis=1).sum(axis=0)
     assert kinds.all()  # castling rights of both sides and en passant were there
@@ -240,13 +240,13 @@ def test_order_of_rare_ratings_and_openings(tmp_path: Path) -> None:
     rows = [row(i, white_elo=str(2300 if i % 10 == 0 else 1500), black_elo="1500") for i in range(200)]
     data = data_of(tmp_path, csv_file(tmp_path, rows))
     make_shards(data)
-    found = dataset.load(data, "train")
-    order = dataset.order(found, data, seed=3)
-    assert sorted(order) == list(range(len(found)))
+    loaded = dataset.load(data, "train")
+    order = dataset.order(loaded, data, seed=3)
+    assert sorted(order) == list(range(len(loaded)))
     first, last = np.split(order, [len(order) // 4])[0], order[-len(order) // 4 :]
-    assert (found.elo_self[first] == 2300).mean() > 1.5 * (found.elo_self[last] == 2300).mean()
-    assert (found.ply[first] < data.opening_plies).mean() < 0.5 * (found.ply[last] < data.opening_plies).mean()
-    assert dataset.order(found, data, seed=3).tolist() == order.tolist()
+    assert (loaded.elo_self[first] == 2300).mean() > 1.5 * (loaded.elo_self[last] == 2300).mean()
+    assert (loaded.ply[first] < data.opening_plies).mean() < 0.5 * (loaded.ply[last] < data.opening_plies).mean()
+    assert dataset.order(loaded, data, seed=3).tolist() == order.tolist()
 
 
 def test_misspelt_run_key_raises(tmp_path: Path) -> None:

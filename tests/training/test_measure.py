@@ -24,16 +24,16 @@ from training.samples import Sample, samples
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     folder = tmp_path_factory.mktemp("measure")
     rows = [row(i, moves=" ".join(m.uci() for m in random_game(i, 90)), result="0-1") for i in range(30)]
-    made = data_of(folder, csv_file(folder, rows))
-    make_shards(made)
-    return made
+    shards = data_of(folder, csv_file(folder, rows))
+    make_shards(shards)
+    return shards
 
 
 def test_samples_match_games(data: Data) -> None:
-    found = samples(data, "train", 5, seed=1)
-    assert len(found) >= 5 * 25
+    sampled = samples(data, "train", 5, seed=1)
+    assert len(sampled) >= 5 * 25
     games = {" ".join(move.uci() for move in random_game(i, 90)) for i in range(30)}
-    for sample in found:
+    for sample in sampled:
         board = sample.position.board
         assert sample.played in board.legal_moves
         assert len(board.move_stack) == min(8, sample.ply)
@@ -41,14 +41,14 @@ def test_samples_match_games(data: Data) -> None:
         assert any(line in game for game in games)
         assert sample.elo.self == (1500 if board.turn == chess.WHITE else 1610)
         assert sample.result == (2 if board.turn == chess.WHITE else 0)
-    assert [s.position.fen for s in samples(data, "train", 5, seed=1)] == [s.position.fen for s in found]
+    assert [s.position.fen for s in samples(data, "train", 5, seed=1)] == [s.position.fen for s in sampled]
 
 
-def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
+def second_opinion(sampled: list[Sample]) -> tuple[list[int], list[float]]:
     """Rank and surprise from the model's own logits, one position at a time, over a dense masked softmax."""
     model = fake_model()
     ranks, surprises = [], []
-    for sample in found:
+    for sample in sampled:
         position = Position(sample.position.board.copy(stack=False))
         batch = model.whole_batch([position], [None])
         logits = model.run(batch).logits[0].astype(np.float64)
@@ -62,9 +62,9 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
 
 
 def test_ranks_and_surprises_match_dense_softmax(data: Data) -> None:
-    found = samples(data, "train", 3, seed=2)
-    measured = measure(fake_model(), found, history=False)
-    ranks, surprises = second_opinion(found)
+    sampled = samples(data, "train", 3, seed=2)
+    measured = measure(fake_model(), sampled, history=False)
+    ranks, surprises = second_opinion(sampled)
     assert measured.rank.tolist() == ranks
     np.testing.assert_allclose(measured.surprise, surprises, rtol=1e-10)
     assert measured.top(1) == pytest.approx(np.mean(np.array(ranks) == 0))
@@ -76,18 +76,18 @@ def test_ranks_and_surprises_match_dense_softmax(data: Data) -> None:
         abs(sum(c - (r == 0) for c, r, b in zip(measured.confidence, ranks, bins, strict=True) if b == one))
         for one in set(bins)
     )
-    assert measured.calibration_error() == pytest.approx(by_hand / len(found))
+    assert measured.calibration_error() == pytest.approx(by_hand / len(sampled))
 
 
 def test_nearest_network_by_rating(data: Data) -> None:
-    found = samples(data, "train", 3, seed=2)  # White has 1500, Black 1610
+    sampled = samples(data, "train", 3, seed=2)  # White has 1500, Black 1610
     low, high = (fixed_model(np.random.default_rng(seed).normal(size=1880), f"net-{seed}") for seed in (1, 2))
-    mixed = measure(Nearest("nearest", {1100: low, 1500: high}), found, history=False)
-    one, other = measure(low, found, history=False), measure(high, found, history=False)
+    mixed = measure(Nearest("nearest", {1100: low, 1500: high}), sampled, history=False)
+    one, other = measure(low, sampled, history=False), measure(high, sampled, history=False)
     assert mixed.surprise.tolist() == other.surprise.tolist()
-    mixed = measure(Nearest("nearest", {1450: low, 1560: high}), found, history=False)
+    mixed = measure(Nearest("nearest", {1450: low, 1560: high}), sampled, history=False)
     white = mixed.rating == 1500
-    assert 0 < white.sum() < len(found)
+    assert 0 < white.sum() < len(sampled)
     assert mixed.surprise.tolist() == np.where(white, one.surprise, other.surprise).tolist()
     assert mixed.raw.tolist() == np.where(white, one.raw, other.raw).tolist()
     assert mixed.calibration_error() != one.calibration_error()

@@ -62,9 +62,9 @@ def small_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch_of(run: Run, count: int, *, bare: bool = False, teacher: Teacher | None = None) -> Batch:
-    seen = dataset.load(run.data, "train")
-    rows = np.random.default_rng(1).permutation(len(seen))[:count]
-    return gathered(seen, rows, np.full(count, bare), teacher=teacher)
+    positions = dataset.load(run.data, "train")
+    rows = np.random.default_rng(1).permutation(len(positions))[:count]
+    return gathered(positions, rows, np.full(count, bare), teacher=teacher)
 
 
 def trained(seed: int = 8) -> Network:
@@ -200,9 +200,9 @@ def test_other_run_starts_from_trunk(run: Run) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_batches_do_not_depend_on_workers(run: Run) -> None:
-    seen = dataset.load(run.data, "train")
-    order = dataset.order(seen, run.data, run.seed)
-    one, two = (stream(seen, order, 3, 32, 0.5, "cpu", SmallTeacher(), gatherers=count) for count in (0, 2))
+    positions = dataset.load(run.data, "train")
+    order = dataset.order(positions, run.data, run.seed)
+    one, two = (stream(positions, order, 3, 32, 0.5, "cpu", SmallTeacher(), gatherers=count) for count in (0, 2))
     for _ in range(4):
         mine, theirs = next(one), next(two)
         for a, b in zip(
@@ -271,10 +271,10 @@ def test_validation_compares_on_same_positions(run: Run) -> None:
 
 
 def test_batch_has_legal_slots_and_bare_half(run: Run) -> None:
-    seen = dataset.load(run.data, "train")
-    order = dataset.order(seen, run.data, run.seed)
-    batch = next(stream(seen, order, 0, 32, 0.5, "cpu", SmallTeacher()))
-    assert np.array_equal(batch.legal.numpy(), legal_mask(seen.bitboards[order[:32]]))
+    positions = dataset.load(run.data, "train")
+    order = dataset.order(positions, run.data, run.seed)
+    batch = next(stream(positions, order, 0, 32, 0.5, "cpu", SmallTeacher()))
+    assert np.array_equal(batch.legal.numpy(), legal_mask(positions.bitboards[order[:32]]))
     assert batch.legal[torch.arange(32), batch.slot].all()
     newest = batch.tokens[:, :, 84:96].repeat(1, 1, 8)
     assert (batch.tokens[:, :, :96] == newest).all(2).all(1)[:16].all()
@@ -291,8 +291,8 @@ def test_exported_file_matches_torch(run: Run, tmp_path: Path) -> None:
         logits, value = network(*batch.inputs())
     expected = (logits.numpy(), torch.softmax(value, 1).numpy())
     for file, tolerance in ((floats, 1e-4), (integers, 0.2)):
-        found = export._session(file).run(["logits", "value"], feeds)
-        for mine, theirs in zip(found, expected, strict=True):
+        outputs = export._session(file).run(["logits", "value"], feeds)
+        for mine, theirs in zip(outputs, expected, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=tolerance * max(1, np.abs(theirs).max()), rtol=0)
     assert export._dependence(integers, feeds) == 0
     assert integers.stat().st_size < floats.stat().st_size / 2
@@ -339,8 +339,8 @@ def test_exported_network_is_served(run: Run, tmp_path: Path) -> None:
     assert card["positions_seen"] == 6400
     assert card["variant"]["weights"] in ("int8", "fp32")
     with np.load(run.folder / "net.sample.npz") as stored:
-        given = {name: stored[name].astype(np.float32) for name in ("planes", "elo_self", "elo_opponent")}
-        logits, _ = export._session(run.folder / "floats" / "net.onnx").run(["logits", "value"], given)
+        inputs = {name: stored[name].astype(np.float32) for name in ("planes", "elo_self", "elo_opponent")}
+        logits, _ = export._session(run.folder / "floats" / "net.onnx").run(["logits", "value"], inputs)
         np.testing.assert_allclose(logits, stored["logits"], atol=1e-3, rtol=0)
 
 

@@ -54,14 +54,14 @@ def test_ready_policy_matches_position_and_sums_to_1(data: Data, tmp_path: Path)
     shards = sorted(data.folder.glob("train-*.shard"))
     assert len(shards) > 1
     shard = shards[1]  # its rows are behind those of another shard
-    found = replay(read_shard(shard))
-    rows = [3, len(found.slot) - 1, 0]
-    played = [int(found.slot[number]) for number in rows]
+    replayed = replay(read_shard(shard))
+    rows = [3, len(replayed.slot) - 1, 0]
+    played = [int(replayed.slot[number]) for number in rows]
     made(tmp_path, shard, rows, played, [0.9, 0.64, 0.25], [0.1, 0.36, 0.75])
     loaded = dataset.load(data, "train")
     targets = ready(tmp_path, loaded, data)
     assert loaded.slot[targets.rows].tolist() == played
-    assert (loaded.bitboards[targets.rows] == found.bitboards[rows]).all()
+    assert (loaded.bitboards[targets.rows] == replayed.bitboards[rows]).all()
     legal: NDArray[np.bool_] = np.zeros((2, len(vocabulary("movemask-1880"))), dtype=bool)
     legal[0, [played[2], 7, 8, 9]] = legal[1, [played[1], 11]] = True
     logits = targets.logits(np.array([2, 1]), legal)
