@@ -1,4 +1,4 @@
-"""What an operator would lose: settings that come from where they say, and reach every worker."""
+"""Settings: flags, variables and defaults, and the messages for invalid values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from movemask.errors import SettingsError
 from movemask.server.settings import Settings
 
 
-def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flag_wins_over_variable_over_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.read().port == 8000
     monkeypatch.setenv("MOVEMASK_PORT", "9000")
     assert Settings.read().port == 9000
@@ -21,13 +21,13 @@ def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("variable", "nearest"), [("MOVEMASK_MAX_BACTH", "MOVEMASK_MAX_BATCH"), ("movemask_prot", "MOVEMASK_PORT")]
 )
-def test_the_nearest_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str) -> None:
+def test_unknown_variable_names_the_nearest(monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str) -> None:
     monkeypatch.setenv(variable, "1")
     with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; did you mean {nearest}"):
         Settings.read()
 
 
-def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_kubernetes_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
     # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
     for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8000_TCP", "PORT_8000_TCP_PROTO", "POSTGRES_SERVICE_HOST"):
         monkeypatch.setenv(f"MOVEMASK_{name}", "10.0.0.11")
@@ -35,14 +35,14 @@ def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_exempt(mo
 
 
 @pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("many", "many"), ("", "''")])
-def test_wrong_value_of_a_variable(monkeypatch: pytest.MonkeyPatch, value: str, shown: str) -> None:
+def test_invalid_value_names_the_variable(monkeypatch: pytest.MonkeyPatch, value: str, shown: str) -> None:
     monkeypatch.setenv("MOVEMASK_MAX_BATCH", value)
     with pytest.raises(SettingsError, match=f"^MOVEMASK_MAX_BATCH: {shown} is not a whole number from 1 to 4096$"):
         Settings.read()
 
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields.keys() - {"trusted_hosts"}))
-def test_wrong_values_of_every_setting_name_what_is_right(name: str) -> None:
+def test_invalid_value_of_every_setting(name: str) -> None:
     """pydantic's own words name no setting of this service."""
     annotation = Settings.model_fields[name].annotation
     if annotation in (str, str | None, Path | None, SecretStr | None) and name not in Settings.expected:
@@ -60,7 +60,7 @@ def test_log_level_in_any_case(level: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
-def test_numbers_are_finite(name: str, value: str) -> None:
+def test_inf_and_nan_raise(name: str, value: str) -> None:
     """With --client-rate inf, the service started and answered every request with a 500."""
     with pytest.raises(SettingsError, match=f"^MOVEMASK_{name.upper()}: {value} is not a number "):
         Settings.read(**{name: value})
@@ -69,12 +69,12 @@ def test_numbers_are_finite(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     "names", ["*", "chess.example, *.b.example,[::1]", "::1", "LOCALHOST", "127.0.0.1", "a_b-c", ""]
 )
-def test_trusted_hosts_are_names_and_addresses(names: str) -> None:
+def test_trusted_hosts(names: str) -> None:
     assert Settings.read(trusted_hosts=names).trusted_hosts == names
 
 
 @pytest.mark.parametrize("name", ["localhost:8000", "127.0.0.1:80", "[::1]:80", "http://localhost", "a.b/c", "a b", ""])
-def test_a_trusted_host_that_no_request_can_name_is_refused_at_the_start(name: str) -> None:
+def test_invalid_trusted_hosts_raise(name: str) -> None:
     """Every request would be refused, but for the probes."""
     with pytest.raises(
         SettingsError, match=r"MOVEMASK_TRUSTED_HOSTS: must be host names without scheme, port and path"

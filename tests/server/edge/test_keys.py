@@ -1,5 +1,4 @@
-"""What an operator would lose: doors that stay closed to strangers, to keys without the scope and to keys taken
-away, on every route, however it is served."""
+"""API keys: scopes of every route, spellings of paths, the file and its commands."""
 
 from __future__ import annotations
 
@@ -76,20 +75,20 @@ NEEDED: dict[str, str] = {
 
 def routes_of(app: Any) -> set[str]:
     """All routes as `METHOD /path`, those below a router too; HEAD goes with GET."""
-    found = set()
+    names = set()
     waiting = list(app.routes)
     while waiting:
         route = waiting.pop()
         if isinstance(route, Mount):
             assert route.path == "/static-offline-docs", f"{route.path}: say who may use what is mounted"
         elif hasattr(route, "methods"):
-            found |= {f"{method} {route.path}" for method in route.methods or {"GET"} if method != "HEAD"}
+            names |= {f"{method} {route.path}" for method in route.methods or {"GET"} if method != "HEAD"}
         else:
             waiting += route.original_router.routes if hasattr(route, "original_router") else route.routes
-    return found
+    return names
 
 
-def test_every_route_needs_its_scope_and_no_route_is_forgotten(serve: Serve, tmp_path: Path) -> None:
+def test_every_route_needs_its_scope(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
     client = serve(api_keys_file=file)
@@ -104,12 +103,12 @@ def test_every_route_needs_its_scope_and_no_route_is_forgotten(serve: Serve, tmp
         for way in (method, "HEAD") if method == "GET" else (method,):
             assert (status(client, way, path) == 401) == bool(needed), (way, path)
             for scope, text in texts.items():
-                found = status(client, way, path, text)
-                assert (found == 403) == bool(needed and scope not in needed), (way, path, scope, found)
-                assert found != 401
+                code = status(client, way, path, text)
+                assert (code == 403) == bool(needed and scope not in needed), (way, path, scope, code)
+                assert code != 401
 
 
-def test_every_route_of_ours_says_who_may_call_it(serve: Serve) -> None:
+def test_every_route_declares_scopes(serve: Serve) -> None:
     app: Any = serve(mcp=True, page=True).app
     ours = {route.path for route in app.routes if isinstance(route, ScopedRoute)}
     others = {route.path for route in app.routes} - ours
@@ -137,7 +136,7 @@ def spellings(path: str) -> list[str]:
     ]
 
 
-def test_no_spelling_of_a_path_passes_a_scope(serve: Serve, tmp_path: Path) -> None:
+def test_spellings_of_a_path_pass_no_scope(serve: Serve, tmp_path: Path) -> None:
     """`/metrics%0a` answered a key that may not read the metrics, and everybody behind a proxy that hides the path."""
     file = tmp_path / "keys"
     texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
@@ -148,8 +147,8 @@ def test_no_spelling_of_a_path_passes_a_scope(serve: Serve, tmp_path: Path) -> N
         method, path = route.split()
         if not scopes or path not in app.openapi()["paths"]:
             continue
-        for spelling in (f"http://localhost{one}" for one in spellings(path.replace("{name}", "fake"))):
-            for scope in [one for one in texts if one not in scopes.split()][:1]:  # as good as another that may not
+        for spelling in (f"http://localhost{spelling}" for spelling in spellings(path.replace("{name}", "fake"))):
+            for scope in [name for name in texts if name not in scopes.split()][:1]:  # as good as another that may not
                 if status(client, method, spelling, texts[scope]) not in (400, 403, 404, 405):
                     passed.append((method, spelling, scope))
             if status(client, method, spelling) not in (400, 401, 404, 405):
@@ -159,7 +158,7 @@ def test_no_spelling_of_a_path_passes_a_scope(serve: Serve, tmp_path: Path) -> N
         refused(client.get(path, headers={"Authorization": f"Bearer {texts['metrics']}"}), 400, "malformed-path")
 
 
-def test_no_way_of_writing_a_path_opens_it(serve: Serve) -> None:
+def test_malformed_paths_open_no_route(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy,{SECRET}2")
     paths = [
         *("/v1", "/v1/nothing", "/nothing", "//metrics", "/metrics/", "/V1/policy", "/v1/leakage/positions/"),
@@ -178,7 +177,7 @@ def test_no_way_of_writing_a_path_opens_it(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "code"),
     [
         ([f"Bearer {SECRET}"], 200),
         ([f"BEARER   {SECRET}  "], 200),
@@ -197,17 +196,17 @@ def test_no_way_of_writing_a_path_opens_it(serve: Serve) -> None:
         (["Bearer " + "x" * 50_000], 401),
     ],
 )
-def test_only_the_key_itself_given_once_is_a_key(serve: Serve, values: list[str], found: int) -> None:
+def test_authorization_takes_one_exact_key(serve: Serve, values: list[str], code: int) -> None:
     client = serve(api_keys=SECRET)
     headers = [(b"Authorization", value.encode("latin-1")) for value in values]
-    assert client.get("/v1/models", headers=headers).status_code == found
+    assert client.get("/v1/models", headers=headers).status_code == code
     for name in ("X-API-Key", "Proxy-Authorization", "X-Authorization", "Cookie", "X-Forwarded-Authorization"):
         assert client.get("/v1/models", headers={name: f"Bearer {SECRET}"}).status_code == 401
     for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Original-URL", "X-Rewrite-URL", "Host"):
         assert client.get("/metrics", headers={name: "127.0.0.1"}).status_code == 401
 
 
-def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:
+def test_refusals_say_how_to_ask(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy")
     answer = client.post("/v1/policy", json={"moves": []})
     refused(answer, 401, "unauthorized")
@@ -219,13 +218,13 @@ def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:
     assert "env-1" in answer.json()["detail"]
 
 
-def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> None:
+def test_probes_without_a_key_tell_only_the_status(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:metrics")
     assert client.get("/readyz").json() == {"status": "ready"}
     assert "models" in client.get("/readyz", headers={"Authorization": f"Bearer {SECRET}"}).json()
 
 
-def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
+def test_leakage_of_a_model_needs_its_scope(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+leakage")
     assert status(client, "POST", "/v1/policy", SECRET) == 200
     for key, shown in ((SECRET, False), (SECRET + "2", True)):
@@ -233,7 +232,7 @@ def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> N
         assert ("leakage" in model) == shown
 
 
-def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
+def test_file_and_log_hold_no_key(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
     file = tmp_path / "keys"
     text = new(file, "one", "policy", "metrics")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -252,7 +251,7 @@ def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("text", "words"),
     [
         ("short", "key 1: must be 20 to 512"),
         (f"{SECRET},{SECRET} x", "key 2: must be"),
@@ -260,13 +259,13 @@ def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCapt
         (f"{SECRET},{SECRET}", "is the same key"),
     ],
 )
-def test_wrong_keys_stop_the_start_and_are_not_shown(given: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as raised:
-        create_app(Settings.read(api_keys=given))
+def test_invalid_keys_stop_the_start_and_stay_hidden(text: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as raised:
+        create_app(Settings.read(api_keys=text))
     assert SECRET not in str(raised.value)
 
 
-def test_wrong_files_stop_the_start(tmp_path: Path) -> None:
+def test_invalid_files_stop_the_start(tmp_path: Path) -> None:
     for name, text in (("gone", None), ("text", SECRET), ("twice", f"a policy sha256:{'0' * 64}\n" * 2)):
         file = tmp_path / name
         if text is not None:
@@ -278,7 +277,7 @@ def test_wrong_files_stop_the_start(tmp_path: Path) -> None:
         read_keys(tmp_path)
 
 
-def test_names_are_given_once(tmp_path: Path) -> None:
+def test_keys_command_refuses_invalid_names(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     new(file, "one")
     for arguments in (["new", "one"], ["new", "two words"], ["delete", "two"]):
@@ -287,7 +286,7 @@ def test_names_are_given_once(tmp_path: Path) -> None:
     assert run("keys", "list", "--file", file).output.split() == ["one", "policy"]
 
 
-def test_keys_changed_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_keys_changed_at_the_same_time_are_kept(tmp_path: Path) -> None:
     """Of six keys created at once, three were lost, though the commands had printed them."""
     file = tmp_path / "keys"
     new(file, "deleted")
@@ -314,7 +313,7 @@ def test_find_among_many_keys() -> None:
     assert keys.find("\udcff") is None
 
 
-def test_it_is_said_aloud_when_the_service_listens_elsewhere_without_keys(tmp_path: Path) -> None:
+def test_open_service_without_keys_logs_a_warning(tmp_path: Path) -> None:
     models = write_fake(tmp_path / "m").parent
     with served(models, "--host", "0.0.0.0") as (process, _):
         assert stopped(process) == 0

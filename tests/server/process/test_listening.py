@@ -1,4 +1,4 @@
-"""What an operator would lose: a port that is theirs alone, and a log that can be read when descriptors run out."""
+"""Port and Sockets: reserved ports, shared and Unix sockets, and a lack of descriptors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are
 
 @pytest.mark.parametrize("first", [1, 3])
 @pytest.mark.parametrize("second", [1, 3])
-def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
+def test_port_in_use_raises(first: int, second: int) -> None:
     port = Port("127.0.0.1", 0, first)
     number = port.addresses[0][1]
     (worker,), *others = [port.sockets.made() for _ in range(first)]
@@ -41,7 +41,7 @@ def test_two_services_cannot_have_one_port(first: int, second: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_port_refuses_until_a_worker_can_answer(workers: int) -> None:
+def test_port_refuses_until_a_worker_listens(workers: int) -> None:
     """A proxy then asks another machine; it would wait for one that listens and does not answer."""
     with closing(Port("127.0.0.1", 0, workers)) as port:
         sockets, address = port.sockets, port.addresses[0]
@@ -53,7 +53,7 @@ def test_a_port_refuses_until_a_worker_can_answer(workers: int) -> None:
         listener.close()
 
 
-def test_a_program_that_takes_a_reserved_port_is_told_of_in_one_line() -> None:
+def test_reserved_port_taken_by_another_program_raises() -> None:
     """The system lets any program have it that asks with SO_REUSEADDR, until a worker listens."""
     fault = "MOVEMASK_PORT: cannot listen: address already in use: another program took the port that was reserved; "
     with closing(Port("127.0.0.1", 0)) as one, closing(Port("127.0.0.1", 0, 2)) as two, ExitStack() as stack:
@@ -71,7 +71,7 @@ def test_a_program_that_takes_a_reserved_port_is_told_of_in_one_line() -> None:
 
 
 @pytest.mark.anyio
-async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_burst_is_spread_over_workers_with_one_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS: a worker that accepted the whole queue would leave nothing to the others."""
     monkeypatch.setattr(listening, "SPREADS", False)
     accepted: Counter[int] = Counter()
@@ -98,7 +98,7 @@ async def test_workers_that_share_a_socket_each_get_some_of_a_burst(monkeypatch:
     port.close()
 
 
-def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_for() -> None:
+def test_listen_ignores_the_backlog_of_asyncio() -> None:
     """A queue of one connection would refuse the others of a burst."""
     with closing(Port("127.0.0.1", 0)) as port:
         (listener,) = port.sockets.made()
@@ -109,40 +109,40 @@ def test_the_queue_of_connections_is_as_long_as_it_can_be_whatever_asyncio_asks_
 
 
 @pytest.mark.deep
-def test_without_descriptors_the_log_gets_a_line_a_second_and_later_clients_are_served(models: Path) -> None:
-    def few() -> None:
+def test_service_without_descriptors_logs_once_a_second(models: Path) -> None:
+    def limit_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
 
-    with served(models, "--workers", "1", preexec_fn=few) as (process, port), ExitStack() as stack:
+    with served(models, "--workers", "1", preexec_fn=limit_descriptors) as (process, port), ExitStack() as stack:
         log = models / "log.txt"
-        opened = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(150)]
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(150)]
         until(lambda: log.read_text().count("no connections are accepted") >= 2, "two tries have failed")
         lines = [line for line in log.read_text().splitlines() if "no connections are accepted" in line]
         assert all("too many open files" in line for line in lines)
         seconds = {line.partition(".")[0] for line in lines}
         assert len(lines) <= len(seconds) + 1
-        for one in opened:
-            one.close()
+        for client in clients:
+            client.close()
         until(lambda: call(port, "/livez")["status"] == "alive", "the service answers again")
         assert stopped(process) == 0
         assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.deep
-def test_the_address_of_all_ipv6_takes_ipv4_too_and_an_ipv4_client_is_known_by_its_address(models: Path) -> None:
+def test_ipv6_host_tells_ipv4_clients_apart(models: Path) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     with served(models, "--host", "::", "--workers", "2", "--max-connections-per-address", "1") as (process, port):
-        with socket.create_connection(("::1", port), 30), socket.create_connection(("127.0.0.1", port), 30) as four:
-            four.sendall(
+        with socket.create_connection(("::1", port), 30), socket.create_connection(("127.0.0.1", port), 30) as client:
+            client.sendall(
                 b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             )  # not in the other's network
-            assert four.recv(12) == b"HTTP/1.1 200"
+            assert client.recv(12) == b"HTTP/1.1 200"
         assert stopped(process) == 0
 
 
 @pytest.mark.parametrize("workers", part_of(["1", "2"], 2))
-def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, workers: str) -> None:
+def test_service_on_a_unix_socket(models: Path, tmp_path: Path, workers: str) -> None:
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(file))
@@ -156,22 +156,22 @@ def test_a_service_listens_on_a_unix_socket(models: Path, tmp_path: Path, worker
                 return client.recv(65_536)
 
         assert process.stdout is not None
-        said = [b""]
-        while b"listening on" not in said[-1]:
-            said.append(process.stdout.readline())
-            assert said[-1], b"".join(said).decode()
+        lines_read = [b""]
+        while b"listening on" not in lines_read[-1]:
+            lines_read.append(process.stdout.readline())
+            assert lines_read[-1], b"".join(lines_read).decode()
         assert answer().startswith(b"HTTP/1.1 200 ")
         with pytest.raises(SettingsError, match=f"cannot listen on unix:{file}: address already in use"):
             Port(f"unix:{file}", 0)
         process.send_signal(SIGTERM)
-        output = (b"".join(said) + process.communicate(timeout=60)[0]).decode()
+        output = (b"".join(lines_read) + process.communicate(timeout=60)[0]).decode()
     assert process.returncode == 0, output
     assert output.index(f"starting on unix:{file}, ") < output.index(f"listening on unix:{file}\n")
     assert "NO API KEYS" not in output
     assert not file.exists()
 
 
-def test_a_second_service_leaves_the_file_of_one_that_still_loads_its_models(tmp_path: Path) -> None:
+def test_unix_socket_in_use_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "socket"
     with closing(Port(f"unix:{file}", 0)):
         with pytest.raises(SettingsError, match=f"cannot listen on unix:{file}: address already in use"):
@@ -179,7 +179,7 @@ def test_a_second_service_leaves_the_file_of_one_that_still_loads_its_models(tmp
         assert file.is_socket()
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_no_socket_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     for host, words in ((f"unix:{file}", "address already in use"), (f"unix:{tmp_path / ('x' * 200)}", "too long")):

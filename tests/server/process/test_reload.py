@@ -1,4 +1,4 @@
-"""What an operator would lose: a service that outlives its workers, and a reload that loses no request.
+"""Reload of a real service: replaced workers, new keys and models, and no lost request.
 
 One service does all; test_trials.py has the rare faults."""
 
@@ -53,15 +53,15 @@ class Client:
 
 def statuses(port: int, key: str, **body: object) -> set[int]:
     """Of eight requests, each on a connection of its own: of every worker."""
-    found = set()
+    codes = set()
     for _ in range(8):
         try:
             call(port, "/v1/policy", {"moves": [], **body}, Authorization=f"Bearer {key}")
-            found.add(200)
+            codes.add(200)
         except urllib.error.HTTPError as error:
             with error:
-                found.add(error.code)
-    return found
+                codes.add(error.code)
+    return codes
 
 
 def metric(port: int, key: str, name: str) -> float:
@@ -69,9 +69,7 @@ def metric(port: int, key: str, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def test_a_service_outlives_its_workers_and_is_reloaded(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_outlives_workers_and_reloads(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, keys = tmp_path / "run", tmp_path / "keys"
     folder.mkdir()
     kept, revoked = new(keys, "kept"), new(keys, "revoked")
@@ -83,15 +81,15 @@ def test_a_service_outlives_its_workers_and_is_reloaded(
         return (folder / "log.txt").read_text()
 
     with served(folder, *options, env=environment(TMPDIR=str(folder))) as (process, port):
-        begun = serving(folder, 2, process.pid)
+        before = serving(folder, 2, process.pid)
         assert metric(port, watch, "movemask_workers_serving") == 2
 
         # A worker dies after the keys have changed: all workers agree until the reload.
         added = new(keys, "added")
         keys.write_text("".join(line for line in keys.read_text().splitlines(True) if "revoked" not in line))
         used = metric(port, watch, "process_cpu_seconds_total")
-        os.kill(min(begun), signal.SIGKILL)
-        begun = serving(folder, 3, process.pid)
+        os.kill(min(before), signal.SIGKILL)
+        before = serving(folder, 3, process.pid)
         assert " ended (SIGKILL); starting another\n" in log()
         assert (statuses(port, added), statuses(port, revoked), statuses(port, kept)) == ({401}, {200}, {200})
         assert metric(port, watch, "process_cpu_seconds_total") >= used
@@ -101,23 +99,23 @@ def test_a_service_outlives_its_workers_and_is_reloaded(
         reloaded = threading.Event()
 
         def ask() -> set[int]:
-            client, found = Client(port, kept), set()
+            client, codes = Client(port, kept), set()
             while not reloaded.is_set():
-                found.add(client.status())
+                codes.add(client.status())
             client.close()
-            return found
+            return codes
 
         with ThreadPoolExecutor(8) as pool:
-            asking = [pool.submit(ask) for _ in range(8)]
+            clients = [pool.submit(ask) for _ in range(8)]
             try:
                 result = run("reload")
             finally:
                 reloaded.set()
             assert (result.exit_code, result.output) == (0, f"the service on http://127.0.0.1:{port} is reloaded\n")
             assert ": reloaded\n" in log()
-            assert [one.result() for one in asking] == [{200}] * 8
+            assert [client.result() for client in clients] == [{200}] * 8
         after = workers(process.pid)
-        assert not begun & after
+        assert not before & after
         assert (statuses(port, added, model="second"), statuses(port, revoked)) == ({200}, {401})
         numbers = {re.sub(r"\D", "", file.name) for file in folder.glob("movemask-*/*/*.db")}
         assert len(numbers) <= 3, "files of ended workers stay"

@@ -1,4 +1,4 @@
-"""What an operator would lose: a process that serves many at once, stops in order and keeps its ledger. For real."""
+"""The service process: concurrent answers, starts that fail, stops, and what it imports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.processes import (
 
 
 @pytest.mark.deep
-def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:
+def test_64_concurrent_clients_are_answered_in_batches(models: Path) -> None:
     boards = [board for _, board in zip(range(200), played(random.Random(0), 200), strict=True)]
     fens = [board.fen(en_passant="fen") for board in boards]
 
@@ -45,14 +45,14 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
     with served(models) as (process, port):
         results = call(port, "/v1/policy/batch", {"positions": [{"fen": fen} for fen in fens]})["results"]
         expected = list(map(probabilities, results))
-        assert [set(one) for one in expected] == [{move.uci() for move in board.legal_moves} for board in boards]
+        assert [set(policy) for policy in expected] == [{move.uci() for move in board.legal_moves} for board in boards]
 
         def client(seed: int) -> None:
             choose = random.Random(seed)
             for place in choose.choices(range(len(fens)), k=5):
-                found = probabilities(call(port, "/v1/policy", {"fen": fens[place]}))
-                assert found == pytest.approx(expected[place], abs=1e-5)
-                assert not found or abs(sum(found.values()) - 1) < 1e-12
+                policy = probabilities(call(port, "/v1/policy", {"fen": fens[place]}))
+                assert policy == pytest.approx(expected[place], abs=1e-5)
+                assert not policy or abs(sum(policy.values()) - 1) < 1e-12
 
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             list(pool.map(client, range(64)))
@@ -65,8 +65,8 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         assert stopped(process) == 0
 
 
-@pytest.mark.parametrize(("workers", "begun"), part_of([("2", 200), ("1", 20)], 2))
-def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: str, begun: int) -> None:
+@pytest.mark.parametrize(("workers", "sent"), part_of([("2", 200), ("1", 20)], 2))
+def test_request_that_began_before_sigterm_is_answered(models: Path, workers: str, sent: int) -> None:
     def refused() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), 5).close()
@@ -85,10 +85,10 @@ def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: 
             stream.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             while b"alive" not in stream.recv(65_536):
                 pass
-            stream.sendall(post[:begun])
+            stream.sendall(post[:sent])
             process.send_signal(signal.SIGTERM)
             until(refused, "new connections are refused")
-            stream.sendall(post[begun:])
+            stream.sendall(post[sent:])
             answer = b""
             while piece := stream.recv(65_536):
                 answer += piece
@@ -98,7 +98,7 @@ def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: 
 
 
 @pytest.mark.deep
-def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path) -> None:
+def test_open_tls_connections_do_not_delay_a_stop(models: Path) -> None:
     cert, key = certificate(models)
     port = free_port()
     command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
@@ -120,7 +120,7 @@ def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path
     )
 
 
-def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> None:
+def test_failing_start_prints_one_line_and_exits_1(models: Path) -> None:
     with pytest.raises(SettingsError, match="MOVEMASK_HOST: cannot listen on x y:"):
         Port("x y", 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -136,23 +136,23 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
             command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
             command += ["--workers", workers, *arguments]
             with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
-                said = process.communicate(timeout=60)[0].decode()
-            assert (process.returncode, len(said.splitlines())) == (1, 1), said
-            assert re.search("^Error: " + words, said)
+                output = process.communicate(timeout=60)[0].decode()
+            assert (process.returncode, len(output.splitlines())) == (1, 1), output
+            assert re.search("^Error: " + words, output)
 
 
 @pytest.mark.parametrize("workers", part_of(["2", "1"], 2))
-def test_a_start_that_fails_after_the_port_is_open_never_says_that_it_listens(models: Path, workers: str) -> None:
+def test_start_that_fails_late_never_says_listening(models: Path, workers: str) -> None:
     command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
     command += ["--workers", workers, "--ledger-kinds", "none"]
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
-        said = process.communicate(timeout=300)[0].decode()
-    assert process.returncode == 1, said
-    assert "starting on http://" in said
-    assert "listening" not in said
-    assert said.splitlines()[-1].startswith("Error: --ledger-kinds: there is no none; available: ")
-    assert "uvicorn" not in said
-    assert "Traceback" not in said
+        output = process.communicate(timeout=300)[0].decode()
+    assert process.returncode == 1, output
+    assert "starting on http://" in output
+    assert "listening" not in output
+    assert output.splitlines()[-1].startswith("Error: --ledger-kinds: there is no none; available: ")
+    assert "uvicorn" not in output
+    assert "Traceback" not in output
 
 
 IMPORTS = """
@@ -194,21 +194,21 @@ main(["serve", "--port", "0", *sys.argv[1:]])
 
 
 @pytest.mark.deep
-def test_a_stop_right_before_the_workers_are_started_is_not_lost(models: Path) -> None:
+def test_stop_right_before_workers_start(models: Path) -> None:
     command = [sys.executable, "-c", STOPPED_EARLY, "--models-dir", str(models), "--workers", "2"]
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
-        said = process.communicate(timeout=60)[0].decode()
-    assert process.returncode == 0, said
-    assert "listening" not in said
+        output = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 0, output
+    assert "listening" not in output
 
 
 @pytest.mark.deep
-def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
+def test_workers_end_with_a_killed_supervisor(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
-        begun = serving(models, 2, process.pid)
-        assert len(begun) == 2
+        pids = serving(models, 2, process.pid)
+        assert len(pids) == 2
         process.kill()
         process.wait()
-        until(lambda: not any(map(running, begun)), "the workers have ended")
+        until(lambda: not any(map(running, pids)), "the workers have ended")
         with until(lambda: socket.create_server(("127.0.0.1", port)), "the port is free"):
             pass

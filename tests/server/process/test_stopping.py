@@ -1,4 +1,4 @@
-"""What an operator would lose: a start that can be stopped at any moment, in order, without a line that alarms."""
+"""Stops while a service starts: exit code and log, at every moment."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def stopped_at(moment: float, models: Path, *options: str, group: bool = False) 
 def seconds_to_serve(tmp_path_factory: pytest.TempPathFactory) -> float:
     """How long a start takes on this machine now."""
     models = write_net(tmp_path_factory.mktemp("m") / "m").parent
-    begun = time.monotonic()
+    start = time.monotonic()
     with served(models):
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
 
 def check(moment: float, models: Path, *options: str, group: bool = False) -> None:
@@ -66,7 +66,7 @@ def check(moment: float, models: Path, *options: str, group: bool = False) -> No
         (0.7, ("--workers", "2", "--mcp")),
     ],
 )
-def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
+def test_stopped_start_exits_0_without_alarm(
     models: Path, seconds_to_serve: float, share: float, options: tuple[str, ...]
 ) -> None:
     check(share * seconds_to_serve, models, *options)
@@ -74,7 +74,7 @@ def test_a_start_that_is_stopped_ends_with_0_and_says_nothing(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("share", [0.75])
-def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_to_serve: float, share: float) -> None:
+def test_signal_to_all_processes_stops_a_start(models: Path, seconds_to_serve: float, share: float) -> None:
     """As systemd sends it, and a terminal for Ctrl-C."""
     check(share * seconds_to_serve, models, "--workers", "2", group=True)
 
@@ -82,7 +82,7 @@ def test_a_signal_to_all_processes_at_once_is_a_stop_too(models: Path, seconds_t
 @pytest.mark.deep
 @pytest.mark.parametrize("group", [False, True], ids=["supervisor", "group"])
 @pytest.mark.parametrize("options", [("1",), ("2",), ("1", "--mcp"), ("2", "--mcp")])
-def test_a_start_can_be_stopped_at_thirty_moments(
+def test_start_stops_at_thirty_moments(
     models: Path, seconds_to_serve: float, options: tuple[str, ...], group: bool
 ) -> None:
     for number in range(30):

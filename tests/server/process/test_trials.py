@@ -1,4 +1,4 @@
-"""What an operator would lose: every way in which a supervisor stood still once, with real services. All end well."""
+"""Supervision of real services: each way in which a supervisor once stood still."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answers(port: int, count: int = 8) -> bool:
     return all(call(port, "/v1/policy", {"moves": []})["turn"] == "white" for _ in range(count))
 
 
-def test_nobody_reads_standard_error(models: Path) -> None:
+def test_full_pipe_of_standard_error(models: Path) -> None:
     """Each worker and the supervisor stood still in its own log; SIGTERM and a second one did nothing."""
     port = free_port()
     command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
@@ -59,7 +59,7 @@ def test_nobody_reads_standard_error(models: Path) -> None:
     os.close(read)
 
 
-def test_deleted_key_stays_deleted_when_a_second_reload_is_refused(models: Path, tmp_path: Path) -> None:
+def test_deleted_key_when_a_second_reload_is_refused(models: Path, tmp_path: Path) -> None:
     """A reload with a broken file of keys once left the old key valid in the workers that came later."""
     keys = tmp_path / "keys"
     kept, deleted = new(keys, "kept"), new(keys, "deleted")
@@ -99,13 +99,13 @@ def slow_bodies(port: int, count: int) -> Iterator[list[socket.socket]]:
         "POST /v1/policy HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
     )
     with ExitStack() as stack:
-        made = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(count)]
-        for one in made:
-            one.sendall(head.encode())
-        yield made
+        connections = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(count)]
+        for connection in connections:
+            connection.sendall(head.encode())
+        yield connections
 
 
-def test_an_old_worker_is_stopped_during_a_reload(models: Path) -> None:
+def test_reload_with_a_stopped_old_worker(models: Path) -> None:
     with served(models, "--workers", "2", "--drain-seconds", "1") as (process, port):
         before = serving(models, 2, process.pid)
         os.kill(min(before), signal.SIGSTOP)
@@ -116,7 +116,7 @@ def test_an_old_worker_is_stopped_during_a_reload(models: Path) -> None:
         assert stopped(process) == 0
 
 
-def test_unfinished_bodies_during_a_reload_and_a_worker_is_killed(models: Path) -> None:
+def test_kill_during_a_reload_with_unfinished_bodies(models: Path) -> None:
     """It was noticed after 52 seconds: the supervisor waited for the old ones."""
     with served(models, "--workers", "2", "--drain-seconds", "40") as (process, port), slow_bodies(port, 5):
         before = serving(models, 2, process.pid)
@@ -131,7 +131,7 @@ def test_unfinished_bodies_during_a_reload_and_a_worker_is_killed(models: Path) 
         assert process.wait(60) == 0
 
 
-def test_a_stop_during_a_reload_refuses_connections_and_a_second_signal_ends_it(models: Path) -> None:
+def test_stop_and_second_signal_during_a_reload(models: Path) -> None:
     """For the 90 seconds of an old worker's drain, connections were taken, and no signal did anything."""
 
     def refused() -> bool:
@@ -149,7 +149,7 @@ def test_a_stop_during_a_reload_refuses_connections_and_a_second_signal_ends_it(
 
 
 @pytest.mark.parametrize("count", ["1", "2"])
-def test_unfinished_bodies_at_the_end_of_a_drain_get_a_503_and_a_line(models: Path, count: str) -> None:
+def test_unfinished_bodies_at_the_end_of_a_drain_get_503(models: Path, count: str) -> None:
     """There were 60 lines of a traceback for each, and no answer."""
     with (
         served(models, "--workers", count, "--drain-seconds", "1") as (process, port),
@@ -157,9 +157,9 @@ def test_unfinished_bodies_at_the_end_of_a_drain_get_a_503_and_a_line(models: Pa
     ):
         until(lambda: re.search(r"movemask_connections [5-9]", call(port, "/metrics")), "the workers have them")
         process.send_signal(signal.SIGTERM)
-        for one in connections:
+        for connection in connections:
             answer = b""
-            while piece := one.recv(65_536):
+            while piece := connection.recv(65_536):
                 answer += piece
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"urn:movemask:problem:shutting-down" in answer
@@ -168,7 +168,7 @@ def test_unfinished_bodies_at_the_end_of_a_drain_get_a_503_and_a_line(models: Pa
     assert log_of(models).count("POST /v1/policy 503") == 5
 
 
-def test_twelve_hangups_and_a_kill(models: Path) -> None:
+def test_service_survives_repeated_sighup_and_sigkill(models: Path) -> None:
     """Each was a reload of its own, one after the other; the dead worker was not noticed in 60 seconds."""
     with served(models, "--workers", "2") as (process, port):
         before = serving(models, 2, process.pid)
@@ -182,7 +182,7 @@ def test_twelve_hangups_and_a_kill(models: Path) -> None:
         assert stopped(process) == 0
 
 
-def test_a_supervisor_has_no_descriptor_left_for_a_while(models: Path) -> None:
+def test_supervisor_without_descriptors(models: Path) -> None:
     """The dead worker was never replaced, and SIGTERM did nothing in 40 seconds."""
     with served(models, "--workers", "2") as (process, port):
         before = serving(models, 2, process.pid)
@@ -198,13 +198,13 @@ def test_a_supervisor_has_no_descriptor_left_for_a_while(models: Path) -> None:
         assert stopped(process) == 0
 
 
-def test_the_default_model_is_broken_at_the_start(models: Path) -> None:
+def test_default_model_broken_at_the_start(models: Path) -> None:
     """After a kill -9, replacements ended with exit code 3 for ever: they needed the default."""
     write_net(models, "other")
     (models / "net.onnx").write_bytes(b"half")
     with served_unready(models) as (process, port):
-        begun = serving(models, 1, process.pid)
-        os.kill(min(begun), signal.SIGKILL)
+        before = serving(models, 1, process.pid)
+        os.kill(min(before), signal.SIGKILL)
         serving(models, 2, process.pid)
         assert call(port, "/v1/policy", {"moves": [], "model": "other"})["model"]["name"] == "other"
         assert stopped(process) == 0
@@ -220,14 +220,14 @@ def served_unready(models: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]
         yield process, port
 
 
-def test_the_models_folder_is_full_of_faults_and_then_mended(models: Path, tmp_path: Path) -> None:
+def test_models_folder_moved_away_and_back(models: Path, tmp_path: Path) -> None:
     """What a worker needs is away when it dies; the other serves on, and it is back when that is."""
     run = tmp_path / "run"
     run.mkdir()
     with served(run, "--models-dir", str(models), "--workers", "2") as (process, port):
-        begun = serving(run, 2, process.pid)
+        before = serving(run, 2, process.pid)
         models.rename(tmp_path / "away")
-        os.kill(min(begun), signal.SIGKILL)
+        os.kill(min(before), signal.SIGKILL)
         until(lambda: "; starting another in 2 s" in (run / "log.txt").read_text(), "it cannot start")
         assert answers(port)
         assert "movemask_workers_serving 1.0" in call(port, "/metrics")

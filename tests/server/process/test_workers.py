@@ -1,4 +1,4 @@
-"""What a user of several workers would lose: connections spread over all, and limits that hold for all together."""
+"""Several workers of a service: spread connections, common limits, metrics and figures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'
 
 def sockets(pid: int) -> int:
     """How many sockets a process has open."""
-    found = 0
+    count = 0
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
-            found += os.readlink(file).startswith("socket:")
-    return found
+            count += os.readlink(file).startswith("socket:")
+    return count
 
 
 class Two(NamedTuple):
@@ -44,12 +44,12 @@ class Two(NamedTuple):
     def both(self) -> set[int]:
         """Its workers, once two serve."""
 
-        def found() -> set[int]:
+        def serving_pids() -> set[int]:
             log = (self.models / "log.txt").read_text()
-            serve = {pid for pid in workers(self.process.pid) if f"worker {pid} serves\n" in log}
-            return serve if len(serve) == 2 else set()
+            pids = {pid for pid in workers(self.process.pid) if f"worker {pid} serves\n" in log}
+            return pids if len(pids) == 2 else set()
 
-        return until(found, "two workers serve")
+        return until(serving_pids, "two workers serve")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 
 @pytest.mark.parametrize("count", [16, 64])
-def test_a_burst_of_connections_is_spread_over_the_workers(two: Two, count: int) -> None:
+def test_burst_of_connections_is_spread(two: Two, count: int) -> None:
     pids = two.both()
     before = {pid: sockets(pid) for pid in pids}
     with ExitStack() as stack:
@@ -78,15 +78,15 @@ LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 def answers(port: int, count: int, before: Callable[[], None] = lambda: None) -> list[bytes]:
     """What `count` connections get, opened at once, after `before` is called."""
     with ExitStack() as stack:
-        asked = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
-        for one in asked:
-            one.sendall(LIVE)
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
+        for client in clients:
+            client.sendall(LIVE)
         before()
-        return [one.recv(12) for one in asked]
+        return [client.recv(12) for client in clients]
 
 
 @pytest.mark.deep
-def test_connections_that_a_lone_worker_had_not_accepted_are_answered_by_its_replacement(models: Path) -> None:
+def test_replacement_answers_connections_not_yet_accepted(models: Path) -> None:
     with served(models, "--workers", "1") as (process, port):
         (worker,) = serving(models, 1, process.pid)
         os.kill(worker, signal.SIGSTOP)
@@ -95,7 +95,7 @@ def test_connections_that_a_lone_worker_had_not_accepted_are_answered_by_its_rep
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.deep)])
-def test_while_a_worker_is_replaced_another_takes_all_new_connections(two: Two, number: signal.Signals) -> None:
+def test_other_worker_takes_all_new_connections(two: Two, number: signal.Signals) -> None:
     ended = min(two.both())
     (two.models / "net.toml").rename(two.models / "net.away")  # no other worker can start
     try:
@@ -111,7 +111,7 @@ def metric(port: int, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def test_the_metrics_of_processes_are_those_of_all_workers(two: Two) -> None:
+def test_process_metrics_add_up_workers(two: Two) -> None:
     def resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -122,7 +122,7 @@ def test_the_metrics_of_processes_are_those_of_all_workers(two: Two) -> None:
 
 
 @pytest.mark.deep
-def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path) -> None:
+def test_client_rate_holds_for_all_workers(models: Path) -> None:
     body = json.dumps({"moves": []})
     limits = ("--client-rate", "0.001", "--client-burst", "20")
     with served(models, "--workers", "2", *limits) as (process, port):
@@ -152,7 +152,7 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
         assert until(status, "a worker answers") == 429
 
 
-def test_what_every_worker_answered_is_soon_in_the_figures_of_all(two: Two) -> None:
+def test_figures_hold_answers_of_all_workers(two: Two) -> None:
     two.both()
 
     def counted() -> int:
