@@ -1,7 +1,6 @@
-"""`NetworkSettings`: which networks and engine run, and on what: what commands that need no service read of the
-environment.
+"""`NetworkSettings`: which networks and engine run, and on what. Commands that need no service read them.
 
-`server.settings` adds the service's. The library reads none of them but MOVEMASK_MODELS_DIR (`network/files.py`).
+`server.settings` adds those of the service. The library reads only MOVEMASK_MODELS_DIR (`network/files.py`).
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ class NetworkSettings(BaseSettings):
         """The path of the engine; None without one. Raises SettingsError if the one that is named does not exist."""
         if self.engine == "":
             return None
-        found = shutil.which(self.engine or "stockfish")
-        if self.engine is not None and found is None:
+        program = shutil.which(self.engine or "stockfish")
+        if self.engine is not None and program is None:
             raise SettingsError(
                 f"{PREFIX}ENGINE: there is no program {self.engine!r}, by name on PATH or by path"
             )
-        return found
+        return program
 
     @property
     def model_folders(self) -> ModelFolders:
@@ -73,7 +72,7 @@ class NetworkSettings(BaseSettings):
 
     @classmethod
     def read(cls, **flags: object) -> Self:
-        """The settings from flags and, where a flag is None, from the environment.
+        """Reads the settings from flags and, where a flag is None, from the environment.
 
         Raises SettingsError, which names the variable, for an invalid value.
         """
@@ -90,7 +89,7 @@ class NetworkSettings(BaseSettings):
 
     @classmethod
     def _expected(cls, name: str) -> str:
-        """What the value of a field must be, in words."""
+        """Returns what the value of a field must be, in words."""
         field = cls.model_fields[name]
         if name in cls.expected:
             return cls.expected[name]

@@ -33,7 +33,7 @@ class ServiceState(ctypes.Structure):
     outdated: int
 
     def clock(self, number: int) -> float:
-        """The clock of the worker with a number: it changes as long as the worker's event loop turns."""
+        """Returns the clock of the worker with a number. It changes as long as the worker's event loop turns."""
         clock: float = self._clocks[number % _CLOCKS]
         return clock
 
@@ -43,5 +43,5 @@ class ServiceState(ctypes.Structure):
 
 
 def shared_state(desired: int) -> ServiceState:
-    """A state in memory that the supervisor and its workers share; multiprocessing hands it to them."""
+    """Makes a state in memory that the supervisor and its workers share. multiprocessing passes it to them."""
     return multiprocessing.get_context("spawn").RawValue(ServiceState, desired, 0, 0, True)

@@ -217,7 +217,7 @@ class Settings(NetworkSettings):
 
     @classmethod
     def default_shown(cls, name: str) -> str:
-        """The default of a setting as text; in words if it depends on the machine."""
+        """Returns the default of a setting as text; in words if it depends on the machine."""
         field = cls.model_fields[name]
         return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
 
@@ -262,7 +262,7 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes or Docker set a variable because a service is named `movemask…`."""
+    """Returns whether Kubernetes or Docker set a variable because a service is named `movemask…`."""
     return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
 
 

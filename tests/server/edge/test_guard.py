@@ -65,7 +65,7 @@ async def listening(
         return made[-1]
 
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets.made()
+        (listener,) = port.sockets.bind()
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
     try:
         yield made, listener.getsockname()[1]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are
 def test_port_in_use_raises(first: int, second: int) -> None:
     port = Port("127.0.0.1", 0, first)
     number = port.addresses[0][1]
-    (worker,), *others = [port.sockets.made() for _ in range(first)]
+    (worker,), *others = [port.sockets.bind() for _ in range(first)]
     worker.listen()
     for _ in range(2):  # also while a worker alone still has it
         with pytest.raises(SettingsError, match=f"MOVEMASK_PORT: cannot listen on 127.0.0.1:{number}: address already"):
@@ -45,7 +45,7 @@ def test_port_refuses_until_a_worker_listens(workers: int) -> None:
     """A proxy then asks another machine; it would wait for one that listens and does not answer."""
     with closing(Port("127.0.0.1", 0, workers)) as port:
         sockets, address = port.sockets, port.addresses[0]
-        (listener,) = sockets.made()
+        (listener,) = sockets.bind()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, 5)
         sockets.listen()
@@ -63,11 +63,11 @@ def test_reserved_port_taken_by_another_program_raises() -> None:
             other.bind(port.addresses[0])
             other.listen()
         sockets = one.sockets
-        (listener,) = sockets.made()
+        (listener,) = sockets.bind()
         with listener, pytest.raises(SettingsError, match=fault):
             sockets.listen()
         with pytest.raises(SettingsError, match=fault):
-            two.sockets.made()
+            two.sockets.bind()
 
 
 @pytest.mark.anyio
@@ -81,12 +81,12 @@ async def test_burst_is_spread_over_workers_with_one_socket(monkeypatch: pytest.
         return asyncio.Protocol()
 
     loop, port = asyncio.get_running_loop(), Port("127.0.0.1", 0, 2)
-    port._held[0].listen()
+    port._reserved[0].listen()
     with ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(socket.create_connection(port.addresses[0]))
         for worker in range(2):
-            (shared,) = Sockets(shared=[held.dup() for held in port._held]).made()
+            (shared,) = Sockets(shared=[one.dup() for one in port._reserved]).bind()
             server = await loop.create_server(
                 partial(accept, worker), sock=shared, backlog=AT_ONCE, start_serving=False
             )
@@ -101,7 +101,7 @@ async def test_burst_is_spread_over_workers_with_one_socket(monkeypatch: pytest.
 def test_listen_ignores_the_backlog_of_asyncio() -> None:
     """A queue of one connection would refuse the others of a burst."""
     with closing(Port("127.0.0.1", 0)) as port:
-        (listener,) = port.sockets.made()
+        (listener,) = port.sockets.bind()
     with listener as queue, ExitStack() as stack:
         queue.listen(AT_ONCE)
         for _ in range(100):

@@ -55,12 +55,12 @@ class Key:
 class Keys:
     """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE, read once. Raises KeysError for an invalid file.
 
-    They are handed to a worker in shared memory: a pipe holds about a thousand, and whoever starts a worker that dies
-    before it has read more would wait for ever.
+    A worker gets them in shared memory. A pipe holds about a thousand keys, and the supervisor would wait for ever for
+    a worker that dies before it has read more.
     """
 
-    def __init__(self, given: Sequence[Key], file: Path | None) -> None:
-        keys = _distinct((*given, *(() if file is None else read_keys(file))))
+    def __init__(self, listed: Sequence[Key], file: Path | None) -> None:
+        keys = _distinct((*listed, *(() if file is None else read_keys(file))))
         self._keys = {key.digest: key for key in keys}
         lines = "\n".join(key.line for key in keys).encode() + b"\n"
         self._lines = multiprocessing.get_context("spawn").RawArray("c", len(lines))
@@ -75,19 +75,19 @@ class Keys:
 
     @classmethod
     def of(cls, listed: str, file: Path | None) -> Keys | None:
-        """The keys of both settings; None without keys: everything is open. Raises SettingsError."""
+        """Reads the keys of both settings. Returns None without keys: everything is open. Raises SettingsError."""
         name = "MOVEMASK_API_KEYS"
         try:
-            given = _given_keys(listed)
-            if not given and file is None:
+            keys = _listed_keys(listed)
+            if not keys and file is None:
                 return None
             name = "MOVEMASK_API_KEYS_FILE"
-            return cls(given, file)
+            return cls(keys, file)
         except KeysError as error:
             raise SettingsError(f"{name}: {error}") from None
 
     def find(self, token: str) -> Key | None:
-        """The key with this text, or None.
+        """Returns the key with this text, or None.
 
         The time of a look-up by the hash of a random key tells nothing of use to guess one.
         """
@@ -95,7 +95,7 @@ class Keys:
 
 
 def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
-    """A new random key, and its text, which is kept nowhere. Raises KeysError for an invalid name."""
+    """Makes a random key. Returns it with its text, which is stored nowhere. Raises KeysError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise KeysError(f"name: {name!r} must be up to 64 letters, digits and . _ @ -")
     text = f"mm_{secrets.token_urlsafe(32)}"
@@ -103,13 +103,13 @@ def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
 
 
 def read_keys(file: Path) -> tuple[Key, ...]:
-    """The keys of a file; raises KeysError that names the line."""
+    """Reads the keys of a file. Raises KeysError, which names the line."""
     return _keys_of(_content(file), file)
 
 
 @contextmanager
 def changed_keys(file: Path) -> Iterator[list[Key]]:
-    """The keys of a file, which may be missing, as a list whose changes are written at the end.
+    """Yields the keys of a file, which may be missing, as a list, and writes the changed list at the end.
 
     Another process that changes the file at the same time waits. Raises KeysError and OSError; the file then stays.
     """
@@ -154,8 +154,8 @@ def _key_of(line: str, place: str) -> Key:
     return Key(match[1], bytes.fromhex(match[3]), _scopes(match[2].split(","), place))
 
 
-def _given_keys(text: str) -> tuple[Key, ...]:
-    """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas; raises KeysError."""
+def _listed_keys(text: str) -> tuple[Key, ...]:
+    """Reads the keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas. Raises KeysError."""
     keys = []
     for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
         token, colon, names = entry.partition(":")
@@ -176,7 +176,7 @@ def _scopes(names: Sequence[str], place: str) -> frozenset[KeyScope]:
 
 
 def _distinct(keys: Sequence[Key]) -> tuple[Key, ...]:
-    """The keys; raises KeysError if two have one name or are the same."""
+    """Returns the keys. Raises KeysError if two have one name or are the same."""
     names: set[str] = set()
     digests: set[bytes] = set()
     for key in keys:

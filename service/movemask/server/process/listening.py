@@ -51,80 +51,82 @@ class Port:
 
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
         self._spread = SPREADS and workers > 1
-        self._held: list[socket.socket] = []
+        self._reserved: list[socket.socket] = []
         self._both = host == "::"  # whether a socket takes IPv4 connections too
         self.file = Path(host.removeprefix(UNIX)) if host.startswith(UNIX) else None
         if self.file is not None:
             self._spread = False
-            self._held.append(_file_socket(self.file))
+            self._reserved.append(_file_socket(self.file))
             return
         try:
             addresses = socket.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             for family, _, _, _, address in dict.fromkeys(addresses):
-                bound = (
-                    self._held[0].getsockname()[1] if self._held else port
-                )  # with port 0, the port of the first
+                # With port 0, all have the port of the first.
+                number = self._reserved[0].getsockname()[1] if self._reserved else port
                 try:
-                    self._open(family, (address[0], bound, *address[2:]))
+                    self._open(family, (address[0], number, *address[2:]))
                 except OSError as error:
                     if error.errno not in _NO_ADDRESS:
                         raise
         except OSError as error:
             self.close()
-            name, reason = (
-                "MOVEMASK_PORT",
-                os.strerror(error.errno) if error.errno else error.strerror,
+            unknown_host = isinstance(error, socket.gaierror)
+            reason = (
+                os.strerror(error.errno) if error.errno and not unknown_host else error.strerror
             )
-            if isinstance(error, socket.gaierror):
-                name, reason = "MOVEMASK_HOST", error.strerror
-            hint = (
-                "; give another --port, or 0 for a free one"
-                if error.errno == errno.EADDRINUSE
-                else ""
-            )
+            hint = ""
+            if error.errno == errno.EADDRINUSE:
+                hint = "; give another --port, or 0 for a free one"
             raise SettingsError(
-                f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}{hint}"
+                f"MOVEMASK_{'HOST' if unknown_host else 'PORT'}: cannot listen on {host}:{port}: "
+                f"{str(reason).lower()}{hint}"
             ) from None
-        if not self._held:
+        if not self._reserved:
             raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Addresses with their port; none of a file."""
-        return [held.getsockname()[:2] for held in self._held if held.family != AF_UNIX]
+        """The addresses with their port; none for a file."""
+        return [
+            reserved.getsockname()[:2] for reserved in self._reserved if reserved.family != AF_UNIX
+        ]
 
     @property
     def sockets(self) -> Sockets:
-        """Of the workers."""
+        """What each worker listens on."""
         if not self._spread:
-            return Sockets(shared=self._held)
-        return Sockets([(held.family, held.getsockname()) for held in self._held], both=self._both)
+            return Sockets(shared=self._reserved)
+        return Sockets(
+            [(reserved.family, reserved.getsockname()) for reserved in self._reserved],
+            both=self._both,
+        )
 
     def close(self) -> None:
         """Closes the sockets that the supervisor holds, and deletes the file."""
-        for held in self._held:
-            held.close()
+        for reserved in self._reserved:
+            reserved.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)
             self.file = None
 
     def _open(self, family: int, address: tuple[Any, ...]) -> None:
         if not self._spread:
-            self._held.append(_bound(family, address, both=self._both))
+            self._reserved.append(_bound(family, address, both=self._both))
             return
         # With SO_REUSEPORT, the system would give the port to a second service of the same user too. Without it, the
         # system refuses a port on which anybody listens.
         with _bound(family, address, both=self._both) as exclusive:
             exclusive.listen(_BACKLOG)
             address = (address[0], exclusive.getsockname()[1], *address[2:])
-        self._held.append(_bound(family, address, both=self._both, reuse_port=True))
+        self._reserved.append(_bound(family, address, both=self._both, reuse_port=True))
 
 
 def _bound(
     family: int, address: tuple[Any, ...], *, both: bool, reuse_port: bool = False
 ) -> socket.socket:
+    """Returns a socket with an address, which does not listen. Raises OSError."""
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":  # there it would share the port
@@ -146,7 +148,7 @@ class Sockets:
     """The listening sockets of a worker, to which this is sent.
 
     addresses : family and address of each socket that the worker binds with SO_REUSEPORT; `both` as for `::`
-    shared : or the sockets of the supervisor
+    shared : the sockets of the supervisor, in place of `addresses`
     """
 
     def __init__(
@@ -157,45 +159,50 @@ class Sockets:
         shared: Sequence[socket.socket] = (),
     ) -> None:
         self._addresses, self._both, self._shared = list(addresses), both, list(shared)
-        self._made: list[Listener] = []
+        self._listeners: list[Listener] = []
 
-    def made(self) -> list[Listener]:
-        """The sockets, which do not listen yet. Raises SettingsError if another program has taken the port."""
+    def bind(self) -> list[Listener]:
+        """Returns the sockets, which do not listen yet. Raises SettingsError if another program has taken the port."""
         try:
-            bound = [
+            sockets = [
                 _bound(*address, both=self._both, reuse_port=True) for address in self._addresses
             ]
         except OSError as error:
-            raise _taken(error) from None
-        self._made = [Listener(one.detach()) for one in (bound or self._shared)]
-        return self._made
+            raise _port_taken(error) from None
+        self._listeners = [Listener(one.detach()) for one in (sockets or self._shared)]
+        return self._listeners
 
     def listen(self) -> None:
         """Accepts connections from now on. Raises SettingsError if another program has taken the port."""
         try:
-            for listener in self._made:
+            for listener in self._listeners:
                 listener.listen()
         except OSError as error:
-            raise _taken(error) from None
+            raise _port_taken(error) from None
 
     @property
     def closed(self) -> bool:
-        """Whether the worker listens no more."""
-        return any(one.fileno() < 0 for one in self._made)
+        """Whether the worker has stopped listening."""
+        return any(listener.fileno() < 0 for listener in self._listeners)
 
 
-def _taken(error: OSError) -> SettingsError:
-    """A port is reserved by sockets that do not listen; the system gives it to any program that asks for it with
-    SO_REUSEADDR."""
+def _port_taken(error: OSError) -> SettingsError:
+    """Returns the error for a reserved port that another program has.
+
+    The port is reserved by sockets that do not listen, and the system gives it to any program that asks for it with
+    SO_REUSEADDR.
+    """
     reason = os.strerror(error.errno).lower() if error.errno else str(error)
     hint = "another program took the port that was reserved; end it, or give another --port"
     return SettingsError(f"MOVEMASK_PORT: cannot listen: {reason}: {hint}")
 
 
 def _file_socket(file: Path) -> socket.socket:
-    """A socket that listens at a file, so that a second service finds it in use. Anybody who may enter the file's
-    folder may connect, as with uvicorn. Replaces the file of a service that has ended; raises SettingsError if it is in
-    use, or is no socket."""
+    """Returns a socket that listens at a file. Raises SettingsError if the file is in use, or is no socket.
+
+    It listens at once, so that a second service finds the file in use. Anybody who may enter the file's folder may
+    connect, as with uvicorn. The file of a service that has ended is replaced.
+    """
     if AF_UNIX is None:
         raise SettingsError(f"MOVEMASK_HOST: {UNIX}{file}: this system has no Unix sockets")
     listener = socket.socket(AF_UNIX, socket.SOCK_STREAM)
@@ -210,9 +217,8 @@ def _file_socket(file: Path) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        reason = (
-            os.strerror(error.errno) if error.errno else str(error)
-        )  # such as a path that is too long
+        # An error without a number is such as a path that is too long.
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise SettingsError(
             f"MOVEMASK_HOST: cannot listen on {UNIX}{file}: {reason.lower()}"
         ) from None
@@ -237,7 +243,7 @@ class Listener(socket.socket):
 
 
 def on_loop_error(loop: Any, context: dict[str, Any]) -> None:
-    """An asyncio event loop's exception handler: one line in the log when no connection can be accepted."""
+    """Handles an error of an asyncio event loop. If no connection can be accepted, the log gets one line."""
     error = context.get("exception")
     if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
         log.warning(

@@ -35,7 +35,7 @@ class RunningService(NamedTuple):
 
 @contextmanager
 def runtime_folder(address: str) -> Iterator[Path | None]:
-    """A folder for a service while it runs; None on Windows. Removes those of services that were killed.
+    """Makes a folder for a service while it runs; None on Windows. Removes the folders of services that were killed.
 
     Raises SettingsError if another service of this user has the address, perhaps without listening yet: the system
     would give it to both. Raises SettingsError or OSError if there can be no folder.
@@ -67,7 +67,7 @@ def runtime_folder(address: str) -> Iterator[Path | None]:
 
 
 def running_services() -> list[RunningService]:
-    """The services of this user that run on this machine, or in this container; none on Windows."""
+    """Returns the services of this user that run on this machine, or in this container; none on Windows."""
     services: list[RunningService] = []
     for folder in sorted(_base().glob("*")) if fcntl is not None else []:
         with suppress(OSError, ValueError):  # it ends just now

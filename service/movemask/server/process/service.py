@@ -73,13 +73,13 @@ def _run(settings: Settings) -> None:
 
 
 def _read(settings: Settings) -> Keys | None:
-    """The API keys; checks the certificate too. Raises SettingsError."""
+    """Returns the API keys, and checks the certificate. Raises SettingsError."""
     check_tls(settings.tls_cert, settings.tls_key)
     return Keys.of(settings.listed_keys, settings.api_keys_file)
 
 
 def _address(settings: Settings, port: Port) -> str:
-    """Where the service listens, such as `http://127.0.0.1:8000`."""
+    """Returns where the service listens, such as `http://127.0.0.1:8000`."""
     if port.file is not None:
         return settings.host
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host

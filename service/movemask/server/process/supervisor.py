@@ -176,7 +176,7 @@ class Supervisor:
             worker.process.kill()
 
     def _welcome(self, worker: Worker, now: float) -> None:
-        """A worker serves. The first one of a generation proves it."""
+        """Notes that a worker serves. The first one of a generation proves the generation."""
         log.info("worker %d serves", worker.process.pid)
         self._pause = self._next_start = 0.0
         worker.clock_changed = now
@@ -196,7 +196,7 @@ class Supervisor:
             log.warning(fault, ", ".join(changed), worker.process.pid)
 
     def _handle_end(self, worker: Worker, now: float) -> None:
-        """A worker has ended by itself."""
+        """Decides what follows the end of a worker that nobody has told to end."""
         if self._proved is None:
             self._failed = worker
         elif worker.serving:

@@ -81,7 +81,7 @@ def run_worker(
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
-    uvicorn.Server(config).run(sockets=[*sockets.made()])
+    uvicorn.Server(config).run(sockets=[*sockets.bind()])
 
 
 class WorkerApp:
@@ -106,7 +106,7 @@ class WorkerApp:
         self.guards = Guards(
             limits,
             processes,
-            self._looked,
+            self._update,
             lambda: sockets.closed,
             app.state.metrics.problem,
             lambda: in_flight.least_pace,
@@ -144,7 +144,7 @@ class WorkerApp:
         await self._app(scope, received, sent)
 
     def _begin(self) -> None:
-        """When the models are loaded, before the first request."""
+        """Starts to listen, when the models are loaded."""
         # Exempt startup objects from garbage collection, and collect less often: a batch makes ten thousand small
         # objects without cycles. With the default of 700, a request costs 8 to 18 % more.
         gc.collect()
@@ -161,13 +161,13 @@ class WorkerApp:
         self._send(services.models.digests)
 
     def _end(self) -> None:
-        """When all requests are answered, or their time is over."""
+        """Closes the connections, when all requests are answered or their time is over."""
         self._watching.cancel()
         faulthandler.cancel_dump_traceback_later()
         self.guards.close()
 
-    def _looked(self, connections: int) -> None:
-        """Twice a second, from the event loop, so that a stuck one is noticed."""
+    def _update(self, connections: int) -> None:
+        """Notes, twice a second, that the event loop turns, and updates the gauges."""
         self._set_clock(time.monotonic())
         faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
         services: Services = self._app.state.services

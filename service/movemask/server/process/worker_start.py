@@ -17,16 +17,16 @@ from movemask.server.process.worker_process import Order
 from movemask.server.service_state import ServiceState
 from movemask.server.settings import Settings
 
-#: Seconds that a worker has after `drain_seconds`: for the ledger's last positions 5, for a network that is stuck 2.
+#: Seconds that a worker has after `drain_seconds`: 5 for the ledger's last positions, 2 for a stuck network.
 _CLOSING_SECONDS = 9
 
 
 @dataclass(frozen=True)
 class WorkerStart:
-    """Called in the process, to which it is sent, with its order and the pipe to the supervisor.
+    """Runs a worker. It is sent to the process, and called there with the order and the pipe to the supervisor.
 
     settings, rates, state : of the service
-    sockets : where the worker listens
+    sockets : those on which the worker listens
     """
 
     settings: Settings
@@ -41,9 +41,8 @@ class WorkerStart:
 
     def __call__(self, order: Order, supervisor: Connection) -> None:
         exit_at_once()
-        if hasattr(
-            signal, "SIGHUP"
-        ):  # a terminal that is closed sends it to all; only the supervisor reloads
+        # A terminal that is closed sends SIGHUP to all processes; only the supervisor reloads.
+        if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         logs.configure(self.settings.log_level, self.settings.log_format)
         logs.await_each_line(1)
