@@ -1,7 +1,8 @@
 """How true the review of a game is: `python -m benchmarks.review`. Writes results/review.md.
 
 The shipped network plays games against itself, with a seed, each at another rating. Their moves are judged by the
-review with an engine and without one, and by Stockfish with five times the nodes. Needs Stockfish on PATH.
+review with an engine and without one, and by Stockfish with five times the nodes. Its reasons (`loses a knight`) are
+judged by what the position comes to when Stockfish plays on for both sides. Needs Stockfish on PATH.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from movemask.board.position import Elo, Position
 from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Costs
 from movemask.games.engine import CLEAR, DEEP, QUICK, Engine, Evaluation
 from movemask.games.judging import judged
+from movemask.games.reasons import reason_of
 from movemask.network.files import shipped_models
 from movemask.network.registry import open_model
 from training.strength import Policy, play, policies
@@ -34,6 +36,10 @@ from training.strength import Policy, play, policies
 RESULTS = Path(__file__).parent / "results" / "review.md"
 RATINGS = (900, 1200, 1500, 1800, 2100, 2400)
 LONGEST = 60  # plies of a game
+SENTENCES = 48  # further games whose reasons are judged
+PLAYED_ON = 14  # plies that Stockfish plays on after a move that loses material
+PLAYED_NODES = 60_000  # of each of them
+MATE_NODES = 1_000_000  # to find a mate
 TIMES = 5  # as many nodes judge the review
 HASH = 128  # MB of the judge
 SEED = 63
@@ -47,16 +53,17 @@ class Judged:
     judge: Cost
 
 
-def played(seed: int) -> list[Game]:
-    """Games of the shipped network against itself, one at each rating."""
+def played(seed: int, rounds: int = 1) -> list[Game]:
+    """Games of the shipped network against itself, `rounds` at each rating."""
     (contract,) = shipped_models().glob("*.toml")
     model = open_model(contract, 1)
-    boards = [chess.Board() for _ in RATINGS]
+    ratings = RATINGS * rounds
+    boards = [chess.Board() for _ in ratings]
 
     def asked(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[Policy]:
         return policies(model, positions, [Elo(*side) for side in sides])
 
-    play(boards, [(rating, rating) for rating in RATINGS], asked, np.random.default_rng(seed), model.name)
+    play(boards, [(rating, rating) for rating in ratings], asked, np.random.default_rng(seed), model.name)
     for board in boards:
         while len(board.move_stack) > LONGEST:
             board.pop()
@@ -82,6 +89,85 @@ def by_judge(game: Game, engine: SimpleEngine) -> Costs:
     return costs
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A reason that the review gave, and whether it holds."""
+
+    game: int
+    move: str
+    reason: str
+    holds: bool
+
+
+def claims(number: int, costs: Costs, engine: SimpleEngine) -> Iterator[Claim]:
+    """The reasons of a game's moves."""
+    for place, ply in enumerate(costs.game.plies):
+        reason = reason_of(costs, place)
+        if reason is None or reason in ("stalemates", "draws"):
+            continue
+        board = costs.game.played.board(place)
+        yield Claim(number, board.variation_san([ply.played]), reason, holds(board, ply.played, reason, engine))
+
+
+def holds(board: chess.Board, played: chess.Move, reason: str, engine: SimpleEngine) -> bool:
+    """Whether a reason is true: by a mate that is found, or by the material after the best play of both sides."""
+    after = board.copy(stack=False)
+    after.push(played)
+    words = reason.split()
+    if words[1:3] == ["mate", "in"]:
+        most = 1 if words[3] == "one" else int(words[3])
+        where = after if words[0] == "allows" else board
+        mate = engine.analyse(where, Limit(nodes=MATE_NODES))["score"].relative.mate()
+        return mate is not None and 0 < mate <= most
+    if words[-1] == "mate":
+        mating = board.copy(stack=False)
+        mating.push_san(words[1])
+        return mating.is_checkmate()
+    worth = _worth(reason.partition("winning" if words[0] == "misses" else "loses")[2])
+    if words[0] == "misses":
+        won = board.copy(stack=False)
+        won.push_san(words[1])
+        return _change(board, won, engine) >= worth - 1
+    return -_change(board, after, engine) >= worth - 1
+
+
+def _worth(words: str) -> float:
+    """What pieces in words are worth, in pawns: `a rook for two pawns` is 3."""
+    numbers = {"a": 1, "the": 1, "two": 2, "three": 3, "four": 4}
+    worth = {"exchange": 2, "pawn": 1, "knight": 3, "bishop": 3, "rook": 5, "queen": 9}
+    lost, _, won = words.partition(" for ")
+
+    def total(part: str) -> float:
+        pieces = [piece.split() for piece in part.strip().split(" and ") if piece]
+        return sum(numbers[count] * worth[name.rstrip("s")] for count, name, *_ in pieces)
+
+    return total(lost) - total(won)
+
+
+def _change(before: chess.Board, after: chess.Board, engine: SimpleEngine) -> float:
+    """Pawns that the side to move in `before` wins when both sides play their best from `after` on; mates count 9."""
+    side, board = before.turn, after.copy(stack=False)
+    found: list[float] = []
+    for _ in range(PLAYED_ON):
+        if board.is_game_over():
+            break
+        best = engine.play(board, Limit(nodes=PLAYED_NODES)).move
+        assert best is not None
+        board.push(best)
+        found.append(_material(board, side))
+    if board.is_checkmate():
+        return -9.0 if board.turn == side else 9.0
+    # The middle of the last plies: half of an exchange may be played.
+    return float(np.median(found[-5:] or [_material(board, side)])) - _material(before, side)
+
+
+def _material(board: chess.Board, side: chess.Color) -> float:
+    worth = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
+    return sum(
+        value * (len(board.pieces(kind, side)) - len(board.pieces(kind, not side))) for kind, value in worth.items()
+    )
+
+
 def row(name: str, moves: Sequence[Judged]) -> str:
     """How right the marks of a review are, and how many faults it finds."""
 
@@ -95,11 +181,15 @@ def row(name: str, moves: Sequence[Judged]) -> str:
     nearly = sum((move.judge.lost or 0.0) >= INACCURACY / 2 for move in slight)
     faults = worth(MISTAKE)
     found = sum(move.review.mark in ("mistake", "blunder") for move in faults)
+    same = sum(move.review.mark == move.judge.mark for move in moves)
+    given = marks + [move for move in moves if move.review.mark == "inaccuracy"]
+    right_all = sum(move.judge.mark is not None for move in given)
     blunders = worth(BLUNDER)
     big = sum(move.review.mark in ("mistake", "blunder") for move in blunders)
     return (
         f"| {name} | {_of(right, len(marks))} | {_of(found, len(faults))} | {_of(big, len(blunders))} "
-        f"| {_of(slightly, len(slight))} | {_of(nearly, len(slight))} |"
+        f"| {_of(slightly, len(slight))} | {_of(nearly, len(slight))} | {_of(right_all, len(given))} "
+        f"| {_of(same, len(moves))} |"
     )
 
 
@@ -123,9 +213,10 @@ def report(games: Sequence[Game], program: str) -> str:
         [Judged(*move) for one, judge in zip(found, judges, strict=True) for move in zip(one, judge, strict=True)]
         for found in (reviews, [Costs.of(game) for game in games])
     )
-    positions = sum(len(review.evaluations) for review in reviews)
+    positions = sum(len(review.ruled) + 1 for review in reviews)
     heads = ["review", "mistakes and blunders that are at least inaccuracies", "mistakes and blunders found"]
     heads += ["blunders found", "inaccuracies that cost 5 points", "inaccuracies that cost 2.5"]
+    heads += ["marks of all kinds that cost 5 points", "moves with the judge's mark or none"]
     marks = (
         f"{100 * INACCURACY:.0f} points an inaccuracy,\n{100 * MISTAKE:.0f} a mistake, {100 * BLUNDER:.0f} a blunder"
     )
@@ -138,12 +229,34 @@ engine is {name} at {QUICK:,} nodes a position, and at {CLEAR:,} or {DEEP:,} nea
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |
-|---|--:|--:|--:|--:|--:|
+|---|--:|--:|--:|--:|--:|--:|--:|
 {row("with an engine", with_engine)}
 {row("without", without)}
 
 The engine took {1000 * cpu / positions:.0f} ms of CPU a position, and here, on a machine that was doing other things,
 {1000 * seconds / positions:.0f} ms.
+"""
+
+
+def sentences(seed: int, program: str) -> str:
+    """How true the reasons are, as Markdown."""
+    games = played(seed, SENTENCES // len(RATINGS))
+    found, faults = [], 0
+    with SimpleEngine.popen_uci(program, timeout=None) as engine:
+        engine.configure({"Hash": HASH})
+        for number, game in enumerate(games):
+            costs = asyncio.run(reviewed(game, program))
+            faults += sum(cost.mark in ("mistake", "blunder") for cost in costs)
+            found += list(claims(number, costs, engine))
+            print(f"{number + 1} of {len(games)} games, {len(found)} reasons", flush=True)
+    wrong = [claim for claim in found if not claim.holds]
+    lines = "".join(f"\n- game {claim.game}: {claim.move} {claim.reason}" for claim in wrong)
+    return f"""
+In {len(games)} other games the review gave {len(found)} reasons, beside {faults} mistakes and blunders.
+{len(found) - len(wrong)} of the reasons hold: Stockfish finds the mate within {MATE_NODES:,} nodes,
+or the material is lost or won, to a pawn, after it has played on for both sides.
+It plays {PLAYED_ON} plies at {PLAYED_NODES:,} nodes.{" The others:" if wrong else ""}
+{lines}
 """
 
 
@@ -154,7 +267,8 @@ def main() -> None:
     program = shutil.which("stockfish")
     if program is None:
         raise SystemExit("stockfish is not on PATH (Debian: apt-get install stockfish; PATH=$PATH:/usr/games)")
-    RESULTS.write_text(report(played(parser.parse_args().seed), program))
+    seed = parser.parse_args().seed
+    RESULTS.write_text(report(played(seed), program) + sentences(seed + 1, program))
     print(RESULTS.read_text())
 
 

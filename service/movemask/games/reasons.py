@@ -26,8 +26,9 @@ _NUMBERS = ("no", "a", "two", "three", "four")
 def reason_of(costs: Costs, place: int) -> str | None:
     """Why the move after `place` plies was a mistake, as in `10. Bxb5 loses a bishop`; None if nothing shows it."""
     cost = costs[place]
-    if cost.fact is Fact.MISSES_MATE:
-        return f"misses {_name(costs.game.played.board(place), cost.line[0])} mate"
+    mate = costs.ruled[place].mate
+    if cost.fact is Fact.MISSES_MATE and mate is not None:
+        return f"misses {_name(costs.game.played.board(place), mate)} mate"
     if cost.fact is not None:
         return cost.fact.words
     before, after = (costs.evaluations.get(at) for at in (place, place + 1))
@@ -86,16 +87,17 @@ def _material(
 ) -> str | None:
     """What the move loses, or does not win, on balance."""
     bad, good = _balance(board, (played, *after.line)), _balance(board, before.line)
-    if bad is None or good is None:
+    if bad is None:
         return None
     fall = _centipawns(before, board.turn) - _centipawns(after, board.turn)
-    missing = good.pawns - bad.pawns
-    if missing < 1:
+    missing = (0 if good is None else good.pawns) - bad.pawns
+    if missing < 1 or fall < _SEEN * missing:
         return None
-    if bad.pawns < 0 and fall >= _SEEN * min(-bad.pawns, missing):
+    if bad.pawns < 0:
         return f"loses {_words(bad)}"
-    if not bad.lost and not bad.won and fall >= _SEEN * missing:
-        return f"misses {_name(board, before.line[0])} winning {_words(_Balance(good.won, good.lost, ()))}"
+    if good is not None and not bad.lost and not bad.won:
+        won = _Balance(good.won, good.lost, ())
+        return f"misses {_name(board, before.line[0])} winning {_words(won)}"
     return None
 
 
