@@ -18,7 +18,6 @@ import numpy as np
 
 from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
-from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import MovemaskError
 from movemask.evaluate import evaluate_positions
 from movemask.network.check import check
@@ -31,11 +30,19 @@ from movemask.network_tools.diagnosis import Diagnosis, Finding, Probe, diagnose
 BATCH = 64
 
 
+#: By encoder: blocks of history and planes of a block, the castling planes and the en-passant plane.
+_PLANES: dict[str, tuple[int, int, list[int], list[int]]] = {
+    "lc0-112": (8, 13, [104, 105, 106, 107], []),
+    "maia2-18": (1, 12, [13, 14, 15, 16], [17]),
+    "movemask-tokens-99": (8, 12, [96, 97], [98]),
+}
+
+
 def planted_contracts(contract: Contract) -> Iterator[tuple[str, Contract]]:
     """Each mistake in words, and the contract with it."""
     terms = contract.terms
     for name in variation_names():
-        if variation(name).applies(terms.planes, vocabulary(terms.vocabulary)):
+        if variation(name).applies(terms.planes, terms.unvaried_vocabulary):
             changed = terms.model_copy(update={"variations": (name,)})
             yield f"`{name}`: {variation(name).words}", contract.model_copy(update={"terms": changed})
     if terms.planes == "lc0-112":
@@ -53,11 +60,31 @@ def planted_contracts(contract: Contract) -> Iterator[tuple[str, Contract]]:
 
 
 def planted_changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]]]:
-    """Each mistake of a network in words, and how it changes the inputs or outputs; planes are `[B, C, 8, 8]`."""
+    """Each mistake of a network in words, and how it changes the inputs or outputs.
+
+    Planes are changed as `[B, C, 8, 8]`, tokens too.
+    """
+    planes = contract.inputs.planes
+    for words, changes in _changes(contract):
+        if contract.terms.planes.endswith("tokens-99") and planes in changes:
+            changes = changes | {planes: _of_tokens(changes[planes])}
+        yield words, changes
+
+
+def _of_tokens(change: Change) -> Change:
+    """A change of planes `[B, C, 8, 8]`, of tokens `[B, 64, C]`."""
+
+    def changed(x: Array) -> Array:
+        moved = change(x.transpose(0, 2, 1).reshape(len(x), -1, 8, 8))
+        return moved.reshape(len(x), -1, 64).transpose(0, 2, 1)
+
+    return changed
+
+
+def _changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]]]:
     planes, logits, value = contract.inputs.planes, contract.outputs.logits, contract.outputs.value
-    encoder, words = contract.terms.planes, vocabulary(contract.terms.vocabulary)
-    blocks, size = (8, 13) if encoder == "lc0-112" else (1, 12)
-    castling, en_passant = ([*range(104, 108)], []) if encoder == "lc0-112" else ([12, 13], [14])
+    words = contract.terms.slots
+    blocks, size, castling, en_passant = _PLANES[contract.terms.planes]
 
     def pieces(order: str) -> Change:
         """The piece planes of each block in this order, six of each side."""
@@ -81,7 +108,9 @@ def planted_changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]
         return change
 
     def history(taken: list[int | None]) -> Change:
-        """Each block of history from the block of this number, or empty."""
+        """Each block of history, newest first, from the block of this number, or empty."""
+        if contract.terms.planes == "movemask-tokens-99":  # oldest first
+            taken = [None if b is None else 7 - b for b in reversed(taken)]
 
         def change(x: Array) -> Array:
             known = x[:, : 8 * size].reshape(len(x), 8, size, 8, 8)

@@ -25,7 +25,7 @@ PACKAGES = {name: ROOT / name for name in ("benchmarks", "study", "tests", "trai
 PACKAGES["movemask"] = ROOT / "service/movemask"
 #: What is written like a module and is none: files, fields of the log, a setting of a run.
 NOT_MODULES = {
-    *(f"movemask.{name}" for name in ("db", "json", "exe", "bat", "model", "positions", "request_id")),
+    *(f"movemask.{name}" for name in ("db", "json", "exe", "bat", "model", "positions", "request_id", "encoders")),
     "training.bfloat16",
 }
 

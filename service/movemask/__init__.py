@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from movemask.client.http import AsyncClient, Client
     from movemask.errors import ApiError, InvalidResponse, MovemaskError, ServiceUnreachable
     from movemask.local.distribution import Policy, Value
-    from movemask.local.network import Logits, Network, load, vocabulary
+    from movemask.local.network import Logits, Network, load, planes, slots, vocabulary
 
 __all__ = [
     "ApiError",
@@ -30,6 +30,8 @@ __all__ = [
     "Value",
     "__version__",
     "load",
+    "planes",
+    "slots",
     "vocabulary",
 ]
 
@@ -45,6 +47,8 @@ _PLACES = {
     "ServiceUnreachable": "movemask.errors",
     "Value": "movemask.local.distribution",
     "load": "movemask.local.network",
+    "planes": "movemask.local.network",
+    "slots": "movemask.local.network",
     "vocabulary": "movemask.local.network",
 }
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeVar
 
+import chess
 import numpy as np
 
 from movemask.board.moves import uci_of
@@ -128,6 +129,11 @@ class Answer:
             policies.indptr[self.row] : policies.indptr[self.row + 1]
         ].tolist()
         return logits
+
+    @property
+    def without_slot(self) -> tuple[chess.Move, ...]:
+        """The legal moves that `policy` lacks, because the network has no slot for them. Only with `incomplete`."""
+        return self.model.vocabulary.without_slot(self.position)
 
     @property
     def value(self) -> Value | None:

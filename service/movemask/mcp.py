@@ -455,9 +455,14 @@ def _summary(report: GameOut, top: int) -> Game:
     """A game with its most surprising moves, each with its number, counted from the game's first move."""
     first = 2 if report.moves and report.moves[0].turn == "black" else 1
     surprising = []
-    for move in sorted(report.moves, key=lambda move: move.probability)[:top]:
+    judged = [
+        (move.probability, move.rank, move)
+        for move in report.moves
+        if move.probability is not None and move.rank is not None
+    ]
+    for probability, rank, move in sorted(judged, key=lambda played: played[0])[:top]:
         name = f"{(move.ply + first) // 2}{'.' if move.turn == 'white' else '...'}{move.san}"
-        surprising.append(Surprise(move=name, percent=_percent(move.probability), place=move.rank))
+        surprising.append(Surprise(move=name, percent=_percent(probability), place=rank))
     headers = {"White": "?", "Black": "?", "Result": "*"} | report.headers
     return Game(
         white=headers["White"],

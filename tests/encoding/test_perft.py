@@ -24,7 +24,7 @@ BATCH = 4096
 def masks(boards: Sequence[chess.Board], words: Vocabulary) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Bool `[B, A]` of a batch, as the service makes it."""
     legal = legal_moves(boards)
-    _, slots, refused = words.slots(legal, Boards.of(boards))
+    _, slots, _, refused = words.slots(legal, Boards.of(boards))
     assert not refused.any()
     mask = np.zeros((len(boards), len(words)), dtype=np.bool_)
     mask[row_of_each(legal.indptr), slots] = True

@@ -26,11 +26,15 @@ def one_by_one(board: chess.Board, words: Vocabulary) -> list[tuple[int, int]] |
     """Slot and code of each legal move, in the order of slots; None where the vocabulary cannot write them."""
     if board.chess960 and not words.chess960:
         return None
-    try:
-        pairs = sorted((words.slot(move, board), code_of(move)) for move in board.legal_moves)
-    except MoveOutsideVocabulary:
-        return None
-    return pairs if len({slot for slot, _ in pairs}) == len(pairs) else None
+    pairs = []
+    for move in board.legal_moves:
+        try:
+            pairs.append((words.slot(move, board), code_of(move)))
+        except MoveOutsideVocabulary:
+            if words.complete:
+                return None
+    separate = len({slot for slot, _ in pairs}) == len(pairs)
+    return sorted(pairs) if separate and (pairs or not any(board.legal_moves)) else None
 
 
 def agree(boards: Sequence[chess.Board], words: Vocabulary) -> int:
@@ -38,9 +42,9 @@ def agree(boards: Sequence[chess.Board], words: Vocabulary) -> int:
     expected = [one_by_one(board, words) for board in boards]
     legal = legal_moves(boards)
     assert legal.in_check.tolist() == [board.is_check() for board in boards]
-    codes, slots, refused = words.slots(legal, Boards.of(boards))
+    codes, slots, indptr, refused = words.slots(legal, Boards.of(boards))
     assert refused.tolist() == [right is None for right in expected]
-    bounds = legal.indptr.tolist()
+    bounds = indptr.tolist()
     for row, right in enumerate(expected):
         own = slice(bounds[row], bounds[row + 1])
         if right is not None:
@@ -70,7 +74,7 @@ def test_only_those_that_cannot_be_written_are_refused_and_each_with_its_reason(
     promotion = Position.read("7k/P7/8/8/8/8/8/K7 w - - 0 1")
     positions = [Position.read(), promotion, Position.read(chess960=True), Position.read(moves=["e2e4"])]
     legal = legal_moves(position.board for position in positions)
-    codes, slots, refused = no_promotion.slots(legal, boards_of(positions))
+    codes, slots, _, refused = no_promotion.slots(legal, boards_of(positions))
     assert refused.tolist() == [False, True, True, False]
     assert len(codes) == len(slots)
     assert isinstance(no_promotion.refusal(positions[2]), UnsupportedVariant)

@@ -35,7 +35,7 @@ def answered(
     """A batch that was answered from its logits `[B, A]`, but for the rows that `failed`."""
     boards = boards_of(positions)
     legal = legal_moves(position.board for position in positions)
-    codes, slots, refused = words.slots(legal, boards)
+    codes, slots, _, refused = words.slots(legal, boards)
     assert not refused.any()
     unrated = np.full((len(positions), 2), np.nan)
     batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, unrated)

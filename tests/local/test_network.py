@@ -17,8 +17,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
+from movemask.board.moves import moves_of
+from movemask.board.position import Position
 from movemask.client.options import RuleOptions
 from movemask.errors import ContractError, IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
+from movemask.network.files import ModelFolders
+from movemask.network.registry import load_entry
 from tests.client.through import through
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -261,7 +265,7 @@ def test_logits_and_slots_give_the_policy(network: movemask.Network) -> None:
 
 
 def test_unknown_vocabulary_raises() -> None:
-    with pytest.raises(ContractError, match="no vocabulary 'lc0-1859'; available: alphazero-4672, lc0-1858"):
+    with pytest.raises(ContractError, match="no vocabulary 'lc0-1859'; available: alphazero-4672, from-to-4096, "):
         movemask.vocabulary("lc0-1859")
 
 
@@ -289,3 +293,27 @@ def test_public_names_are_documented() -> None:
         assert f"`{name}" in page
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         movemask.nothing  # noqa: B018
+
+
+def test_planes_and_slots_are_those_of_the_service(network: movemask.Network, tmp_path: Path) -> None:
+    contract = ModelFolders.chosen().files(None)[network.name]
+    model = load_entry(contract, 1).model
+    assert model is not None
+    board = chess.Board()
+    for move in ("e2e4", "e7e5", "g1f3"):
+        board.push_uci(move)
+    batch = model.whole_batch([Position(board)])
+    (fed,) = (model.feeds(batch)[name] for name in [model.contract.inputs.planes])
+    for given in (
+        movemask.planes(contract, board),
+        movemask.planes(model.contract.terms.planes, chess.STARTING_FEN, ["e4", "e5", "Nf3"]),
+        movemask.planes(model.contract.terms.planes, chess.Board(), ["e4", "e5", "Nf3"]),
+    ):
+        assert np.array_equal(given, fed[0])
+        assert given.dtype == fed.dtype
+    named = movemask.slots(model.vocabulary.name, board)
+    assert named == movemask.slots(contract, board) == dict(zip(moves_of(batch.codes), batch.slots, strict=True))
+    (tmp_path / "moves.txt").write_text("e7e8q\n\nb8c6\n")
+    assert movemask.slots(tmp_path / "moves.txt", board, perspective="white") == {chess.Move.from_uci("b8c6"): 2}
+    with pytest.raises(movemask.MovemaskError, match=r"moves: 'Nf4' is not legal in 'rnbq"):
+        movemask.planes("lc0-112", board, ["Nf4"])

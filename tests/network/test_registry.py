@@ -52,9 +52,9 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         (
             "[contract]",
             "[elo]\nminimum = 2000\nmaximum = 1000\n[contract]",
-            "elo: minimum: 2000 is above maximum, 1000",
+            "net.toml: elo.minimum: 2000 is above maximum, 1000",
         ),
-        ("[contract]", "[elo]\nminimum = 1600\n[contract]", "elo: default: 1500 is not within 1600 to 5000"),
+        ("[contract]", "[elo]\nminimum = 1600\n[contract]", "net.toml: elo.default: 1500 is not within 1600 to 5000"),
         ('logits = "logits"', 'logits = "logits"\nlogit = "x"', "net.toml: outputs.logit: no such key"),
         (
             'maia2-18"',
@@ -71,7 +71,7 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
         ("[contract]", '[network]\ndigest = "abc"\n[contract]', "network.digest: String should match pattern"),
         ("[contract]", "[[card.strength]]\nelo = 900\n[contract]", "card.strength.0.rating: this key is missing"),
-        ("[contract]", f"{2 * ROW}[contract]", "card: strength: elo must increase from row to row"),
+        ("[contract]", f"{2 * ROW}[contract]", "net.toml: card.strength: elo must increase from row to row"),
     ],
 )
 def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -188,7 +188,7 @@ def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_adv
     assert found.chance
     assert not found.better, [finding.name for finding in found.better]
     table = diagnosis_table(found)
-    assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in table
+    assert "; in castling: the moves played have a perplexity of " in table
     assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
 
 
@@ -211,7 +211,7 @@ def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
     assert words in "".join(look.chance)
     if verdict == "right":
         assert all(tagged.raw_mean <= 1.05 * BY_TAG[tagged.name] for tagged in look.by_tag)
-        assert quick_table(look).endswith(": nothing is wrong, as far as this shows")
+        assert quick_table(look, "net").endswith(": nothing is wrong, as far as this shows")
 
 
 def test_no_sample_of_the_probes_leaves_a_side_out() -> None:
@@ -232,8 +232,8 @@ def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
     hundreds = {"elo_self": lambda r: r / 100, "elo_opponent": lambda r: r / 100}
     look = quick_look(in_the_network(shipped, **hundreds), seconds=math.inf)
     assert look.verdict == "suspicious"
-    assert "times that of networks that are read rightly" in quick_table(look)
-    assert "models check NAME --diagnose" in quick_table(look)
+    assert "times that of networks that are read rightly" in quick_table(look, "net")
+    assert "models check net --diagnose" in quick_table(look, "net")
 
 
 def test_a_slow_network_is_looked_at_for_a_bounded_time(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:

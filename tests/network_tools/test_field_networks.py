@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from movemask.board.position import Position
 from movemask.evaluate import evaluate_positions
 from movemask.network.model import Model
-from movemask.network_tools.installation import add_onnx, import_lc0
+from movemask.network_tools.installation import Choices, add_onnx, import_lc0
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_graph, write_judge, write_named
 from tests.processes import contents, run
@@ -343,7 +343,7 @@ def test_probabilities_get_their_logarithms_and_logits_beside_them_are_preferred
 
 def test_a_value_is_read_in_the_order_and_on_the_scale_that_its_numbers_show(tmp_path: Path) -> None:
     write_judge(tmp_path / "inverted.onnx", inverted=True)
-    added = add_onnx(tmp_path / "inverted.onnx", tmp_path / "m", "inverted", "maia2")
+    added = add_onnx(tmp_path / "inverted.onnx", tmp_path / "m", "inverted", Choices("maia2"))
     (said,) = (note for note in added.notes if note.startswith("output 'value' is "))
     assert said.startswith("output 'value' is loss, draw, win for the side to move: won positions score")
 
@@ -356,7 +356,7 @@ def test_a_value_is_read_in_the_order_and_on_the_scale_that_its_numbers_show(tmp
         model.graph.output[1].type.tensor_type.shape.dim[1].dim_value = 1
 
     changed(sigmoid, write_judge)(tmp_path / "sigmoid.onnx")
-    added = add_onnx(tmp_path / "sigmoid.onnx", tmp_path / "m", "sigmoid", "maia2")
+    added = add_onnx(tmp_path / "sigmoid.onnx", tmp_path / "m", "sigmoid", Choices("maia2"))
     assert "output 'value' is the expected score from 0 to 1, for the side to move" in added.notes
     assert "won positions score 1.00, lost 0.00" in added.entry.steps[-1].found
 

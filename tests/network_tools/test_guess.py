@@ -11,6 +11,7 @@ from movemask.errors import ContractError
 from movemask.network.onnx import OnnxSession
 from movemask.network_tools.family_match import fitted
 from movemask.network_tools.guess import Guess, guess
+from movemask.network_tools.installation import Choices
 from tests.networks import Tensor, write_named
 
 LC0 = [Tensor("/input/planes", (112, 8, 8))]
@@ -26,7 +27,7 @@ def made(folder: Path, inputs: list[Tensor], outputs: list[Tensor], softmaxed: s
 
 def guessed(session: OnnxSession, kind: str | None = None, **options: bool) -> Guess:
     """The contract of a network that needs no change."""
-    fit = fitted(session, kind)
+    fit = fitted(session, Choices(kind).families()[0])
     assert not fit.changes
     return guess(session, fit, **options)
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabularies import FROM_TO, vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.leakage.judge_slots import names_of_slots
 from tests.server.asking import asked, refused
@@ -121,7 +121,7 @@ def test_a_queen_that_was_read_from_the_slot_without_a_letter_is_shown(client: T
     p = np.full(len(words), 0.0)
     p[slots_named(words, board, bare)[0]] = 1.0
     found = audited(client, fen=fen, vocabulary=name, probabilities=p.tolist())
-    stands_for = {"lc0-1858": f"{bare}n", "alphazero-4672": f"{bare}q"}.get(name, bare)
+    stands_for = {"lc0-1858": f"{bare}n", **dict.fromkeys(("alphazero-4672", *FROM_TO), f"{bare}q")}.get(name, bare)
     assert found["top"] == {"uci": stands_for, "legal": stands_for != bare}
     assert [one["pattern"] for one in found["patterns"]] == ([] if stands_for[4:] == "q" else ["bare_promotion"])
     assert [one["cause"] for one in found["illegal"]] == (["promotion_form"] if stands_for == bare else [])

@@ -158,7 +158,9 @@ def _type(schema: Json) -> str:
     kind = str(schema.get("type", "any"))
     if kind == "array":
         limit = f", at most {schema['maxItems']:,}" if "maxItems" in schema else ""
-        return f"list of {_type(schema.get('items', {}))}{limit}"
+        item = schema.get("items", {})
+        each = _limits(item).replace(", ", ", each ", 1)
+        return f"list of {_type(item).removesuffix(_limits(item))}{each}{limit}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"map to {_type(schema['additionalProperties'])}"
     return kind + _limits(schema)

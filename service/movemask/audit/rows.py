@@ -143,14 +143,18 @@ def _evaluated(
 
 
 def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
-    """The probability of the move that was played in each position; None for a position of a list."""
+    """The probability of the move that was played in each position; None for a position of a list.
+
+    None too for a move without a slot: it is not judged.
+    """
     codes, probabilities, indptr, _ = policies.lists
-    return [
-        None
-        if sample.played is None
-        else probabilities[codes.index(code_of(sample.played), indptr[row], indptr[row + 1])]
-        for row, sample in enumerate(samples)
-    ]
+    played: list[float | None] = []
+    for row, sample in enumerate(samples):
+        moves = slice(indptr[row], indptr[row + 1])
+        code = -1 if sample.played is None else code_of(sample.played)
+        judged = code in codes[moves]
+        played.append(probabilities[codes.index(code, moves.start)] if judged else None)
+    return played
 
 
 def _legal(

@@ -56,7 +56,8 @@ class ModelSummary:
         default_factory=dict
     )  # by kind: bins' highest value, count
     of_games: int = 0  # positions that come from games; the others are single positions, from lists
-    surprise: float = 0.0  # of the moves that were played there: the sum of -ln p, in nats
+    judged: int = 0  # of these, positions whose played move has a slot
+    surprise: float = 0.0  # of the judged moves: the sum of -ln p, in nats
     first: int = 0  # how many of these moves were the most probable
     games: ModelSummary | None = (
         None  # `raw` of the positions of games alone, if there are single positions too
@@ -68,8 +69,8 @@ class ModelSummary:
 
     @property
     def played(self) -> dict[str, float] | None:
-        """Of the moves that were played: their number, the mean surprise in nats, and the share of first choices."""
-        count = self.of_games
+        """Of the judged moves: their number, the mean surprise in nats, and the share of first choices."""
+        count = self.judged
         return (
             {"moves": count, "cross_entropy": self.surprise / count, "top1": self.first / count}
             if count
@@ -154,7 +155,9 @@ class _Figures:
         of_games = rows.filter(played)
         self._summary.positions += rows.num_rows
         self._summary.of_games += of_games.num_rows
-        self._summary.surprise += float(surprises(of_games["played_probability"].to_numpy()).sum())
+        judged = of_games["played_probability"].drop_null().to_numpy()
+        self._summary.judged += len(judged)
+        self._summary.surprise += float(surprises(judged).sum())
         self._summary.first += pc.sum(pc.equal(of_games["played"], of_games["top"])).as_py() or 0
         self._cells = self._cells.joined(_cells(rows, self._kinds))
         if RAW in self._kinds and of_games.num_rows:

@@ -28,6 +28,7 @@ _COMMANDS = (
     "reload",
     "serve",
     "uci",
+    "vocabulary",
 )
 
 #: Modules of the commands that have no module of their own.

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from movemask.atomic_writes import atomic_write
 from movemask.board.textfile import TextSource
 from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of
-from movemask.encoding.variations import varied_vocabulary
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, UnknownModel, require
 from movemask.network.contract import read_contract
 from movemask.network.files import DEFAULT, ModelFolders, record_default
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
-from movemask.network.registry import Entry, load_entry, network_file, open_model
+from movemask.network.registry import Entry, load_entry, model_files, open_model
 from movemask.network_tools import calibration, diagnosis
 from movemask.network_tools.diagnosis import Diagnosis, Finding, QuickLook, TagFigures
 from movemask.network_tools.families import FAMILIES
@@ -59,37 +57,6 @@ def list_models(settings: NetworkSettings) -> None:
             click.echo(
                 f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}"
             )
-
-
-@models.command("vocabulary", short_help="Print the slots of a vocabulary or model.")
-@click.argument("name")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON, with how castling and promotions are written.",
-)
-@models_dir_option
-def show_vocabulary(name: str, as_json: bool, settings: NetworkSettings) -> None:
-    """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
-
-    Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. A slot without a move
-    is shown as -. A model's slots are those of its vocabulary with its contract's variations.
-    """
-    if name in vocabulary_names():
-        words = vocabulary(name)
-    elif name in (known := settings.model_folders.found()):
-        terms = read_contract(known[name]).terms
-        words = varied_vocabulary(vocabulary(terms.vocabulary), terms.variations)
-    else:
-        raise UnknownModel(
-            f"no vocabulary and no model {name!r}; vocabularies: {', '.join(vocabulary_names())}; "
-            f"models: {', '.join(known)}"
-        )
-    if as_json:
-        click.echo(json.dumps(described(words, name), indent=1))
-    else:
-        click.echo("\n".join(f"{slot}\t{move or '-'}" for slot, move in enumerate(words.names())))
 
 
 def _card_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -142,6 +109,21 @@ def import_model(
     type=click.Choice(list(FAMILIES)),
     help="Family of the network; guessed if left out.",
 )
+@click.option("--planes", help="Name of its planes, of movemask or of an installed package.")
+@click.option(
+    "--vocabulary", metavar="NAME|FILE", help="Name of its vocabulary, or a file of moves (.txt)."
+)
+@click.option(
+    "--perspective",
+    type=click.Choice(["side_to_move", "white"]),
+    help="Whether Black's moves are flipped, for 64 x 64 or a file of moves.",
+)
+@click.option(
+    "--reorder",
+    multiple=True,
+    metavar="NAME",
+    help="Put an order into the network that the diagnosis named. Can be repeated.",
+)
 @click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option(
     "--trained-with-mask",
@@ -154,28 +136,61 @@ def import_model(
 @models_dir_option
 def add_model(
     file: Path,
-    family: str | None,
     name: str | None,
-    trained_with_mask: bool | None,
     replace: bool,
     licence: str | None,
     source: str | None,
     force: bool,
     settings: NetworkSettings,
+    **said: Any,
 ) -> None:
-    """Add an ONNX FILE. Guesses its contract from names and shapes, and prints it.
+    """Add an ONNX FILE. Takes its contract from FILE or from the TOML beside it, or guesses it, and prints it.
 
-    Refuses a network that is read no better than chance on real games, unless --force is given.
+    Where it cannot guess the contract, it writes a skeleton beside FILE for you to complete. Refuses a network that is
+    read no better than chance on real games, unless --force is given.
     """
     require("import", "movemask models add")
     from movemask.network_tools import installation
+    from movemask.network_tools.external_data import size_of
 
-    place = _place(name or file.name.removesuffix(".gz").removesuffix(".onnx"), replace, settings)
-    card, judge = _card(licence, source), _judge(place[1], force=force)
-    added = installation.add_onnx(
-        file, *place, family, trained_with_mask, card, settings.trial_seconds, judge
-    )
+    place = _place(name or _stem(file), replace, settings)
+    choices = installation.Choices(**said, card=_card(licence, source))
+    if (size := size_of(file)) > _LARGE:
+        click.echo(
+            f"{file.name} has {size / 1e9:.1f} GB; its check takes up to {2 * size / 1e9:.0f} GB of memory"
+        )
+    try:
+        added = installation.add_onnx(
+            file, *place, choices, settings.trial_seconds, _judge(place[1], force=force)
+        )
+    except installation.Incomplete as error:
+        raise ContractError(f"{error}. {_told_skeleton(file, error.skeleton)}") from None
     _show_installed(added.entry, settings)
+
+
+#: Networks above this many bytes are told with the memory that they take.
+_LARGE = 500_000_000
+
+
+def _stem(file: Path) -> str:
+    return file.name.removesuffix(".gz").removesuffix(".onnx")
+
+
+def _told_skeleton(file: Path, text: str) -> str:
+    """Writes a skeleton beside a network, unless there is a file. Tells what to do with it."""
+    from movemask.network_tools.skeleton import open_lines
+
+    target = file.with_name(f"{_stem(file)}.toml")
+    where = f"complete {' and '.join(open_lines(text)) or 'it'}, and run `movemask models add {file.name}` again"
+    checks = "it is then judged by the check (tensors, outputs, batches, value) and by a quick look at play"
+    if target.exists():
+        return f"{target.name}, beside it, is not a contract for it: {where}"
+    try:
+        with atomic_write(target) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        return f"{target}: cannot be written: {error.strerror}; write a contract with these lines:\n{text}"
+    return f"The skeleton of a contract is written to {target}: {where}; {checks}"
 
 
 def _card(licence: str | None, source: str | None) -> dict[str, str]:
@@ -189,7 +204,7 @@ def _judge(name: str, *, force: bool) -> Judge:
         for line in notes:
             click.echo(line)
         look = diagnosis.quick_look(model)
-        click.echo(quick_table(look))
+        click.echo(quick_table(look, name))
         if look.unreadable and not force:
             raise ContractError(
                 f"{name} is not added: {look.unreadable}; correct the network; --force adds it anyway, and requests "
@@ -294,7 +309,7 @@ def default_model(name: str, settings: NetworkSettings) -> None:
 def check_models(
     name: str | None, diagnose: bool, as_json: bool, settings: NetworkSettings
 ) -> None:
-    """Check NAME, or every model, against its contract.
+    """Check NAME, or every model, against its contract, and take a quick look at its play.
 
     Exits with 1 if a check fails. With --diagnose, also exits with 1 if the network is read wrongly: it is no better
     than chance, or another way to read it clearly fits better. A diagnosis takes one to two minutes of CPU time for a
@@ -324,6 +339,13 @@ def check_models(
         results.append(result)
         if not as_json:
             click.echo(_check_table(entry))
+        if entry.model is not None and not diagnose:
+            look = diagnosis.quick_look(entry.model)
+            result["quick_look"] = look.as_json()
+            if not as_json:
+                click.echo(quick_table(look, entry.name))
+                if look.verdict == "wrong":
+                    click.echo(f"  `movemask models check {entry.name} --diagnose` says why")
         if not diagnose or entry.contract is None or not (entry.steps and entry.steps[0].passed):
             continue
         same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
@@ -376,9 +398,10 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
         )
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
-    network, others = _network(contract), ModelFolders((folder,)).found().values()
-    shared = any(other != contract and _network(other) == network for other in others)
-    for file in [contract] if shared or not network.exists() else [contract, network]:
+    others = [file for file in ModelFolders((folder,)).found().values() if file != contract]
+    shared = {file for other in others for file in _files(other)}
+    unshared = [file for file in _files(contract) if file not in shared and file.exists()]
+    for file in [contract, *unshared]:
         file.unlink()  # the contract first: a service that starts meanwhile never sees half a model
         click.echo(f"deleted: {file}")
     if ModelFolders((folder,)).recorded == name:
@@ -389,11 +412,11 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
     )
 
 
-def _network(contract: Path) -> Path:
+def _files(contract: Path) -> tuple[Path, ...]:
     try:
-        return network_file(contract, read_contract(contract))
+        return model_files(contract, read_contract(contract))
     except ModelError:  # a contract that cannot be read can still be removed
-        return network_file(contract, None)
+        return model_files(contract, None)
 
 
 @models.command("export-onnx", short_help="Write a network with its contract to an ONNX file.")
@@ -475,6 +498,8 @@ def calibrate(
     click.echo(
         f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out"
     )
+    if fitted.without_slot:
+        click.echo(f"{fitted.without_slot} moves are not judged: the network has no slot for them")
     if fitted.refusal:
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if own is not None:
@@ -485,8 +510,8 @@ def calibrate(
         click.echo(f"written to {contract}")
 
 
-def quick_table(look: QuickLook) -> str:
-    """The quick look at a network in one line; if it finds faults, also a table and a sentence for each."""
+def quick_table(look: QuickLook, name: str) -> str:
+    """The quick look at the network `name` in one line; if it finds faults, also a table and sentences."""
     if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
         return f"  CANNOT BE READ in a position of real games: {look.unreadable}"
     figures = f"perplexity {look.overall.perplexity:.3g} of the moves played, {look.overall.at_random:.3g} at random"
@@ -496,13 +521,26 @@ def quick_table(look: QuickLook) -> str:
     if look.verdict == "right":
         return f"{lines[0]}: nothing is wrong, as far as this shows"
     lines += _tag_rows(look.by_tag)
-    lines += [f"  NO BETTER THAN CHANCE: {why}" for why in look.chance]
-    lines += [f"  SUSPICIOUS: {why}" for why in look.leaks if not look.chance]
-    if not look.chance:
+    if look.chance:
         lines.append(
-            "  `movemask models check NAME --diagnose` compares it with other ways to read it"
+            f"  NO BETTER THAN CHANCE, so READ WRONGLY, or untrained: {_joined(look.chance)}"
+        )
+    else:
+        lines.append(
+            f"  SUSPICIOUS, it leaks more than networks that are read rightly: {_joined(look.leaks)}"
+        )
+        lines.append(
+            f"  `movemask models check {name} --diagnose` compares it with other ways to read it"
         )
     return "\n".join(lines)
+
+
+def _joined(faults: Sequence[str]) -> str:
+    """Faults by kind of position in one line: the kinds, and the reason of the first."""
+    kinds = [fault.split(": ", 1)[0] for fault in faults]
+    if len(faults) == 1:
+        return faults[0]
+    return f"{', '.join(kinds)}; in {faults[0]}"
 
 
 def _tag_rows(by_tag: Sequence[TagFigures]) -> Iterator[str]:
@@ -531,9 +569,12 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
         else "trained with the mask: leakage not used; "
     )
     lines += ["  z above 5 is clear. " + what + "moves, result: mean change of ln probability", ""]
-    lines += [f"  NO BETTER THAN CHANCE: {why}" for why in diagnosis.chance]
+    if diagnosis.chance:
+        lines.append(f"  NO BETTER THAN CHANCE: {_joined(diagnosis.chance)}")
     if diagnosis.better:
-        lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in diagnosis.better[:3]]
+        for finding in diagnosis.better[:3]:
+            lines.append(f"  CLEARLY BETTER: {finding.advice}")
+            lines += _orders(finding)
     elif diagnosis.misread:
         lines.append(
             "  none of the known mistakes explains it: correct the network"
@@ -543,6 +584,21 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
     else:
         lines.append("  no alternative is clearly better than what the contract says")
     return "\n".join(lines)
+
+
+def _orders(finding: Finding) -> Iterator[str]:
+    """The order of indices that undoes a mistake in a network, by tensor."""
+    for tensor, reorder in (finding.order or {}).items():
+        if len(reorder.indices) <= _SHOWN:
+            sizes = ", ".join(["B", *map(str, reorder.shape)])
+            order = " ".join(map(str, reorder.indices))
+            yield f"    the order of {tensor!r} as [{sizes}], along axis {reorder.axis}: {order}"
+        else:
+            yield f"    --json has the order of the {len(reorder.indices)} indices of {tensor!r}"
+
+
+#: Most indices of an order that are printed.
+_SHOWN = 128
 
 
 def _finding_row(finding: Finding) -> str:

@@ -2,7 +2,7 @@
 
 An encoder turns a position into a network's input: planes, or tokens for networks that read squares or characters. Here
 and in contracts both are called planes. To add an encoder, write a function, here or in a module of its own, and a line
-in `_ENCODERS`.
+in `_ENCODERS`. Other packages add encoders by an entry point (`installed_encoders`).
 
 `maia2-18`: planes 0-5 White P N B R Q K, 6-11 Black, 12 ones if White is to move, 13-16 castling K Q k q, 17 the
 en-passant square. `maia3-tokens-12`, `maia3-tokens-96`: for each square, a1 first, twelve numbers for P N B R Q K
@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from movemask.board.boards import Boards, unpacked
 from movemask.board.position import Position, SamePosition
 from movemask.encoding import lc0, movemask_planes
+from movemask.encoding.installed_encoders import encoded, installed_encoder, installed_names
 from movemask.encoding.lc0 import HistoryFill, castling, pieces, seen_now
 from movemask.errors import ContractError
 
@@ -70,15 +71,25 @@ def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -
         return PlaneEncoder(
             name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill)
         )
-    if name not in _ENCODERS:
+    if name in _ENCODERS:
+        return _ENCODERS[name]
+    installed = installed_encoder(name)
+    if installed is None:
         raise ContractError(
-            f"no plane encoder {name!r}; available: {', '.join(plane_encoder_names())}"
+            f"no plane encoder {name!r}; available: "
+            f"{', '.join((*plane_encoder_names(), *installed_names()))}"
         )
-    return _ENCODERS[name]
+    return PlaneEncoder(
+        name,
+        tuple(installed.shape),
+        installed.uses_history,
+        lambda positions, _: encoded(name, installed, positions),
+        str(np.dtype(installed.dtype)),
+    )
 
 
 def plane_encoder_names() -> tuple[str, ...]:
-    """Names of all plane encoders."""
+    """Names of movemask's own plane encoders."""
     return tuple(sorted((*_ENCODERS, "lc0-112")))
 
 

@@ -130,7 +130,7 @@ def _blacks(
 
 def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
     forms = (Castling.KING_TAKES_ROOK, Castling.KING_TWO_SQUARES)
-    return _with(vocabulary, castling=forms[vocabulary.castling is forms[0]])
+    return vocabulary.changed(castling=forms[vocabulary.castling is forms[0]])
 
 
 def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
@@ -139,19 +139,21 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
         return None
     bare = vocabulary.bare_promotion
     other = chess.QUEEN + chess.KNIGHT - bare
+    if other not in vocabulary.columns[2]:
+        return None
     entries = tuple(
         (e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries
     )
-    return _with(vocabulary, entries=entries, bare_promotion=other)
+    return vocabulary.changed(entries=entries, bare_promotion=other)
 
 
-def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
+def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary | None:
     """Reverses the promotion pieces of each pair of squares: n b r q instead of q r b n."""
     entries: list[SlotMove] = []
     for squares, group in groupby(vocabulary.entries, _promotion_squares):
         run = list(group)
         entries += run if squares is None else reversed(run)
-    return _with(vocabulary, entries=tuple(entries))
+    return None if entries == [*vocabulary.entries] else vocabulary.changed(entries=tuple(entries))
 
 
 def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | None:
@@ -161,14 +163,7 @@ def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | N
 
 def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
     return lambda vocabulary: (
-        None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
-    )
-
-
-def _with(vocabulary: Vocabulary, **changes: Any) -> Vocabulary:
-    arguments = ("entries", "castling", "bare_promotion", "flip")
-    return Vocabulary(
-        vocabulary.name, **{name: getattr(vocabulary, name) for name in arguments} | changes
+        None if vocabulary.flip in (flip, Flip.NONE) else vocabulary.changed(flip=flip)
     )
 
 

@@ -1,9 +1,12 @@
-"""The known vocabularies, generated from their documented orders. To add one: a function and a line in `_MAKERS`."""
+"""The known vocabularies, generated from their documented orders. To add one: a function and a line in `_MAKERS`.
+
+A user's own vocabulary is a file of moves (`moves_file`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 import chess
 
@@ -110,9 +113,58 @@ def _uci_1968() -> Vocabulary:
     return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, flip=Flip.NONE)
 
 
+def _from_to_4096(*, by_file: bool, flip: Flip) -> Vocabulary:
+    """64 x 64: from-square times 64, plus to-square. A bare promotion is a queen; others have no slot.
+
+    by_file : squares are numbered a1 a2 … h8 instead of a1 b1 … h8
+    """
+    squares = (
+        sorted(chess.SQUARES, key=lambda square: (square & 7, square)) if by_file else chess.SQUARES
+    )
+    entries: list[SlotMove] = [(source, target, None) for source in squares for target in squares]
+    name = f"from-to-4096{'-by-file' if by_file else ''}{'' if flip is Flip.RANKS else '-white'}"
+    return Vocabulary(
+        name,
+        entries,
+        castling=Castling.KING_TWO_SQUARES,
+        bare_promotion=chess.QUEEN,
+        flip=flip,
+        complete=False,
+    )
+
+
+#: The vocabularies without slots for under-promotions, which a contract may add.
+FROM_TO = tuple(
+    f"from-to-4096{squares}{view}" for squares in ("", "-by-file") for view in ("", "-white")
+)
+
+
+def with_promotions(vocabulary: Vocabulary, promotions: Sequence[SlotMove]) -> Vocabulary:
+    """The vocabulary with slots for these promotions after its own. With queens among them, no promotion is bare."""
+    queens = any(entry is not None and entry[2] == chess.QUEEN for entry in promotions)
+    return vocabulary.changed(
+        entries=(*vocabulary.entries, *promotions),
+        bare_promotion=None if queens else vocabulary.bare_promotion,
+    )
+
+
+def playable(vocabulary: Vocabulary) -> tuple[tuple[chess.Square, chess.Square, int | None], ...]:
+    """Every move that some position allows, as the vocabulary sees it: 1880, or 1968 if it does not mirror."""
+    entries = (_movemask_1880() if vocabulary.mirrored else _uci_1968()).entries
+    return tuple(entry for entry in entries if entry is not None)
+
+
 _PIECES = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
 
 _MAKERS: dict[str, Callable[[], Vocabulary]] = {
+    **{
+        name: partial(
+            _from_to_4096,
+            by_file="by-file" in name,
+            flip=Flip.NONE if name.endswith("white") else Flip.RANKS,
+        )
+        for name in FROM_TO
+    },
     "alphazero-4672": _alphazero_4672,
     "lc0-1858": _lc0_1858,
     "maia2-1880": _maia2_1880,

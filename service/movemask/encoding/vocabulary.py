@@ -22,7 +22,7 @@ from movemask.board.boards import BIT, Boards, Flags, Squares
 from movemask.board.moves import LegalMoves, from_mover, legal_moves, moves_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError, MoveOutsideVocabulary, UnsupportedVariant
-from movemask.policy.ragged import Index, row_of_each
+from movemask.policy.ragged import Index, restricted, row_lengths, row_of_each
 
 
 class Castling(Enum):
@@ -141,6 +141,7 @@ class Vocabulary:
     castling : how castling is written
     bare_promotion : the piece of a promotion written without a letter; None if every promotion names its piece
     flip : how Black's squares change before they are looked up
+    complete : whether every legal move must have a slot. If not, moves without one are left out
 
     Attributes
     ----------
@@ -159,8 +160,10 @@ class Vocabulary:
         castling: Castling,
         bare_promotion: chess.PieceType | None = None,
         flip: Flip = Flip.RANKS,
+        complete: bool = True,
     ) -> None:
         self.name = name
+        self.complete = complete
         self.castling = castling
         self.bare_promotion = bare_promotion
         self.flip = flip
@@ -193,6 +196,18 @@ class Vocabulary:
     def chess960(self) -> bool:
         """Whether castling differs from an ordinary king move in every Chess960 position."""
         return self.castling is Castling.KING_TAKES_ROOK
+
+    def changed(self, **changes: Any) -> Vocabulary:
+        """The vocabulary with other arguments."""
+        names = ("name", "entries", "castling", "bare_promotion", "flip", "complete")
+        return Vocabulary(**{name: getattr(self, name) for name in names} | changes)
+
+    def find(self, entry: SlotMove) -> int | None:
+        """The slot of a move, seen by the side to move; None if there is none."""
+        if entry is None:
+            return None
+        slot = int(self.lookup[(entry[2] or 0) << 12 | entry[0] << 6 | entry[1]])
+        return slot if slot >= 0 else None
 
     def slot(self, move: chess.Move, board: chess.Board) -> int:
         """The slot of a legal `move` of `board`. Raises MoveOutsideVocabulary if it has no slot."""
@@ -234,23 +249,35 @@ class Vocabulary:
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
         """The legal moves of one position in the order of their slots, and the slots `[L]`.
 
-        Raises MoveOutsideVocabulary if a legal move has no slot or if two moves share a slot; UnsupportedVariant for
-        Chess960 if the vocabulary cannot express its castling moves.
+        Moves without a slot are left out of an incomplete vocabulary. Raises MoveOutsideVocabulary if a legal move has
+        no slot or if two moves share a slot; UnsupportedVariant for Chess960 if the vocabulary cannot express its
+        castling moves.
         """
         boards = Boards.of([position.board])
         legal = legal_moves([position.board])
-        codes, slots, refused = self.slots(legal, boards)
+        codes, slots, _, refused = self.slots(legal, boards)
         if refused[0]:
             raise self.refusal(position)
         return moves_of(codes), slots
 
-    def slots(self, legal: LegalMoves, boards: Boards) -> tuple[Index, Index, NDArray[np.bool_]]:
-        """The legal moves of a batch in the order of their slots.
+    def without_slot(self, position: Position) -> tuple[chess.Move, ...]:
+        """The legal moves of a position that an incomplete vocabulary leaves out, in UCI order."""
+        if self.complete:
+            return ()
+        with_slot = set(self.legal_slots(position)[0])
+        left_out = set(position.board.legal_moves) - with_slot
+        return tuple(sorted(left_out, key=chess.Move.uci))
+
+    def slots(
+        self, legal: LegalMoves, boards: Boards
+    ) -> tuple[Index, Index, Index, NDArray[np.bool_]]:
+        """The legal moves of a batch in the order of their slots. An incomplete vocabulary leaves out those without.
 
         Returns
         -------
         codes : intp `[N]`, each position's moves sorted by slot
         slots : intp `[N]`, ascending within each position
+        indptr : intp `[B + 1]`, the bounds of each position's moves
         refused : bool `[B]`, positions whose legal moves the vocabulary cannot express; `refusal` gives the reason
         """
         rows = row_of_each(legal.indptr)
@@ -266,11 +293,17 @@ class Vocabulary:
         row_and_slot = packed >> _SLOT
         slot = (row_and_slot & 0x3FFF) - 1
         refused = np.zeros(len(boards), dtype=np.bool_) if self.chess960 else boards.chess960.copy()
-        wrong = slot < 0
-        wrong[1:] |= row_and_slot[1:] == row_and_slot[:-1]
-        if wrong.any():
-            refused[rows[wrong]] = True
-        return packed & 0x7FFF, slot, refused
+        codes, indptr, outside = packed & 0x7FFF, legal.indptr, slot < 0
+        shared = np.zeros(len(slot), dtype=np.bool_)
+        shared[1:] = (row_and_slot[1:] == row_and_slot[:-1]) & ~outside[1:]
+        if outside.any() or shared.any():
+            refused[rows[shared]] = True
+            if self.complete:
+                refused[rows[outside]] = True
+            else:
+                codes, slot, indptr = codes[~outside], slot[~outside], restricted(indptr, ~outside)
+                refused |= (row_lengths(indptr) == 0) & (row_lengths(legal.indptr) > 0)
+        return codes, slot, indptr, refused
 
     def refusal(self, position: Position) -> MovemaskError:
         """The error that tells why the vocabulary cannot express the legal moves of a position."""
@@ -278,18 +311,24 @@ class Vocabulary:
             return UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
             )
-        try:
-            for move in moves_of(legal_moves([position.board]).codes):
-                self.slot(move, position.board)
-        except MoveOutsideVocabulary as error:
-            return error
+        slots = []
+        for move in position.board.legal_moves:
+            try:
+                slots.append(self.slot(move, position.board))
+            except MoveOutsideVocabulary as error:
+                if self.complete:
+                    return error
+        if not slots:
+            return MoveOutsideVocabulary(
+                f"no legal move of {position.fen!r} has a slot in the vocabulary {self.name}"
+            )
         return MoveOutsideVocabulary(
             f"two legal moves of {position.fen!r} share a slot of {self.name}"
         )
 
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots, seen by the side to move if mirrored; empty for a slot without a move."""
-        return tuple("" if entry is None else _name(*entry) for entry in self.entries)
+        return tuple("" if entry is None else slot_name(*entry) for entry in self.entries)
 
 
 def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
@@ -309,7 +348,7 @@ def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
     }
 
 
-def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
+def slot_name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
     """Like `chess.Move.uci`, but also for a move from a square to itself."""
     letter = chess.piece_symbol(promotion) if promotion else ""
     return chess.square_name(source) + chess.square_name(target) + letter

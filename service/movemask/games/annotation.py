@@ -48,7 +48,7 @@ _WHY = (
 #: Comments of an earlier run, which a new run replaces. A match ends before the next comment can begin, so that the
 #: search is linear in the length of the text.
 _OURS = re.compile(
-    r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
+    r"\s?(?:P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?|P not judged \(no slot\))"
     r"(?:; (?:(?:blunder|mistake|inaccuracy): )?"
     rf"(?:{_WHY}(?: and cost \d+ points?)?|cost \d+ points?)"
     r"(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
@@ -213,6 +213,8 @@ def _joined(there: str, ours: str) -> str:
 def _comment(
     move: MoveReport, cost: Cost, reason: str | None, by_rating: Mapping[float, float]
 ) -> str:
+    if move.probability is None or move.rank is None or move.surprise is None:
+        return f"P not judged (no slot){_judged(cost, reason, by_rating)}"
     if move.legal == 1:
         return "P 100 % (only move)"
     first = ""

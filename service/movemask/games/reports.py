@@ -45,6 +45,7 @@ _MOST, _MOST_SLIGHT, _STEP = 5, 3, 4
 class MoveReport:
     """A move that was played.
 
+    probability, rank, surprise : None if the network has no slot for the move: then it is not judged
     rank : by probability, from 1
     surprise : `-log p` in nats, finite even where `p` underflows; inf only at temperatures of 1e-307 and less, where it
         overflows a float
@@ -53,9 +54,9 @@ class MoveReport:
     ply: int
     move: chess.Move
     position: Position
-    probability: float
-    rank: int
-    surprise: float
+    probability: float | None
+    rank: int | None
+    surprise: float | None
     raw: float | None
     multiplied: float
     legal: int  # number of legal moves
@@ -71,7 +72,7 @@ class MoveReport:
 
 @dataclass(frozen=True, slots=True)
 class SideReport:
-    """Means over the moves of one side.
+    """Means over the moves of one side, less those that were not judged.
 
     cross_entropy : mean surprise, in nats
     perplexity : its exponential
@@ -228,7 +229,7 @@ async def _all_swept(
 
 async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
     """The report with the probabilities of its key moves by rating. Raises errors of the model and the queue."""
-    moves = key_moves(report)
+    moves = [move for move in key_moves(report) if move.probability is not None]
     if not moves or not evaluator.model.contract.takes_elo:
         return report
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
@@ -295,18 +296,22 @@ def _probability(answer: Answer, played: chess.Move) -> float:
 
 def _report(answer: Answer, ply: int, played: chess.Move) -> MoveReport:
     codes, probabilities = answer.policy
-    place, count = codes.index(code_of(played)), len(codes)
-    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)
+    count, probability, rank, surprise = len(codes), None, None, None
+    if code_of(played) in codes:
+        place = codes.index(code_of(played))
+        nats = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)
+        probability, rank = probabilities[place], place + 1
+        surprise = abs(float(nats[0]))  # no -0.0
     return MoveReport(
         ply=ply,
         move=played,
         position=answer.position,
-        probability=probabilities[place],
-        rank=place + 1,
-        surprise=abs(float(surprise[0])),  # no -0.0
+        probability=probability,
+        rank=rank,
+        surprise=surprise,
         raw=answer.raw,
         multiplied=answer.multiplied,
-        legal=count,
+        legal=count + len(answer.without_slot),
         best=moves_of(codes[:1])[0],
         best_probability=probabilities[0],
         value=answer.value,
@@ -319,15 +324,15 @@ def _report(answer: Answer, ply: int, played: chess.Move) -> MoveReport:
 
 def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     moves = [move for move in moves if move.position.board.turn == side]
-    if not moves:
+    surprises = [move.surprise for move in moves if move.surprise is not None]
+    if not surprises:
         return None
     raw = [move.raw for move in moves if move.raw is not None]
     return SideReport(
-        moves=len(moves),
-        cross_entropy=float(
-            sum(move.surprise / len(moves) for move in moves)
-        ),  # divided first, because the sum could overflow
-        top1=float(np.mean([move.rank == 1 for move in moves])),
+        moves=len(surprises),
+        # divided first, because the sum could overflow
+        cross_entropy=float(sum(surprise / len(surprises) for surprise in surprises)),
+        top1=sum(move.rank == 1 for move in moves) / len(surprises),
         raw_leakage=float(np.mean(raw)) if raw else None,
         multiplied_leakage=float(np.mean([move.multiplied for move in moves])),
     )
@@ -400,6 +405,8 @@ def _text(
 ) -> str:
     """A key move in words: what it cost, and who plays it."""
     fault = f"{move.position.board.variation_san([move.move])} {words_of(cost, reason)}."
+    if move.probability is None:
+        return fault
     rating = None if move.elo is None else move.elo.self
     who = f"{_share(move.probability)} of players{'' if rating is None else f' rated {rating:.0f}'} play it"
     if rating is None or not by_rating:

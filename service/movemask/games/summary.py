@@ -37,12 +37,13 @@ def _turning(report: GameReport) -> str:
         return "No move cost a point."
     board = move.position.board
     score = report.costs.score(ply)
-    who = f"{percent(move.probability)} of players"
-    if move.elo is not None:
-        who += f" rated {move.elo.self:.0f}"
+    who = ""
+    if move.probability is not None:
+        rated = "" if move.elo is None else f" rated {move.elo.self:.0f}"
+        who = f", and {percent(move.probability)} of players{rated} play it"
     stood = ""
     if score is not None:
         own = score if board.turn == chess.WHITE else 1 - score
         stood = f" when {_SIDES[board.turn]} was {next(word for least, word in _STANDINGS if own >= least)}"
     cost_words = f"{cost.points} point{'' if cost.points == 1 else 's'}"
-    return f"{board.variation_san([move.move])} cost most, {cost_words}{stood}, and {who} play it."
+    return f"{board.variation_san([move.move])} cost most, {cost_words}{stood}{who}."

@@ -30,6 +30,7 @@ class Policy(Mapping[chess.Move, float]):
         cannot be measured
     elo : the ratings of the side to move and of its opponent, as the network used them; None if it takes no ratings
     ignored : inputs that the network could not use: `history`, `elo`
+    without_slot : legal moves for which the network has no slot
     """
 
     board: chess.Board
@@ -40,9 +41,13 @@ class Policy(Mapping[chess.Move, float]):
     multiplied: float | None = None
     elo: tuple[float, float] | None = None
     ignored: tuple[str, ...] = ()
+    without_slot: tuple[chess.Move, ...] = ()
 
     def __getitem__(self, move: chess.Move | str) -> float:
-        """The probability of a move, given as a move, UCI or SAN; 0 if a filter dropped it. Raises IllegalMove."""
+        """The probability of a move, given as a move, UCI or SAN. Raises IllegalMove.
+
+        0 if a filter dropped it, or if the network has no slot for it.
+        """
         return self.probabilities.get(self._legal(move), 0.0)
 
     def get(self, move: Any, default: Any = None) -> Any:

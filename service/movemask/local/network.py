@@ -12,15 +12,17 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.moves import moves_of
+from movemask.board.moves import moves_of, read_move
 from movemask.board.position import Elo, Position, status_names
 from movemask.board.rating import MAX_RATING
 from movemask.board.variants import check_variant
 from movemask.client.fields import quoted, ratings_of
 from movemask.client.options import Ratings, RuleOptions
 from movemask.cores import available_cores
+from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary as _vocabulary
 from movemask.errors import (
+    IllegalMove,
     InvalidParameter,
     InvalidPosition,
     ModelUnavailable,
@@ -30,6 +32,7 @@ from movemask.errors import (
 from movemask.evaluate import Answer, Query, answered
 from movemask.local.distribution import Policy
 from movemask.local.rule import rule_of
+from movemask.network.contract import is_moves_file, read_contract, read_moves_file
 from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
@@ -95,6 +98,67 @@ def vocabulary(name: str) -> tuple[str, ...]:
     Unused slots are empty, and a contract's variations are not applied. Raises ContractError.
     """
     return _vocabulary(name).names()
+
+
+def planes(
+    encoder: str | Path, board: chess.Board | str, moves: Sequence[str] = ()
+) -> NDArray[Any]:
+    """The input that the service gives a network for a board or FEN: `[*shape]`, in the encoder's dtype.
+
+    Parameters
+    ----------
+    encoder : name of the planes, such as `lc0-112`; or a contract, `NAME.toml`, with its variations
+    board : a board, whose move stack is the history; or a FEN, which has none
+    moves : moves from there on, in UCI or SAN, which become history too
+
+    Raises InvalidFen, InvalidPosition, IllegalMove or ContractError.
+    """
+    name = str(encoder)
+    known = (
+        read_contract(Path(encoder)).terms.encoder if _is_contract(name) else plane_encoder(name)
+    )
+    if not moves:
+        return known.encode(_position(board))
+    if isinstance(board, str):
+        return known.encode(Position.read(board, moves))
+    played = _position(board).board
+    for move in moves:
+        try:
+            played.push(read_move(played, move)[0])
+        except ValueError as error:
+            raise IllegalMove(f"moves: {quoted(move)} {error} in {played.fen()!r}") from None
+    return known.encode(Position(played))
+
+
+def slots(
+    vocabulary: str | Path,
+    board: chess.Board | str,
+    *,
+    perspective: Literal["side_to_move", "white"] = "side_to_move",
+) -> dict[chess.Move, int]:
+    """The slot of each legal move of a board or FEN, in the order of the slots. Moves without a slot are left out.
+
+    Parameters
+    ----------
+    vocabulary : its name; a contract, `NAME.toml`, with its promotions and variations; or a file of moves, `NAME.txt`
+    perspective : of a file of moves
+
+    Raises InvalidFen, InvalidPosition, UnsupportedVariant or ContractError; MoveOutsideVocabulary only if no legal move
+    has a slot, or if a contract says that each has.
+    """
+    name, file = str(vocabulary), Path(vocabulary)
+    if _is_contract(name):
+        words = read_contract(file).terms.slots
+    elif is_moves_file(name):
+        words = read_moves_file(file).vocabulary(perspective)
+    else:
+        words = _vocabulary(name)
+    moves, places = words.legal_slots(_position(board))
+    return dict(zip(moves, places.tolist(), strict=True))
+
+
+def _is_contract(name: str) -> bool:
+    return name.endswith(".toml")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,5 +317,10 @@ def _policy_of(answer: Answer) -> Policy:
         return policy
     elo = None if answer.elo is None else (answer.elo.self, answer.elo.opponent)
     return replace(
-        policy, value=answer.value, raw=answer.raw, multiplied=answer.multiplied, elo=elo
+        policy,
+        value=answer.value,
+        raw=answer.raw,
+        multiplied=answer.multiplied,
+        elo=elo,
+        without_slot=answer.without_slot,
     )

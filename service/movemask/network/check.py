@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Position, board_of
-from movemask.errors import ContractError, InferenceFailed, ModelError
+from movemask.encoding.vocabulary import slot_name
+from movemask.errors import ContractError, InferenceFailed, ModelError, MoveOutsideVocabulary
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.policy.ragged import Index
 
@@ -71,12 +72,19 @@ def check(model: Model) -> tuple[Step, ...]:
 
 
 def _probes(model: Model) -> Batch:
-    return model.whole_batch([Position.read(fen) for fen in CHECK_FENS])
+    try:
+        return model.whole_batch([Position.read(fen) for fen in CHECK_FENS])
+    except MoveOutsideVocabulary as error:
+        raise ContractError(
+            f"{error}: correct contract.vocabulary; if the network has none for it, write incomplete = true into "
+            "[contract]"
+        ) from None
 
 
 def _tensors(model: Model) -> str:
     inputs, outputs = expected_tensors(model.contract)
     _check_tensors("input", inputs, model.session.inputs)
+    _check_lines(model)
     _check_tensors("output", outputs, model.session.outputs)
     unfed = {info.name for info in model.session.inputs} - {info.name for info in inputs}
     if unfed:
@@ -88,6 +96,9 @@ def _tensors(model: Model) -> str:
 
 def _outputs(model: Model) -> str:
     batch = _probes(model)
+    for name, planes in model.feeds(batch).items():
+        if not np.isfinite(planes).all():
+            raise ContractError(f"input {name!r}: {model.encoder.name} gives NaN or infinity")
     try:
         outputs = model.run(batch)
     except InferenceFailed:
@@ -246,6 +257,21 @@ def _check_tensors(role: str, expected: Sequence[TensorInfo], actual: Sequence[T
             raise ContractError(
                 f"{role} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a variable batch"
             )
+
+
+def _check_lines(model: Model) -> None:
+    """Raises ContractError if a file of moves has other lines than the network has logits."""
+    file, logits = model.contract.terms.moves_file, model.contract.outputs.logits
+    sizes = [
+        info.shape[1] for info in model.session.outputs if info.name == logits and info.shape[1:]
+    ]
+    if file is None or sizes in ([], [None], [len(file.entries)]):
+        return
+    last, lines = file.entries[-1], len(file.entries)
+    raise ContractError(
+        f"contract.vocabulary: {file.name} has {lines} lines, and output {logits!r} has {sizes[0]} logits: its last, "
+        f"line {lines}, is {'blank' if last is None else slot_name(*last)}"
+    )
 
 
 def _shape(shape: Sequence[int | None]) -> str:

@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import chess
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from movemask.encoding.encoders import plane_encoder, plane_encoder_names
+from movemask.encoding.encoders import PlaneEncoder, plane_encoder
 from movemask.encoding.lc0 import HistoryFill
-from movemask.encoding.variations import variation, variation_names, varied_vocabulary
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.moves_file import MOST_BYTES, MovesFile, Perspective, entry_of
+from movemask.encoding.variations import (
+    variation,
+    varied_encoder,
+    varied_vocabulary,
+)
+from movemask.encoding.vocabularies import FROM_TO, vocabulary, with_promotions
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import ContractError
 from movemask.network.files import read_regular
 
@@ -39,13 +49,33 @@ _DEEPEST = 16
 _DEEP_KEY = re.compile(r"(?:\.[ \t]*(?:[\w-]{1,64}|\"[^\"\n]{0,64}\"|'[^'\n]{0,64}')[ \t]*){16}")
 
 
-def _known(thing: str, names: tuple[str, ...]) -> Callable[[str], str]:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"no {thing} {name!r}; available: {', '.join(names)}")
-        return name
+def is_moves_file(name: str) -> bool:
+    """Whether the name of a vocabulary is that of a file of moves."""
+    return name.endswith(".txt")
 
-    return known
+
+def read_moves_file(file: Path) -> MovesFile:
+    """The moves of a file. Raises ContractError, which names the line."""
+    try:
+        return MovesFile.read(file.name, read_regular(file, MOST_BYTES))
+    except OSError as error:
+        raise ContractError(f"{file.name}: {error.strerror}") from None
+
+
+def _beside(file: str) -> str:
+    """The name of a file in the folder of the TOML. Raises ValueError for anything else."""
+    if Path(file).name != file or file in {".", ".."} or not file.isprintable():
+        raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
+    return file
+
+
+def _known(of_name: Callable[[str], object], name: str) -> str:
+    """The name, if `of_name` knows it. Raises ValueError."""
+    try:
+        of_name(name)
+    except ContractError as error:
+        raise ValueError(str(error)) from None
+    return name
 
 
 class _Section(BaseModel):
@@ -59,18 +89,19 @@ class NetworkFile(_Section):
     file: str | None = Field(
         None, description="The ONNX file, beside the TOML; NAME.onnx if left out."
     )
+    data: str | None = Field(
+        None,
+        description="The file with its weights, beside the TOML, if they are not in the ONNX file.",
+    )
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
-        None, description="Checked when the model loads, if set."
+        None,
+        description="Checked when the model loads, if set. With several files, of what sha256sum prints for them.",
     )
 
-    @field_validator("file")
+    @field_validator("file", "data")
     @classmethod
-    def _beside(cls, file: str | None) -> str | None:
-        if file is not None and (
-            Path(file).name != file or file in {".", ".."} or not file.isprintable()
-        ):
-            raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
-        return file
+    def _file_beside(cls, file: str | None) -> str | None:
+        return file and _beside(file)
 
 
 class InputNames(_Section):
@@ -176,29 +207,117 @@ class _Card(BaseModel):
 class Terms(_Section):
     """`[contract]`: how positions are encoded and logits are read."""
 
-    planes: Annotated[str, AfterValidator(_known("plane encoder", plane_encoder_names()))]
-    vocabulary: Annotated[str, AfterValidator(_known("vocabulary", vocabulary_names()))]
-    perspective: Literal["side_to_move", "white"] | None = Field(
-        None, description="The point of view of the vocabulary, which implies it."
+    planes: Annotated[str, AfterValidator(partial(_known, plane_encoder))] = Field(
+        description="The encoder: one of movemask's, or one of an installed package."
+    )
+    vocabulary: str = Field(
+        description="A name, or a file of moves in the folder of the TOML, whose name ends in .txt."
+    )
+    perspective: Perspective | None = Field(
+        None,
+        description="The point of view of the vocabulary. A name implies it; a file of moves needs it.",
+    )
+    promotions: Literal["queen-only"] | tuple[str, ...] | None = Field(
+        None,
+        description="For from-to-4096: queen-only, or the moves of the slots after its own, blank for unused ones.",
+    )
+    incomplete: StrictBool = Field(
+        False,
+        description="If true, a legal move may have no slot. It is then left out, and listed in `without_slot`.",
     )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
-    variations: tuple[
-        Annotated[str, AfterValidator(_known("variation", variation_names()))], ...
-    ] = Field((), description="How the network differs from the named planes and vocabulary.")
+    variations: tuple[Annotated[str, AfterValidator(partial(_known, variation))], ...] = Field(
+        (), description="How the network differs from the named planes and vocabulary."
+    )
     trained_with_mask: StrictBool = Field(
         description="If true, the logits of illegal slots are arbitrary."
     )
 
+    _file: MovesFile | None = PrivateAttr(None)
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _vocabulary_known(cls, name: str) -> str:
+        if is_moves_file(name):
+            return _beside(name)
+        return _known(vocabulary, name)
+
+    @field_validator("promotions")
+    @classmethod
+    def _promotions(
+        cls, promotions: Literal["queen-only"] | tuple[str, ...] | None
+    ) -> Literal["queen-only"] | tuple[str, ...] | None:
+        if isinstance(promotions, tuple):
+            for number, move in enumerate(promotions):
+                try:
+                    entry = entry_of(move)
+                except ValueError as error:
+                    raise ValueError(f"{move!r:.40} at {number}: {error}") from None
+                if entry is not None and (entry[2] is None or move in promotions[:number]):
+                    raise ValueError(f"{move!r} at {number} is no promotion, or named twice")
+        return promotions
+
     @model_validator(mode="after")
-    def _variations_apply(self) -> Terms:
+    def _vocabulary_read(self, info: ValidationInfo) -> Terms:
+        if is_moves_file(self.vocabulary) and self.perspective is None:
+            raise ValueError(
+                'perspective: a file of moves needs it: "side_to_move" if Black\'s moves are flipped, else "white"'
+            )
+        try:
+            if is_moves_file(self.vocabulary):
+                folder: Path = (info.context or {}).get("folder", Path())
+                self._file = read_moves_file(folder / self.vocabulary)
+            words = self.unvaried_vocabulary
+        except ContractError as error:
+            raise ValueError(f"vocabulary: {error}") from None
+        if isinstance(self.promotions, tuple) and self.vocabulary not in FROM_TO:
+            raise ValueError(f"promotions: slots can be added to {', '.join(FROM_TO)}, to no other")
+        letters = {piece for piece in words.columns[2].tolist() if piece}
+        if self.promotions == "queen-only" and letters - {chess.QUEEN}:
+            raise ValueError(
+                f"promotions: {self.vocabulary} has slots for other pieces than queens"
+            )
         if len(set(self.variations)) != len(self.variations):
             raise ValueError("variations: one is named twice")
         for name in self.variations:
-            if not variation(name).applies(self.planes, vocabulary(self.vocabulary)):
+            if not variation(name).applies(self.planes, words):
                 raise ValueError(
                     f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}"
                 )
+        view = "side_to_move" if self.slots.mirrored else "white"
+        if self.perspective not in (None, view):
+            raise ValueError(f"perspective: the vocabulary {self.vocabulary} is seen by {view}")
         return self
+
+    @property
+    def moves_file(self) -> MovesFile | None:
+        """The file of moves, if the vocabulary is one."""
+        return self._file
+
+    @property
+    def unvaried_vocabulary(self) -> Vocabulary:
+        """The vocabulary with its promotions and without variations."""
+        if self._file is not None and is_moves_file(self.vocabulary):
+            words = self._file.vocabulary(self.perspective or "side_to_move")
+            if self.promotions == "queen-only" and not words.columns[2].any():  # no letters at all
+                words = words.changed(bare_promotion=chess.QUEEN)
+        else:
+            words = vocabulary(self.vocabulary)
+        if isinstance(self.promotions, tuple):
+            words = with_promotions(words, [entry_of(move) for move in self.promotions])
+        complete = not self.incomplete and self.promotions != "queen-only"
+        return words if words.complete == complete else words.changed(complete=complete)
+
+    @property
+    def slots(self) -> Vocabulary:
+        """The vocabulary, as the network has it."""
+        return varied_vocabulary(self.unvaried_vocabulary, self.variations)
+
+    @property
+    def encoder(self) -> PlaneEncoder:
+        """The encoder, as the network has it."""
+        encoder = plane_encoder(self.planes, self.history_fill)
+        return varied_encoder(encoder, self.variations)
 
 
 class Contract(_Section):
@@ -223,16 +342,6 @@ class Contract(_Section):
         return card
 
     @model_validator(mode="after")
-    def _one_view(self) -> Contract:
-        varied = varied_vocabulary(vocabulary(self.terms.vocabulary), self.terms.variations)
-        view = "side_to_move" if varied.mirrored else "white"
-        if self.terms.perspective not in (None, view):
-            raise ValueError(
-                f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _masked_if_it_takes_the_mask(self) -> Contract:
         if self.inputs.legal_mask is not None and not self.terms.trained_with_mask:
             raise ValueError(
@@ -248,7 +357,7 @@ class Contract(_Section):
     @property
     def takes_history(self) -> bool:
         """Whether the network sees earlier positions."""
-        return plane_encoder(self.terms.planes).uses_history
+        return self.terms.encoder.uses_history
 
 
 def read_contract(file: Path) -> Contract:
@@ -273,9 +382,17 @@ def read_contract(file: Path) -> Contract:
     except OSError as error:
         raise ContractError(f"{file.name}: cannot be read: {error.strerror}") from None
     try:
-        return Contract.model_validate(table)
+        return read_table(table, file.parent)
+    except ContractError as error:
+        raise ContractError(f"{file.name}: {error}") from None
+
+
+def read_table(table: Mapping[str, Any], folder: Path) -> Contract:
+    """The contract in a table of TOML, with its files in a folder. Raises ContractError, which names the key."""
+    try:
+        return Contract.model_validate(table, context={"folder": folder})
     except ValidationError as error:
-        raise ContractError(f"{file.name}: {_first_fault(error)}") from None
+        raise ContractError(_first_fault(error)) from None
 
 
 def _first_fault(error: ValidationError) -> str:
@@ -296,8 +413,11 @@ def _first_fault(error: ValidationError) -> str:
         ]
         if near := get_close_matches(str(first["loc"][-1]), missing, 1):
             message, more = f"{message}; did you mean {near[0]!r}, which is missing?", more - 1
-    key = ".".join(str(part) for part in first["loc"]) or "contract"
-    return f"{key}: {message}" + (f" (and {more} more)" if more else "")
+    key = ".".join(str(part) for part in first["loc"])
+    nested = message.split(": ", 1)[0]
+    if re.fullmatch(r"[a-z_]+", nested):  # a rule of several keys names its own
+        key, message = ".".join(filter(None, (key, nested))), message.removeprefix(f"{nested}: ")
+    return ": ".join(filter(None, (key, message))) + (f" (and {more} more)" if more else "")
 
 
 def _refuse_depth(file: Path, table: Any) -> None:

@@ -1,16 +1,19 @@
 """Finds the files of models folders and reads them safely: one may be a pipe, a device, or have external weights.
 
-A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes. A later change
-of the file cannot change the served network.
+An ONNX file is read once. Its digest, the search for external weights and onnxruntime get the same bytes. A later
+change of the file cannot change the served network. Weights in another file are too large for that: onnxruntime reads
+them itself.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,11 +181,19 @@ def regular_size(file: Path) -> int:
     return status.st_size
 
 
-def read_onnx(file: Path, *, external: bool = False) -> bytes:
+def digest_of(file: Path) -> str:
+    """The SHA-256 of a file in hexadecimal, taken in a stream. Raises OSError, also for a pipe or a device."""
+    regular_size(file)
+    with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_onnx(file: Path, *, external: bool = False, data: str | None = None) -> bytes:
     """The bytes of an ONNX file.
 
-    Raises ContractError if the file cannot be read, is larger than protocol buffers allow, or has external weights
-    without `external`.
+    data : the file that may hold its weights; with `external`, any file may
+
+    Raises ContractError if the file cannot be read, is larger than protocol buffers allow, or has weights elsewhere.
     """
     try:
         size = regular_size(file)
@@ -197,19 +208,39 @@ def read_onnx(file: Path, *, external: bool = False) -> bytes:
             "external data, or with float16 weights"
         )
     if not external:
-        refuse_external(network, file.name)
+        refuse_external(network, file.name, data)
     return network
 
 
-def refuse_external(network: bytes, name: str) -> None:
-    """Raises ContractError if a network has external weights.
+def external_files(network: bytes) -> set[str]:
+    """Names of the files that an ONNX file says hold its weights, as far as they can be told from its bytes."""
+    names = set()
+    for word in _locations(network):
+        value = network[word : word + 130]
+        if value[:1] == b"\x12" and value[1:2] < b"\x80":
+            names.add(value[2 : 2 + value[1]].decode(errors="replace"))
+    return names
 
-    The file chooses their path, the digest does not cover them, and onnxruntime maps them into memory, where a
-    truncated file ends the process. The search is a heuristic over the bytes: it looks for the key `location`.
-    """
+
+def _locations(network: bytes) -> Iterator[int]:
+    """Where the values of the keys `location` begin."""
     for word in re.finditer(b"location", network):
         if _KEY.search(network, max(0, word.start() - _LONGEST_KEY), word.start()):
+            yield word.end()
+
+
+def refuse_external(network: bytes, name: str, data: str | None = None) -> None:
+    """Raises ContractError if a network has external weights in another file than `data`.
+
+    The ONNX file chooses their path, its digest does not cover them, and onnxruntime maps them into memory, where a
+    truncated file ends the process. The search is a heuristic over the bytes: it looks for the key `location`.
+    """
+    place = (data or "").encode()
+    value = b"\x12" + bytes([len(place)]) + place if 0 < len(place) < 128 else None
+    for word in _locations(network):
+        if value is None or not network.startswith(value, word):
             raise ContractError(
-                f"{name}: its weights are in another file; save it as one file "
-                "(onnx.save with save_as_external_data=False)"
+                f"{name}: its weights are in another file; `movemask models add {name}` takes them in"
+                if data is None
+                else f"{name}: some of its weights are in another file than network.data, {data!r}"
             )

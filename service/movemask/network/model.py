@@ -16,9 +16,7 @@ from movemask.board.boards import Boards, Flags
 from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Elo, Position
 from movemask.columns import INDPTR, RAGGED, Columns
-from movemask.encoding.encoders import PlaneEncoder, plane_encoder
-from movemask.encoding.variations import varied_encoder, varied_vocabulary
-from movemask.encoding.vocabularies import vocabulary
+from movemask.encoding.encoders import PlaneEncoder
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
 from movemask.network.contract import Contract
@@ -57,7 +55,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Columns):
-    """B positions and their N legal moves in CSR form.
+    """B positions and their N legal moves in CSR form, without those that an incomplete vocabulary leaves out.
 
     positions : the positions, with python-chess boards
     boards : the same positions as bitboards
@@ -101,8 +99,16 @@ class Batch(Columns):
         return None if math.isnan(mover) else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
-        """The index of a move among its position's legal moves. Raises ValueError if it is not legal."""
-        return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
+        """The index of a move among its position's legal moves. Raises ValueError if it is not among them."""
+        place = self.find(row, move)
+        if place is None:
+            raise ValueError(f"{move} is not a legal move with a slot")
+        return place
+
+    def find(self, row: int, move: chess.Move) -> int | None:
+        """Like `place_of`; None for a move without a slot."""
+        places = np.flatnonzero(self.codes[self.legal(row)] == code_of(move))
+        return int(places[0]) if len(places) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +135,11 @@ class Model:
 
     @cached_property
     def encoder(self) -> PlaneEncoder:
-        terms = self.contract.terms
-        return varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
+        return self.contract.terms.encoder
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return varied_vocabulary(
-            vocabulary(self.contract.terms.vocabulary), self.contract.terms.variations
-        )
+        return self.contract.terms.slots
 
     @cached_property
     def takes_elo(self) -> bool:
@@ -183,12 +186,11 @@ class Model:
             return replace(distinct.rows(places), elo=self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
-        codes, slots, outside = self.vocabulary.slots(legal, boards)
-        batch = Batch(
-            positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos)
-        )
+        codes, slots, indptr, refused_rows = self.vocabulary.slots(legal, boards)
+        batch = Batch(positions, boards, codes, slots, indptr, legal.in_check, self._elo(elos))
         return batch, {
-            row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()
+            row: self.vocabulary.refusal(positions[row])
+            for row in np.flatnonzero(refused_rows).tolist()
         }
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
@@ -273,7 +275,7 @@ class Model:
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """The inputs and outputs that a contract requires of an ONNX file."""
-    encoder, size = plane_encoder(contract.terms.planes), len(vocabulary(contract.terms.vocabulary))
+    encoder, size = contract.terms.encoder, len(contract.terms.slots)
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
         if name is not None:

@@ -53,10 +53,13 @@ class OnnxSession:
     """One network in onnxruntime. Raises ContractError if it cannot be loaded.
 
     runs, threads : on the CPU, simultaneous runs and the threads of each. A GPU always has two runs.
-    network : the file's content, if it has been read already (`read_onnx`)
+    network : the file's content, if it has been read already (`read_onnx`). Weights in other files are read from the
+        file's folder
 
     A network with a batch fixed at 1 runs position by position. Its callers see a free batch. Where only the outputs
     declare a size, onnxruntime pays no heed to it.
+
+    quantizes_dynamically : whether the numbers of a batch depend on each other, as those of `quantize_dynamic` do
     """
 
     def __init__(
@@ -70,9 +73,9 @@ class OnnxSession:
     ) -> None:
         self.file, self.provider = file, provider
         self.runs = runs if provider is Provider.CPU else _GPU_RUNS
-        self._session = _opened(
-            file.name, read_onnx(file) if network is None else network, threads, provider
-        )
+        content = read_onnx(file) if network is None else network
+        self.quantizes_dynamically = b"DynamicQuantizeLinear" in content
+        self._session = _opened(file, content, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
         self.one_by_one = all(info.shape[:1] == (1,) for info in self.inputs)
@@ -98,7 +101,8 @@ class OnnxSession:
             raise InferenceFailed(f"onnxruntime: {reason_of(error)}") from error
 
 
-def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.InferenceSession:
+def _opened(file: Path, network: bytes, threads: int, provider: Provider) -> ort.InferenceSession:
+    name = file.name
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -107,6 +111,9 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
     options.enable_mem_pattern = False
     # Spinning threads halve the time of a run. Stop them after it, or they occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(file.parent.resolve())
+    )
     try:
         session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own

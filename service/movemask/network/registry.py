@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel, shown
 from movemask.network.check import Step, check
 from movemask.network.contract import Contract, read_contract
-from movemask.network.files import ModelFolders, read_onnx
+from movemask.network.files import ModelFolders, digest_of, read_onnx
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession, Provider
 
@@ -123,6 +123,10 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
             file.stem, contract, None, _shown(f"{file.name}: {type(error).__name__}: {error}")
         )
     if not steps[-1].passed:
+        dynamic = isinstance(model.session, OnnxSession) and model.session.quantizes_dynamically
+        if steps[-1].name == "batches" and dynamic:
+            found = f"{steps[-1].found}; quantize_dynamic does that: use quantize_static instead"
+            steps = (*steps[:-1], replace(steps[-1], found=found))
         return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
     return Entry(file.stem, contract, model, None, steps, model.digest)
 
@@ -130,6 +134,13 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
 def network_file(file: Path, contract: Contract | None) -> Path:
     """The network file beside a TOML file."""
     return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
+
+
+def model_files(file: Path, contract: Contract | None) -> tuple[Path, ...]:
+    """The files of a model beside its TOML file: its network, its weights and its moves, as far as it has them."""
+    moves = contract and contract.terms.moves_file
+    others = (contract and contract.network.data, moves and moves.name)
+    return (network_file(file, contract), *(file.with_name(name) for name in others if name))
 
 
 def _shown(text: str) -> str:
@@ -141,21 +152,45 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
     network = network_file(file, contract)
     log.info("opening model %s: %s", file.stem, network)  # first: a network may end the process
     try:
-        content = read_onnx(network)
+        content = read_onnx(network, data=contract.network.data)
     except ContractError as error:
         raise ContractError(f"{file.name}: network.file: {error}") from None
-    digest = _digest(content)
+    digests = {network.name: hashlib.sha256(content).hexdigest()}
+    data = contract.network.data and file.with_name(contract.network.data)
+    if data:
+        size, digests[data.name] = _digest_of_data(file, data)
+        log.info("%s takes at least %.1f GB of memory, for %s", file.stem, size / 1e9, data.name)
+    if moves := contract.terms.moves_file:
+        digests[moves.name] = moves.digest
+    digest = model_digest(digests)
     if contract.network.digest not in (None, digest):
+        names = ", ".join(digests)
         raise ContractError(
-            f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
+            f"{file.name}: network.digest: says {contract.network.digest}, but {names} "
+            f"{'is' if len(digests) == 1 else 'are'} {digest}"
         )
-    return Model(
-        file.stem, digest, contract, OnnxSession(network, threads, provider, runs, network=content)
-    )
+    session = OnnxSession(network, threads, provider, runs, network=content)
+    if data and _digest_of_data(file, data)[1] != digests[data.name]:
+        raise ContractError(f"{file.name}: network.data: {data.name} changed while it was loaded")
+    return Model(file.stem, digest, contract, session)
 
 
-def _digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()
+def _digest_of_data(file: Path, data: Path) -> tuple[int, str]:
+    """The size and the digest of a file of weights. Raises ContractError."""
+    try:
+        return data.stat().st_size, digest_of(data)
+    except OSError as error:
+        raise ContractError(f"{file.name}: network.data: {data.name}: {error.strerror}") from None
+
+
+def model_digest(digests: Mapping[str, str]) -> str:
+    """The digest of a model, from its files' digests in hexadecimal by name.
+
+    For a single file it is that of the file. For several it is that of the lines which `sha256sum` prints for them.
+    """
+    lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    only = next(iter(digests.values()))
+    return f"sha256:{only if len(digests) == 1 else hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def _first_served(entries: Mapping[str, Entry]) -> str:

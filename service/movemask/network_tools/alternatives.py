@@ -87,6 +87,24 @@ _RATINGS: dict[str, Change] = {
 _USUAL = 1.3
 
 
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Takes the numbers of a tensor in another order: `indices` along an axis of the tensor as `[B, *shape]`."""
+
+    shape: tuple[int, ...]
+    axis: int
+    indices: tuple[int, ...]
+
+    @classmethod
+    def of_outputs(cls, indices: Index) -> Reorder:
+        """Of an output `[B, A]`."""
+        return cls((len(indices),), 1, tuple(indices.tolist()))
+
+    def __call__(self, array: Array) -> Array:
+        flat = array.reshape(len(array), *self.shape)
+        return np.take(flat, self.indices, axis=self.axis).reshape(array.shape)
+
+
 @dataclass(frozen=True)
 class Altered:
     """A session that changes its network's inputs and outputs, by name."""
@@ -154,15 +172,25 @@ def alternatives(
     """
     yield from _contracts(contract)
     yield from _values(contract)
-    for key, (name, changes) in _changes(contract, scale, probabilities=probabilities):
-        advice = f"the network's {key} seem to be {name}: mend its export, no key of the contract says so"
-        shows_in = {"ratings": "ratings", "promotion slots": "promotion"}.get(key, "general")
-        judged_by = ("moves",) if name.startswith("multiplied") else ("leakage", "moves", "result")
-        yield Alternative(f"{key} {name}", contract, advice, shows_in, changes, judged_by=judged_by)
+    for name, reorder in reorderings(contract).items():
+        advice = (
+            f"the network has its {name}: no key of the contract says so; correct its export, or run `movemask models "
+            f'add FILE --reorder "{name}"`'
+        )
+        if name.startswith("value"):
+            yield Alternative(name, contract, advice, None, reorder, judged_by=("result",))
+        else:
+            shows_in = "promotion" if name.startswith("promotion") else "general"
+            yield Alternative(name, contract, advice, shows_in, reorder)
+    for name, cure, changes in _changes(contract, scale, probabilities=probabilities):
+        advice = f"the network's {name.replace(' ', ' seem to be ', 1)}: {cure}"
+        shows_in = "ratings" if name.startswith("ratings") else "general"
+        judged_by = ("moves",) if " multiplied" in name else ("leakage", "moves", "result")
+        yield Alternative(name, contract, advice, shows_in, changes, judged_by=judged_by)
 
 
 def _contracts(contract: Contract) -> Iterator[Alternative]:
-    terms, words = contract.terms, vocabulary(contract.terms.vocabulary)
+    terms, words = contract.terms, contract.terms.unvaried_vocabulary
     for name in variation_names():
         if variation(name).applies(terms.planes, words):
             declared = name in terms.variations
@@ -185,7 +213,7 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
             )
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):
-            changed = _changed(contract, "terms", vocabulary=other, variations=())
+            changed = _changed(contract, "terms", vocabulary=other, variations=(), perspective=None)
             yield Alternative(
                 f"vocabulary = {other}", changed, f'write contract.vocabulary = "{other}"'
             )
@@ -226,16 +254,6 @@ def _values(contract: Contract) -> Iterator[Alternative]:
                     None,
                     judged_by=("result",),
                 )
-            elif order != value.order:
-                changes = {
-                    value.name: partial(
-                        np.take, indices=[actual.index(outcome) for outcome in declared], axis=1
-                    )
-                }
-                advice = f"the network's value seems to be in the order {order}: mend its export"
-                yield Alternative(
-                    f"value order {order}", contract, advice, None, changes, judged_by=("result",)
-                )
         softmaxed = not value.softmaxed
         advice = f"write outputs.value.softmaxed = {str(softmaxed).lower()}"
         name = "value as probabilities" if softmaxed else "value as logits"
@@ -257,90 +275,93 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
     )
 
 
-def _changes(
-    contract: Contract, scale: float, *, probabilities: bool
-) -> Iterator[tuple[str, tuple[str, dict[str, Change]]]]:
-    """Mistakes in the network itself: the faulty part, the mistake in words, and the changes that undo it."""
+def reorderings(contract: Contract) -> dict[str, dict[str, Reorder]]:
+    """The mistakes in a network that another order of its numbers undoes: by name, and then by tensor."""
     planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
-    words = vocabulary(contract.terms.vocabulary)
-    channels = 0 if plane_encoder(encoder).shape[-2:] == (8, 8) else -1
-
-    def shuffled(axis: int, order: Sequence[int]) -> dict[str, Change]:
-        """Reorders planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]`, along channels or squares."""
-
-        def change(array: Array) -> Array:
-            flat = (
-                array.reshape(len(array), -1, 64)
-                if channels == 0
-                else array.reshape(len(array), 64, -1)
-            )
-            return np.take(flat, order, axis=axis).reshape(array.shape)
-
-        return {planes: change}
-
+    words, found = contract.terms.slots, dict[str, dict[str, Reorder]]()
     if encoder in _BLOCKS:
+        shape = plane_encoder(encoder).shape
         size, count = _BLOCKS[encoder]
-        across, along = (1, 2) if channels == 0 else (2, 1)
-        total = int(np.prod(plane_encoder(encoder).shape)) // 64
+        total = int(np.prod(shape)) // 64
+        first = shape[-2:] == (8, 8)  # `[B, C, 8, 8]`, otherwise `[B, 8, 8, C]` or `[B, 64, C]`
+        flat = (total, 64) if first else (64, total)
+        across, along = (1, 2) if first else (2, 1)
         for name, square in _BOARDS.items():
-            board = shuffled(along, [square(place) for place in range(64)])
+            board = {planes: Reorder(flat, along, tuple(square(place) for place in range(64)))}
             moves = {logits: _slots(words, _both(square))}
-            yield "planes", (name, board)
-            yield "slots", (name, moves)
-            yield "planes and slots", (name, board | moves)
+            found[f"planes {name}"] = board
+            found[f"slots {name}"] = moves
+            found[f"planes and slots {name}"] = board | moves
         for name, pieces in _PIECES.items():
             order = list(range(total))
             for start in range(0, size * count, size):
                 order[start : start + 12] = [start + place for place in pieces]
-            yield "piece planes", (name, shuffled(across, order))
+            found[f"piece planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
         for name, blocks in _HISTORIES.items() if count == 8 else ():
             order = [size * block + place for block in blocks for place in range(size)]
-            yield "history planes", (name, shuffled(across, [*order, *range(size * count, total)]))
-    yield (
-        "slots",
-        (
-            "with from and to exchanged",
-            {logits: _slots(words, lambda source, target: (target, source))},
-        ),
-    )
+            order += range(size * count, total)
+            found[f"history planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
+    slots = len(words)
+    swapped = _slots(words, lambda source, target: (target, source))
+    found["slots with from and to exchanged"] = {logits: swapped}
     by_name = np.argsort(np.argsort(words.names()))
-    yield "slots", ("in alphabetical order", {logits: partial(np.take, indices=by_name, axis=1)})
+    found["slots in alphabetical order"] = {logits: Reorder.of_outputs(by_name)}
     promotions = np.flatnonzero(words.columns[2])
     for shift in (1, -1):
-        yield "slots", (f"off by {shift}", {logits: partial(np.roll, shift=-shift, axis=1)})
-        rolled = np.arange(len(words))
+        whole, rolled = np.roll(np.arange(slots), -shift), np.arange(slots)
         rolled[promotions] = np.roll(promotions, -shift)
-        yield (
-            "promotion slots",
-            (f"off by {shift}", {logits: partial(np.take, indices=rolled, axis=1)}),
-        )
-    yield "logits", ("negated", {logits: np.negative})
+        found[f"slots off by {shift}"] = {logits: Reorder.of_outputs(whole)}
+        if len(promotions):
+            found[f"promotion slots off by {shift}"] = {logits: Reorder.of_outputs(rolled)}
+    value = contract.outputs.value
+    if value is not None and value.order != "score":
+        declared = value.order.split("_")
+        for actual in permutations(declared):
+            name = "_".join(actual)
+            if name not in ("win_draw_loss", "loss_draw_win"):
+                places = [actual.index(outcome) for outcome in declared]
+                found[f"value order {name}"] = {value.name: Reorder.of_outputs(np.array(places))}
+    return found
+
+
+def _changes(
+    contract: Contract, scale: float, *, probabilities: bool
+) -> Iterator[tuple[str, str, dict[str, Change]]]:
+    """Mistakes in the network itself that no order undoes: their names, cures, and the changes that undo them."""
+    logits = contract.outputs.logits
+    yield "logits negated", "negate its output", {logits: np.negative}
     if probabilities:
         yield (
-            "logits",
-            ("probabilities", {logits: lambda p: np.log(np.maximum(p, np.finfo(np.float32).tiny))}),
+            "logits probabilities",
+            "export it without the softmax, or let `movemask models add` put a Log into it",
+            {logits: lambda p: np.log(np.maximum(p, np.finfo(np.float32).tiny))},
         )
     elif not 1 / _USUAL < scale < _USUAL:
-        yield "logits", (f"multiplied by {1 / scale:.2g}", {logits: lambda z: z * scale})
+        yield (
+            f"logits multiplied by {1 / scale:.2g}",
+            f"divide its output by {1 / scale:.2g}",
+            {logits: lambda z: z * scale},
+        )
     ratings = [
         name
         for name in (contract.inputs.elo_self, contract.inputs.elo_opponent)
         if name is not None
     ]
     for name, change in _RATINGS.items() if ratings and not contract.elo.edges else ():
-        yield "ratings", (name, dict.fromkeys(ratings, change))
+        cure = "change its rating inputs so that it takes the ratings themselves"
+        yield f"ratings {name}", cure, dict.fromkeys(ratings, change)
 
 
 def _both(square: Callable[[int], int]) -> Callable[[int, int], tuple[int, int]]:
     return lambda source, target: (square(source), square(target))
 
 
-def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Change:
-    """A change that reads each slot's logit from its moved move's slot, or from itself if there is none."""
+def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Reorder:
+    """Reads each slot's logit from its moved move's slot, or from itself if there is none."""
     order: Index = np.arange(len(words))
     for slot, entry in enumerate(words.entries):
         if entry is not None:
             source, target = moved(*entry[:2])
             moved_slot = words.lookup[(entry[2] or 0) << 12 | source << 6 | target]
             order[slot] = moved_slot if moved_slot >= 0 else slot
-    return partial(np.take, indices=order, axis=1)
+    return Reorder.of_outputs(order)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import chess
 import numpy as np
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -16,10 +17,11 @@ from tomlkit.exceptions import TOMLKitError
 from movemask.atomic_writes import atomic_write
 from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
-from movemask.evaluate import evaluate_positions
+from movemask.evaluate import Evaluated, evaluate_positions
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
-from movemask.network.registry import network_file
+from movemask.network.registry import model_files
+from movemask.policy.ragged import Float, indptr_of
 from movemask.policy.temperature import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 
 #: A fit needs this many moves. With 500, the shipped network's standard error is about 4 %.
@@ -39,6 +41,9 @@ class Fitted:
     games: int
     positions: int
     left_out: tuple[str, ...]
+    without_slot: int = (
+        0  # played moves that were not judged, because the network has no slot for them
+    )
 
     @property
     def refusal(self) -> str | None:
@@ -81,18 +86,19 @@ def fitted(
                 games += 1
                 yield from game.plies[first_ply:]
 
-    logits: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
-    lengths: list[int] = []
+    logits: list[Float] = []
     targets: list[int] = []
+    without_slot = 0
     plies = islice(read(), limit)
     while chunk := list(islice(plies, _BATCH)):
         evaluated = evaluate_positions(
             model, [ply.position for ply in chunk], [ply.elo for ply in chunk]
         )
-        batch = evaluated.batch
-        logits.append(evaluated.unmasked.legal)
-        lengths += batch.counts.tolist()
-        targets += [batch.place_of(row, ply.played) for row, ply in enumerate(chunk)]
+        known = played_logits(evaluated, [ply.played for ply in chunk])
+        for row_logits, target in known:
+            logits.append(row_logits)
+            targets.append(target)
+        without_slot += len(chunk) - len(known)
         if progress is not None:
             progress(len(targets))
     if not targets:
@@ -100,9 +106,21 @@ def fitted(
             [f"{games} games end within the {first_ply} plies that are left out"] if games else []
         )
         raise InvalidPgn(f"games: no positions to fit to; {'; '.join(short + left_out[:3])}")
-    indptr = np.cumsum([0, *lengths])
+    indptr = indptr_of([len(row) for row in logits])
     calibration = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
-    return Fitted(calibration, games, len(targets), tuple(left_out))
+    return Fitted(calibration, games, len(targets), tuple(left_out), without_slot)
+
+
+def played_logits(evaluated: Evaluated, played: Sequence[chess.Move]) -> list[tuple[Float, int]]:
+    """For each position of a batch, the logits of its moves, and the place of the played one among them.
+
+    Positions whose played move has no slot are left out.
+    """
+    batch, legal = evaluated.batch, evaluated.unmasked.legal
+    places = [batch.find(row, move) for row, move in enumerate(played)]
+    return [
+        (legal[batch.legal(row)], place) for row, place in enumerate(places) if place is not None
+    ]
 
 
 def write(contract: Path, fit: Fitted, source: str) -> None:
@@ -133,12 +151,13 @@ def copied(contract: Path, folder: Path) -> Path:
     The TOML is written last, so that a service that starts meanwhile never sees half a model. Raises ContractError,
     also if the model is there already.
     """
-    target, network = folder / contract.name, network_file(contract, read_contract(contract))
+    target, files = folder / contract.name, model_files(contract, read_contract(contract))
     if target.exists():
         raise ContractError(f"{target} already exists")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(network, folder / network.name)
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
         with atomic_write(target) as stream:
             stream.write(contract.read_bytes())
     except OSError as error:

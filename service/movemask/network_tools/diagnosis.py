@@ -35,8 +35,9 @@ from movemask.errors import ModelError
 from movemask.evaluate import evaluate_positions
 from movemask.leakage.known import BY_TAG
 from movemask.network.model import Batch, Model
-from movemask.network_tools.alternatives import Alternative, alternatives
-from movemask.policy.ragged import Float, row_sum
+from movemask.network_tools.alternatives import Alternative, Reorder, alternatives
+from movemask.network_tools.calibration import played_logits
+from movemask.policy.ragged import Float, indptr_of, row_sum
 from movemask.policy.softmax import log_softmax
 from movemask.policy.temperature import fitted_temperature
 
@@ -156,6 +157,7 @@ class Finding:
     result: float | None  # like `moves`, for the result of the game
     chance: bool = False  # whether the network, read in this way, is no better than chance
     impossible: str | None = None  # why the network cannot be read in this way
+    order: Mapping[str, Reorder] | None = None  # by tensor, for a mistake that an order undoes
 
     @property
     def verdict(self) -> str:
@@ -237,6 +239,17 @@ class QuickLook:
     leaks: tuple[str, ...] = ()
     uses_leakage: bool = True  # false for a network trained with the mask
     unreadable: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The look for `json.dumps`."""
+        return {
+            "verdict": self.verdict,
+            "positions": self.positions,
+            "no_better_than_chance": list(self.chance),
+            "suspicious": list(self.leaks),
+            "unreadable": self.unreadable,
+            "by_tag": [asdict(figures) for figures in self.by_tag],
+        }
 
     @property
     def verdict(self) -> str:
@@ -346,14 +359,13 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
     evaluated = evaluate_positions(
         model, [probe.position for probe in general], [probe.elo for probe in general]
     )
-    logits, batch = evaluated.unmasked.logits, evaluated.batch
-    played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(general)]
-    low = not np.isfinite(evaluated.unmasked.legal).all()
-    scale = (
-        1.0
-        if low
-        else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
-    )
+    logits = evaluated.unmasked.logits
+    known = played_logits(evaluated, [next(iter(probe.played)) for probe in general])
+    scale = 1.0
+    if np.isfinite(evaluated.unmasked.legal).all():
+        values, targets = zip(*known, strict=True)
+        indptr = indptr_of([len(row) for row in values])
+        scale = 1 / fitted_temperature(np.concatenate(values), indptr, targets).temperature
     probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
     return alternatives(model.contract, scale, probabilities=probabilities)
 
@@ -362,7 +374,21 @@ def _finding(
     model: Model, alternative: Alternative, compared: Sequence[Probe], base: Float | None
 ) -> Finding:
     """The result for an alternative. `base` is the evidence of the declared contract; None if it is unreadable."""
-    finding = Finding(alternative.name, alternative.advice, len(compared), -_CAP, None, None, None)
+    order = {
+        tensor: change
+        for tensor, change in alternative.changes.items()
+        if isinstance(change, Reorder)
+    }
+    finding = Finding(
+        alternative.name,
+        alternative.advice,
+        len(compared),
+        -_CAP,
+        None,
+        None,
+        None,
+        order=order or None,
+    )
     try:
         evidence = _evidence(alternative.reading(model), compared)
     except ModelError as error:
@@ -424,13 +450,16 @@ def _perplexity(logs: Float) -> float:
 
 
 def shares(batch: Batch, known: Sequence[Played]) -> Float:
-    """Share of players who chose each legal move, float64 `[N]`; 0 where the moves played are unknown."""
+    """Share of players who chose each legal move, float64 `[N]`; 0 where the moves played are unknown.
+
+    Moves without a slot do not count.
+    """
     chosen = np.zeros(len(batch.codes))
     for row, position in enumerate(known):
-        for move, count in position.played.items():
-            chosen[batch.indptr[row] + batch.place_of(row, move)] = count / sum(
-                position.played.values()
-            )
+        places = {batch.find(row, move): count for move, count in position.played.items()}
+        places.pop(None, None)
+        for place, count in places.items():
+            chosen[batch.legal(row)][place] = count / sum(places.values())
     return chosen
 
 
@@ -444,8 +473,9 @@ def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
         )
         batch = evaluated.batch
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
-        known = [bool(probe.played) for probe in chunk]
-        moves = np.where(known, row_sum(shares(batch, chunk) * logs, batch.indptr), np.nan)
+        played = shares(batch, chunk)
+        known = row_sum(played, batch.indptr) > 0
+        moves = np.where(known, row_sum(played * logs, batch.indptr), np.nan)
         ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
         leaked = np.log(np.maximum(evaluated.raw, _LEAST))
         parts.append(

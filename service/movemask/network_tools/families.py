@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from movemask.encoding.encoders import plane_encoder_names
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of networks: its encoders (`planes` lists alternatives), vocabulary, value and ratings."""
+    """A family of networks: its encoders (`planes` lists alternatives), vocabulary, value and ratings.
+
+    own : a vocabulary that is a file of moves, instead of the one with the name `vocabulary`
+    terms : further keys of `[contract]`
+    """
 
     name: str
     planes: tuple[str, ...]
@@ -18,6 +26,13 @@ class Family:
     elo: Mapping[str, Any] | None = None
     whole_ratings: bool = False  # whether some exports take ratings as int64
     trained_with_mask: bool = False
+    own: Vocabulary | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> Vocabulary:
+        """The vocabulary."""
+        return self.own or vocabulary(self.vocabulary)
 
 
 _MAIA2_ELO = {
@@ -49,3 +64,21 @@ FAMILIES: dict[str, Family] = {
         Family("movemask", ("movemask-tokens-99",), "movemask-1880", elo={"scale": "lichess"}),
     )
 }
+
+
+#: Name of the families that `chosen_families` makes.
+MIXED = "of no known family"
+
+
+def chosen_families(
+    planes: str | None, words: Vocabulary | str | None, terms: Mapping[str, Any]
+) -> list[Family]:
+    """A family for each vocabulary: the one given, or else every known one; with the planes given, or else any known.
+
+    terms : further keys of `[contract]`, for a vocabulary that is given
+    """
+    encoders = plane_encoder_names() if planes is None else (planes,)
+    if isinstance(words, Vocabulary):
+        return [Family(MIXED, encoders, words.name, own=words, terms=terms)]
+    names = vocabulary_names() if words is None else (words,)
+    return [Family(MIXED, encoders, name, terms=terms if name == words else {}) for name in names]

@@ -16,11 +16,11 @@ import numpy as np
 
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
-from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabularies import vocabulary_names
 from movemask.errors import ContractError, ModelError
 from movemask.network.check import CHECK_FENS
 from movemask.network.model import Array, Session, TensorInfo
-from movemask.network_tools.families import FAMILIES, Family
+from movemask.network_tools.families import FAMILIES, MIXED, Family, chosen_families
 
 Shape = tuple[int | None, ...]
 
@@ -107,9 +107,9 @@ class Change:
 class Fit:
     """The family chosen for a network, with the names of its planes and of the outputs that may be the policy.
 
-    It is the family that the user named, or else the only one that fits.
+    It is one that the user chose, or else the only one that fits.
 
-    named : whether the user named the family
+    named : whether the user chose the family
     shapes : the tensors of the file, in words
     """
 
@@ -131,10 +131,16 @@ class _Candidate:
     outputs: Mapping[str, Shape]  # shapes seen in a run; empty without a run
 
 
-def fitted(session: Session, name: str | None = None) -> Fit:
-    """The network's family: `name`, or the single family that fits. Raises ContractError, which lists the tensors."""
-    if name is not None and name not in FAMILIES:
-        raise ContractError(f"no network family {name!r}; available: {', '.join(FAMILIES)}")
+class UnknownFamily(ContractError):
+    """No family fits the network, or several do."""
+
+
+def fitted(session: Session, families: Sequence[Family] = ()) -> Fit:
+    """The network's family: one of `families`, or else of the known ones.
+
+    If no known family fits, it may be the planes of one with the vocabulary of another. Raises UnknownFamily, which
+    lists the tensors, or ContractError.
+    """
     for info in session.inputs:
         if info.shape and info.shape[0] is not None:
             if info.shape in {plane_encoder(known).shape for known in plane_encoder_names()}:
@@ -144,13 +150,13 @@ def fitted(session: Session, name: str | None = None) -> Fit:
             raise ContractError(
                 f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a variable batch"
             )
-    chosen = _chosen(session, name)
+    chosen = _chosen(session, families)
     declared = {info.name: info for info in (*session.inputs, *session.outputs)}
     rest = [info for info in session.inputs if info.name != chosen.planes.found.name]
     changes = [
         chosen.planes,
         *chosen.policies,
-        *_ratings(rest, chosen.family, named=name is not None),
+        *_ratings(rest, chosen.family, named=bool(families)),
     ]
     _refuse_types(chosen)
     for info in session.outputs:
@@ -169,36 +175,41 @@ def fitted(session: Session, name: str | None = None) -> Fit:
         chosen.planes.found.name,
         tuple(change.found.name for change in chosen.policies),
         tuple(change for change in changes if declared[change.found.name] != change.wanted),
-        name is not None,
+        bool(families),
         shapes(session),
     )
 
 
-def _chosen(session: Session, name: str | None) -> _Candidate:
+def _chosen(session: Session, families: Sequence[Family]) -> _Candidate:
+    known = families or [family for family in FAMILIES.values() if family.name != "maia1"]
+    chosen = _candidates(session, known)
+    if not chosen and not families:
+        chosen = _candidates(session, chosen_families(None, None, {}))
+    if len(chosen) == 1:
+        return chosen[0]
+    if not chosen:
+        raise UnknownFamily(_nothing_fits(session, families))
+    inputs = dict.fromkeys(f"{fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen)
+    names = dict.fromkeys(fit.family.name for fit in chosen)
+    words = dict.fromkeys(fit.family.vocabulary for fit in chosen)
+    advice = "say which with --planes"
+    if len(words) > 1:
+        advice = f"say which with --vocabulary: {', '.join(words)}"
+    if len(names) > 1:
+        advice = "say which with --contract"
+    fits = "it can be read in several ways" if MIXED in names else f"fits {', '.join(names)}"
+    raise UnknownFamily(f"{fits} (input {', '.join(inputs)}): {advice}; it has {shapes(session)}")
+
+
+def _candidates(session: Session, families: Sequence[Family]) -> list[_Candidate]:
+    """The ways in which families fit; those that their declared shapes tell, if there are such."""
     candidates: list[_Candidate] = []
-    for family in FAMILIES.values():
-        if name not in (None, family.name) or (name is None and family.name == "maia1"):
-            continue
+    for family in families:
         for encoder in map(plane_encoder, family.planes):
             for info in session.inputs:
                 fits = (_fit(session, family, encoder, way) for way in _ways_in(encoder, info))
                 candidates += [candidate for candidate in fits if candidate is not None][:1]
-    certain = [candidate for candidate in candidates if not candidate.outputs]
-    chosen = certain or candidates
-    if len(chosen) == 1:
-        return chosen[0]
-    if chosen:
-        families = list(dict.fromkeys(candidate.family.name for candidate in chosen))
-        which = ", ".join(
-            f"input {fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen
-        )
-        advice = (
-            "say which with --contract" if len(families) > 1 else "write a TOML that says which"
-        )
-        raise ContractError(
-            f"fits {', '.join(families)} ({which}): {advice}; it has {shapes(session)}"
-        )
-    raise ContractError(_nothing_fits(session, name))
+    return [candidate for candidate in candidates if not candidate.outputs] or candidates
 
 
 def _fit(
@@ -251,7 +262,7 @@ def _ways_in(encoder: PlaneEncoder, info: TensorInfo) -> Iterator[Change]:
 
 def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]:
     """How each output that may be the family's policy becomes `[B, A]`."""
-    size = len(vocabulary(family.vocabulary))
+    size = len(family.slots)
     by_square = _BY_SQUARE.get(family.vocabulary)
     for info in outputs:
         shape = info.shape[1:]
@@ -341,13 +352,11 @@ def _refuse_types(chosen: _Candidate) -> None:
             )
 
 
-def _nothing_fits(session: Session, name: str | None) -> str:
+def _nothing_fits(session: Session, families: Sequence[Family]) -> str:
     """Why no family fits, starting with families whose input or output fits alone."""
     near = []
-    for family in FAMILIES.values():
-        if name not in (None, family.name) or family.name == "maia1":
-            continue
-        size = len(vocabulary(family.vocabulary))
+    for family in families or [family for family in FAMILIES.values() if family.name != "maia1"]:
+        size = len(family.slots)
         taken = [
             f"input {info.name!r} is {encoder.name} by its shape"
             for encoder in map(plane_encoder, family.planes)
@@ -361,9 +370,11 @@ def _nothing_fits(session: Session, name: str | None) -> str:
             near.append(
                 f"output {given[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes"
             )
-    none_fits = (
-        "no known network family fits" if name is None else f"not a network of the family {name!r}"
-    )
+    none_fits = "no known network family fits"
+    if families:
+        none_fits = f"not a network of the family {families[0].name!r}"
+    if families and families[0].name == MIXED:
+        none_fits = "it has no such planes and vocabulary"
     known = ", ".join(
         f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names()
     )

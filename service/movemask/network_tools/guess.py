@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import PlaneEncoder
-from movemask.encoding.vocabularies import vocabulary
+from movemask.encoding.vocabularies import FROM_TO, playable
+from movemask.encoding.vocabulary import slot_name
 from movemask.errors import ContractError, ModelError
 from movemask.network.check import CHECK_FENS, check_value
-from movemask.network.contract import Contract
+from movemask.network.contract import OutputNames
 from movemask.network.model import Array, Model, Session, TensorInfo
-from movemask.network_tools.families import Family
+from movemask.network_tools.families import MIXED, Family
 from movemask.network_tools.family_match import Change, Fit
 
 Table = dict[str, Any]
@@ -52,9 +53,11 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     """
     family, encoder, planes = fit.family, fit.encoder, fit.planes
     notes: list[str] = []
-    if not fit.named:
+    if family.name == MIXED:
+        notes.append(f"a network {MIXED}: {fit.shapes}")
+    elif not fit.named:
         notes.append(f"a network of the family {family.name}, by its shapes: {fit.shapes}")
-    size = len(vocabulary(family.vocabulary))
+    size = len(family.slots)
     others = [info for info in session.inputs if info.name != planes]
     masks = [info for info in others if info.shape[1:] == (size,)]
     ratings = [info for info in others if info not in masks]
@@ -85,11 +88,15 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
         f"input {planes!r} takes {encoder.name}; output {logits!r} {read_as} the logits of {family.vocabulary}"
     )
     table: Table = {
-        "contract": {"planes": encoder.name, "vocabulary": family.vocabulary},
+        "contract": {
+            "planes": encoder.name,
+            "vocabulary": family.vocabulary,
+            **_without_slots(family, notes),
+        },
         "inputs": inputs,
     }
     notes += rating_notes
-    if ratings:
+    if elo and ratings:
         table["elo"] = elo
     outputs: Table = {"logits": logits}
     value, change = _value(session, family, fit.policies, trial, notes)
@@ -119,6 +126,21 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
     return Guess(table, tuple(notes), tuple(extra for extra in (log, change) if extra is not None))
 
 
+def _without_slots(family: Family, notes: list[str]) -> Table:
+    """The contract's keys for the moves that have no slot, with those that the user gave."""
+    terms, words = dict(family.terms), family.slots
+    if family.vocabulary in FROM_TO:
+        notes.append("promotions = queen-only: 64 x 64 has one slot for all promotions of a move")
+        return {"promotions": "queen-only", **terms}
+    missing = [slot_name(*move) for move in playable(words) if words.find(move) is None]
+    if missing:
+        notes.append(
+            f"incomplete = true: {len(missing)} moves have no slot, such as {', '.join(missing[:3])}"
+        )
+        terms = {"incomplete": True, **terms}
+    return terms
+
+
 def settled(model: Model, table: Table) -> str | None:
     """Corrects the value's order and point of view in the contract's table, if won positions then score higher.
 
@@ -136,7 +158,9 @@ def settled(model: Model, table: Table) -> str | None:
     for point_of_view, order in product(("side_to_move", "white"), orders):
         changed = {**value, "order": order, "point_of_view": point_of_view}
         outputs = {**table["outputs"], "value": changed}
-        contract = Contract.model_validate({**table, "outputs": outputs})
+        contract = model.contract.model_copy(
+            update={"outputs": OutputNames.model_validate(outputs)}
+        )
         try:
             scores = check_value(Model(model.name, model.digest, contract, model.session))
         except ContractError:
@@ -200,7 +224,7 @@ def _logits(
             )
         return plain[0], None
     if len(fit.policies) > 1:
-        size = len(vocabulary(fit.family.vocabulary))
+        size = len(fit.family.slots)
         raise ContractError(
             f"outputs {', '.join(fit.policies)} all have {size} numbers: write a TOML that says which"
         )

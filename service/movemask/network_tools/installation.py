@@ -6,7 +6,6 @@ unchanged. `models add` of an exported file needs no guess.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,8 +13,9 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -26,22 +26,33 @@ import onnx
 import tomlkit
 from google.protobuf.message import DecodeError
 from onnx import TensorProto
-from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from movemask.atomic_writes import atomic_write
 from movemask.board.position import Elo, Position
+from movemask.encoding.moves_file import MovesFile, Perspective
+from movemask.encoding.vocabularies import FROM_TO, vocabulary
 from movemask.errors import ContractError, InferenceFailed, ModelError, MovemaskError
 from movemask.network.check import CHECK_FENS
-from movemask.network.contract import Contract
-from movemask.network.files import MAX_NETWORK_BYTES, read_onnx, read_regular, refuse_external
+from movemask.network.contract import (
+    Contract,
+    is_moves_file,
+    read_contract,
+    read_moves_file,
+    read_table,
+)
+from movemask.network.files import MAX_NETWORK_BYTES, digest_of, read_onnx, refuse_external
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
-from movemask.network.registry import Entry, load_entry, network_file
+from movemask.network.registry import Entry, load_entry, model_digest, model_files
 from movemask.network.trial import confine, finish, tried
-from movemask.network_tools.family_match import Change, fitted
+from movemask.network_tools.alternatives import reorderings
+from movemask.network_tools.external_data import size_of, taken_in
+from movemask.network_tools.families import FAMILIES, Family, chosen_families
+from movemask.network_tools.family_match import Change, UnknownFamily, fitted
 from movemask.network_tools.guess import guess, settled
 from movemask.network_tools.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
-from movemask.network_tools.rewriting import rewrite
+from movemask.network_tools.rewriting import rewrite, write_reorder
+from movemask.network_tools.skeleton import skeleton
 from movemask.signatures import GZIP, ONNX, described
 
 #: Largest difference of a number between a batch and a run of one position, for a network whose batch is freed.
@@ -105,107 +116,250 @@ def import_lc0(
             "licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks"
         )
     table["card"] |= card
-    entry = install(
-        folder, name, graph(network).SerializeToString(), table, _with_notes(judge, notes)
-    )
+    with _staging(folder, name) as staging:
+        converted = staging / f"{name}.onnx"
+        converted.write_bytes(graph(network).SerializeToString())
+        entry = install(folder, name, table, [converted], _with_notes(judge, notes))
     return Installed(entry, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a user says about a network. What is left out is guessed.
+
+    family : the network's family
+    planes, vocabulary, perspective : keys of the contract; `vocabulary` may be the path of a file of moves
+    reorder : orders in which the network takes or gives its numbers (`alternatives.reorderings`)
+    card : added to the contract's card
+    """
+
+    family: str | None = None
+    planes: str | None = None
+    vocabulary: str | None = None
+    perspective: Perspective | None = None
+    trained_with_mask: bool | None = None
+    reorder: tuple[str, ...] = ()
+    card: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the user says more of the contract than the network's own contract could."""
+        said = (self.family, self.planes, self.vocabulary, self.perspective, self.trained_with_mask)
+        return any(value is not None for value in said)
+
+    def families(self) -> tuple[list[Family], MovesFile | None]:
+        """The families to choose from, and the file of moves; no family if the user names nothing.
+
+        Raises ContractError.
+        """
+        if self.family is not None:
+            if self.family not in FAMILIES:
+                raise ContractError(
+                    f"no network family {self.family!r}; available: {', '.join(FAMILIES)}"
+                )
+            return [FAMILIES[self.family]], None
+        if self.planes is None and self.vocabulary is None:
+            return [], None
+        terms = {} if self.perspective is None else {"perspective": self.perspective}
+        if self.vocabulary is None or not is_moves_file(self.vocabulary):
+            words = self.vocabulary
+            if words in FROM_TO and self.perspective == "white" and not words.endswith("-white"):
+                words = f"{words}-white"
+            if words is not None:
+                vocabulary(words)
+            return chosen_families(self.planes, words, terms), None
+        if self.perspective is None:
+            raise ContractError(
+                "--perspective: a file of moves needs it: side_to_move if Black's moves are flipped, else white"
+            )
+        file = read_moves_file(Path(self.vocabulary))
+        return chosen_families(self.planes, file.vocabulary(self.perspective), terms), file
+
+
+class Incomplete(ContractError):
+    """A network whose contract cannot be guessed. `skeleton` is a contract for the user to complete."""
+
+    def __init__(self, message: str, skeleton: str) -> None:
+        super().__init__(message)
+        self.skeleton = skeleton
 
 
 def add_onnx(
     file: Path,
     folder: Path,
     name: str,
-    family: str | None = None,
-    trained_with_mask: bool | None = None,
-    card: Mapping[str, str] = MappingProxyType({}),
+    choices: Choices = Choices(),
     trial_seconds: float = 0,
     judge: Judge | None = None,
 ) -> Installed:
-    """Installs an ONNX file with the contract that it carries, or with a contract of `family`, or with a guess.
+    """Installs an ONNX file with a contract: by the user's choices, or the one in the file or beside it, or a guess.
 
-    External weights are copied into the file. A batch fixed at 1 is freed if the numbers stay the same. `card` is added
-    to the contract's card. Raises ContractError, also if the `judge` refuses the model.
+    External weights are taken into the file if it has room. A batch fixed at 1 is freed if the numbers stay the same.
+    Raises Incomplete if the contract cannot be guessed, or ContractError, also if the `judge` refuses the model.
 
     trial_seconds : if not 0, a process of its own does all this first, within this time: the file may crash it, loop
         without end or ask for all memory
     """
-    if trial_seconds:
-        return _added_after_trial(
-            file, folder, name, (family, trained_with_mask, dict(card)), trial_seconds, judge
-        )
+    with _staging(folder, name) as staging:
+        if trial_seconds:
+            return _added_after_trial(file, folder, name, choices, staging, trial_seconds, judge)
+        table, files, notes = _prepared(file, staging, name, choices)
+        return Installed(install(folder, name, table, files, _with_notes(judge, notes)), notes)
+
+
+def _prepared(
+    file: Path, staging: Path, name: str, choices: Choices
+) -> tuple[dict[str, Any], list[Path], tuple[str, ...]]:
+    """The contract's table, the model's files in the folder `staging`, and notes for the user."""
     notes: list[str] = []
     raw, model = _parsed(file)
-    if weights := _taken_in(file, model):
+    at = staging / file.name  # the name in messages, and the folder of large weights
+    weights, data = taken_in(file, model, staging / f"{name}.onnx.data")
+    if weights:
         raw = model.SerializeToString()
         notes.append(f"weights copied: {weights / 2**20:.1f} MiB from the file next to {file.name}")
-    refuse_external(raw, file.name)
-    table = carried_contract(model)
-    if table is not None and family is None and trained_with_mask is None:
-        notes.append("its contract is the one that the file carries")
-    else:
-        session = _opened(file, model, raw)
-        fit = fitted(session, family)
-        if fit.changes:
-            raw, session = _rewritten(file, model, fit.changes)
+    refuse_external(raw, file.name, None if data is None else data.name)
+    table, moves = (None, None) if choices.guesses else _contract_of(file, model, notes)
+    guessed_here = table is None
+    if table is None:
+        families, moves = choices.families()
+        session = _opened(at, model, raw)
         try:
-            guessed = guess(session, fit, trained_with_mask)
+            fit = fitted(session, families)
+        except UnknownFamily as error:
+            raise Incomplete(str(error), skeleton(session, choices)) from None
+        if fit.changes:
+            raw, session = _rewritten(at, model, fit.changes)
+        try:
+            guessed = guess(session, fit, choices.trained_with_mask)
         except InferenceFailed:  # of a batch: a size of 1 may be baked in behind the inputs
-            raw, session = _declared_alone(file, model)
-            guessed = guess(session, fit, trained_with_mask)
+            raw, session = _declared_alone(at, model)
+            guessed = guess(session, fit, choices.trained_with_mask)
         if guessed.changes:
-            raw, session = _rewritten(file, model, guessed.changes)
+            raw, session = _rewritten(at, model, guessed.changes)
         table = guessed.table
         changes = (*fit.changes, *guessed.changes)
         notes += [*guessed.notes, *(change.note for change in changes if change.note)]
-        read = Model(file.stem, "", Contract.model_validate(table), session)
-        if turned := settled(read, table):
-            guess_of_value = f"output {table['outputs']['value']['name']!r} is "
-            notes = [*(note for note in notes if not note.startswith(guess_of_value)), turned]
-        if session.one_by_one:
-            raw, note = _freed(file, model, raw, table)
-            notes.append(note)
+    else:
+        session = _opened(at, model, raw)
+    if moves is not None:
+        table["contract"]["vocabulary"] = f"{name}.txt"
+        (staging / f"{name}.txt").write_bytes(moves.content)
+    contract = read_table(table, staging)
+    read = Model(file.stem, "", contract, session)
+    if guessed_here and (turned := settled(read, table)):
+        guess_of_value = f"output {table['outputs']['value']['name']!r} is "
+        notes = [*(note for note in notes if not note.startswith(guess_of_value)), turned]
+        contract = read_table(table, staging)
+    if session.one_by_one:
+        raw, note = _freed(at, model, raw, contract)
+        notes.append(note)
+    for wanted in choices.reorder:
+        raw = _reordered(model, contract, wanted)
+        notes.append(f"put into the graph: {wanted}")
+    (staging / f"{name}.onnx").write_bytes(raw)
+    if data is not None:
+        table["network"] = {"data": data.name}
     table["card"] = {
         "source": f"{file.name}, added by movemask models add",
         **table.get("card", {}),
-        **card,
+        **choices.card,
     }
-    return Installed(install(folder, name, raw, table, _with_notes(judge, notes)), tuple(notes))
+    present = (staging / f"{name}{ending}" for ending in (".onnx", ".onnx.data", ".txt"))
+    return table, [path for path in present if path.exists()], tuple(notes)
+
+
+def _contract_of(
+    file: Path, model: onnx.ModelProto, notes: list[str]
+) -> tuple[dict[str, Any] | None, MovesFile | None]:
+    """The contract that a file carries, or the one beside it, with its file of moves; None if there is none."""
+    if (table := carried_contract(model)) is not None:
+        notes.append("its contract is the one that the file carries")
+        return table, None
+    beside = file.with_name(file.name.removesuffix(".gz")).with_suffix(".toml")
+    if not beside.exists():
+        return None, None
+    contract = read_contract(beside)
+    notes.append(f"its contract is {beside.name}, beside it")
+    table = tomlkit.parse(beside.read_text(encoding="utf-8")).unwrap()
+    return {key: table[key] for key in table if key != "network"}, contract.terms.moves_file
+
+
+def _reordered(model: onnx.ModelProto, contract: Contract, wanted: str) -> bytes:
+    """The network with its numbers in another order. Raises ContractError."""
+    known = reorderings(contract)
+    if wanted not in known:
+        raise ContractError(
+            f"--reorder: no {wanted!r} for this network; there are: {'; '.join(known)}"
+        )
+    for tensor, reorder in known[wanted].items():
+        write_reorder(model.graph, tensor, reorder)
+    network: bytes = model.SerializeToString()
+    return network
+
+
+@contextmanager
+def _staging(folder: Path, name: str) -> Iterator[Path]:
+    """A temporary folder in a models folder. Raises ContractError if nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    try:
+        yield staging
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> ContractError:
+    no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
+    reason = "it is not a folder" if no_folder else error.strerror
+    return ContractError(
+        f"{folder}: cannot be written: {reason}; --models-dir names another folder"
+    )
 
 
 def _added_after_trial(
     file: Path,
     folder: Path,
     name: str,
-    options: tuple[Any, ...],
+    choices: Choices,
+    staging: Path,
     seconds: float,
     judge: Judge | None,
 ) -> Installed:
-    with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
-        arguments = json.dumps(
-            [os.path.abspath(file), staging, name, *options]
-        )  # keeps a link's own folder
-        size = len(read_onnx(file, external=True))
-        try:
-            result = tried(__name__, arguments, size=size, seconds=seconds)
-        except ModelError as error:
-            raise ContractError(f"{name} is not added: {error}") from None
-        if result["failure"] is not None:
-            raise ContractError(result["failure"])
-        network = (Path(staging) / f"{name}.onnx").read_bytes()
-        table = tomlkit.parse((Path(staging) / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
-    table = {key: table[key] for key in table if key != "network"}
-    notes = result["notes"]
-    return Installed(install(folder, name, network, table, _with_notes(judge, notes)), tuple(notes))
+    said = asdict(choices)
+    if choices.vocabulary is not None and is_moves_file(choices.vocabulary):
+        said["vocabulary"] = os.path.abspath(choices.vocabulary)
+    # absolute, not resolved: keeps a link's own folder
+    arguments = json.dumps([os.path.abspath(file), str(staging), name, said])
+    try:
+        result = tried(__name__, arguments, size=size_of(file), seconds=seconds)
+    except ModelError as error:
+        raise ContractError(f"{name} is not added: {error}") from None
+    if result["skeleton"] is not None:
+        raise Incomplete(result["failure"], result["skeleton"])
+    if result["failure"] is not None:
+        raise ContractError(result["failure"].replace(str(staging), str(folder)))
+    table = tomlkit.parse((staging / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
+    notes = tuple(result["notes"])
+    files = model_files(staging / f"{name}.toml", read_contract(staging / f"{name}.toml"))
+    return Installed(install(folder, name, table, files, _with_notes(judge, notes)), notes)
 
 
 def main(arguments: str, memory: str) -> None:
     """Adds a network in this process, limited to `memory` bytes. Writes the notes, or the error, as JSON."""
     confine(memory)
-    file, folder, *others = json.loads(arguments)
+    file, folder, name, said = json.loads(arguments)
+    choices = Choices(**{**said, "reorder": tuple(said["reorder"])})
     try:
-        finish({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
+        notes = add_onnx(Path(file), Path(folder), name, choices).notes
+        finish({"failure": None, "skeleton": None, "notes": notes})
     except MovemaskError as error:
-        finish({"failure": str(error)})
+        finish({"failure": str(error), "skeleton": getattr(error, "skeleton", None)})
 
 
 def _unpacked(file: Path, raw: bytes) -> bytes:
@@ -296,67 +450,7 @@ def _declared_alone(file: Path, model: onnx.ModelProto) -> tuple[bytes, OnnxSess
     return raw, _opened(file, model, raw)
 
 
-def _taken_in(file: Path, model: onnx.ModelProto) -> int:
-    """Copies external weights into the model. Returns their number of bytes.
-
-    They may be in the network's folder or below it. If both files are links, the weights may also be beside the network
-    that its link leads to: Hugging Face's cache has links into `blobs/`. Raises ContractError for any other place, and
-    if the place is not a file.
-    """
-    tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
-    contents: dict[Path, bytes] = {}
-    total = 0
-    try:
-        for tensor in tensors:
-            at = ExternalDataInfo(tensor)
-            place = _beside(file, at.location)
-            offset, length = (
-                int(at.offset or 0),
-                int(at.length or place.stat().st_size - int(at.offset or 0)),
-            )
-            total += length
-            if total > MAX_NETWORK_BYTES:
-                raise ContractError(
-                    f"{file.name}: its weights have {total} bytes; at most {MAX_NETWORK_BYTES} are allowed"
-                )
-            if place not in contents:
-                contents[place] = read_regular(place, MAX_NETWORK_BYTES)
-            values = contents[place][offset : offset + length]
-            if offset < 0 or len(values) < length:
-                raise ValueError(
-                    f"{at.location!r} has {len(contents[place]):,} bytes, and {tensor.name!r} needs {length:,} from "
-                    f"byte {offset:,}: it is cut off, or belongs to another export"
-                )
-            tensor.raw_data = values
-            tensor.data_location = TensorProto.DEFAULT
-            del tensor.external_data[:]
-    except OSError as error:
-        missing = f"{at.location!r}: {(error.strerror or str(error)).lower()}; put it into the folder of {file.name}"
-        raise ContractError(f"{file.name}: weights in another file: {missing}") from None
-    except ValueError as error:
-        raise ContractError(f"{file.name}: weights in another file: {error}") from None
-    return total
-
-
-def _beside(file: Path, location: str) -> Path:
-    """The file of external weights. Raises ValueError for a place where a network may not have them."""
-    place = file.parent / location
-    if Path(location).is_absolute() or ".." in Path(location).parts:
-        raise ValueError(
-            f"{location!r} is not in the network's folder; put it beside {file.name} and export again"
-        )
-    resolved = place.resolve()
-    folders = [file.parent.resolve(), *([file.resolve().parent] if file.is_symlink() else [])]
-    if not any(resolved.is_relative_to(folder) for folder in folders):
-        raise ValueError(
-            f"{location!r} is a link to another folder; put the file itself beside {file.name}"
-        )
-    return resolved
-
-
-def _freed(
-    file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
-) -> tuple[bytes, str]:
+def _freed(file: Path, model: onnx.ModelProto, raw: bytes, contract: Contract) -> tuple[bytes, str]:
     """The network with a free batch, and a note for the user.
 
     If a batch then gets other numbers than its positions one by one, the network stays unchanged.
@@ -378,7 +472,6 @@ def _freed(
         if len(shape) > 1 and shape[0] == 1 and -1 not in shape:
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([-1, *shape[1:]]), tensor.name))
     free = model.SerializeToString()
-    contract = Contract.model_validate(table)
     positions = [Position.read(fen) for fen in CHECK_FENS]
     elos = [Elo(800 + 200 * row, 2200 - 200 * row) for row in range(len(positions))]
     numbers = []
@@ -410,42 +503,39 @@ def _freed(
 def install(
     folder: Path,
     name: str,
-    network: bytes,
     table: dict[str, Any],
+    files: Sequence[Path],
     judge: Callable[[Model], None] | None = None,
 ) -> Entry:
-    """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
+    """Moves a model's files into a temporary folder, checks it there, and renames them into place, the TOML last.
 
-    `table` is the contract without `[network]`. An existing model of this name is replaced. Raises ContractError if the
-    model fails its check, if the `judge` refuses it, or if the folder cannot be written.
+    table : the contract, without `network.file` and `network.digest`
+    files : the network `NAME.onnx`, its weights and its moves, as far as it has them
+
+    An existing model of this name is replaced. Raises ContractError if the model fails its check, if the `judge`
+    refuses it, or if the folder cannot be written.
     """
-    digest = "sha256:" + hashlib.sha256(network).hexdigest()
-    contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
-    temporary: Path | None = None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
-        (temporary / f"{name}.onnx").write_bytes(network)
-        (temporary / f"{name}.toml").write_text(tomlkit.dumps(contract), encoding="utf-8")
-        entry = load_entry(temporary / f"{name}.toml", threads=1)
+    with _staging(folder, name) as staging:
+        digests = {file.name: digest_of(file) for file in files}
+        network = {
+            **table.get("network", {}),
+            "file": f"{name}.onnx",
+            "digest": model_digest(digests),
+        }
+        contract = staging / f"{name}.toml"
+        contract.write_text(tomlkit.dumps({**table, "network": network}), encoding="utf-8")
+        for file in files:
+            shutil.move(file, staging / file.name)
+        entry = load_entry(contract, threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
         if judge is not None:
             judge(entry.model)
-        for ending in (".onnx", ".toml"):
-            os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
-    except OSError as error:
-        reason = (
-            "it is not a folder"
-            if isinstance(error, (FileExistsError, NotADirectoryError))
-            else error.strerror
-        )
-        raise ContractError(
-            f"{folder}: cannot be written: {reason}; --models-dir names another folder"
-        ) from None
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        for path in (*files, contract):
+            os.replace(staging / path.name, folder / path.name)
+        for ending in (".onnx.data", ".txt"):  # of a model that was replaced
+            if f"{name}{ending}" not in digests:
+                (folder / f"{name}{ending}").unlink(missing_ok=True)
     return entry
 
 
@@ -457,7 +547,12 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
     """Writes the network of a served model to `target`, with its contract. Raises ContractError."""
     if entry.contract is None or not entry.served:
         raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
-    network = network_file(contract, entry.contract)
+    network, *others = model_files(contract, entry.contract)
+    if others:
+        names = ", ".join(path.name for path in (network, *others, contract))
+        raise ContractError(
+            f"{entry.name} has several files, which no ONNX file can hold: copy {names} from {contract.parent}"
+        )
     if target.exists() and not replace:
         raise ContractError(f"{target} already exists; --replace overwrites it")
     model = onnx.load(network)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from movemask.network_tools.alternatives import Reorder
 from movemask.network_tools.family_match import Change
 
 _TYPES = {
@@ -38,11 +39,11 @@ def rewrite(model: onnx.ModelProto, changes: Iterable[Change]) -> None:
 
 def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
     value = next(value for value in graph.input if value.name == change.found.name)
-    chain = _Chain(graph, change)
+    chain = _Chain(graph, change.found.name)
     if change.steps:
         inner = chain.unique("as_exported")
         _rename(graph, value.name, inner)
-        chain.add_layout(change.wanted.shape[1:], change.found.shape[1:])
+        chain.add_layout(change, change.found.shape[1:])
         if change.wanted.dtype != change.found.dtype:
             chain.add("Cast", to=_TYPES[change.found.dtype])
         chain.nodes[-1].output[0] = inner
@@ -54,13 +55,13 @@ def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
 
 def _rewrite_output(graph: onnx.GraphProto, change: Change) -> None:
     value = next(value for value in graph.output if value.name == change.found.name)
-    chain = _Chain(graph, change)
+    chain = _Chain(graph, change.found.name)
     if change.steps:
         chain.at = chain.unique("as_exported")
         _rename(graph, value.name, chain.at)
         if change.found.dtype != change.wanted.dtype:
             chain.add("Cast", to=_TYPES[change.wanted.dtype])
-        chain.add_layout(change.found.shape[1:], change.wanted.shape[1:])
+        chain.add_layout(change, change.wanted.shape[1:])
         dtype = np.float32 if change.wanted.dtype == "float32" else np.dtype(change.wanted.dtype)
         if change.log:
             chain.add("Add", np.array(_TINY, dtype=dtype))
@@ -74,13 +75,31 @@ def _rewrite_output(graph: onnx.GraphProto, change: Change) -> None:
     _declare(value, change)
 
 
+def write_reorder(graph: onnx.GraphProto, tensor: str, reorder: Reorder) -> None:
+    """Puts an order of numbers into the graph, at an input or an output of this name."""
+    value = next(value for value in (*graph.input, *graph.output) if value.name == tensor)
+    is_input = value in graph.input
+    chain = _Chain(graph, tensor)
+    inner = chain.unique("as_exported")
+    _rename(graph, tensor, inner)
+    chain.at = tensor if is_input else inner
+    sizes = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim[1:]]
+    chain.add("Reshape", np.array([0, *reorder.shape], dtype=np.int64))  # 0 keeps the batch
+    chain.add_gather(reorder)
+    chain.add("Reshape", np.array([0, *sizes], dtype=np.int64))
+    chain.nodes[-1].output[0] = inner if is_input else tensor
+    nodes = [*chain.nodes, *graph.node] if is_input else [*graph.node, *chain.nodes]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 class _Chain:
     """Nodes in a row, each on the output of the node before. Their names are new to the graph."""
 
-    def __init__(self, graph: onnx.GraphProto, change: Change) -> None:
+    def __init__(self, graph: onnx.GraphProto, tensor: str) -> None:
         self.nodes: list[onnx.NodeProto] = []
-        self.at = change.found.name
-        self._graph, self._change = graph, change
+        self.at = self._tensor = tensor
+        self._graph = graph
         self._taken = {
             value.name
             for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)
@@ -89,7 +108,7 @@ class _Chain:
 
     def unique(self, ending: str) -> str:
         """A name that is not in the graph."""
-        name = f"{self._change.found.name}/{ending}"
+        name = f"{self._tensor}/{ending}"
         while name in self._taken:
             name += "_"
         self._taken.add(name)
@@ -104,15 +123,18 @@ class _Chain:
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         self.at = name
 
-    def add_layout(self, source: Sequence[int | None], target: Sequence[int | None]) -> None:
-        """Adds a Transpose and a Reshape from one shape to the other, batch apart, where they are needed."""
-        order = self._change.order
-        if order:
-            self.add("Transpose", perm=[0, *(axis + 1 for axis in order)])
-        if "Reshape" in self._change.steps:
+    def add_layout(self, change: Change, target: Sequence[int | None]) -> None:
+        """Adds a Transpose and a Reshape to a shape, batch apart, where the change needs them."""
+        if change.order:
+            self.add("Transpose", perm=[0, *(axis + 1 for axis in change.order)])
+        if "Reshape" in change.steps:
             self.add(
                 "Reshape", np.array([0, *target], dtype=np.int64)
             )  # 0 keeps the size of the batch
+
+    def add_gather(self, reorder: Reorder) -> None:
+        """Adds a Gather."""
+        self.add("Gather", np.array(reorder.indices, dtype=np.int64), axis=reorder.axis)
 
 
 def _declare(value: onnx.ValueInfoProto, change: Change) -> None:

@@ -98,7 +98,8 @@ function sentences(answer) {
   const second =
     "The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them " +
     `${percent(multiplied)}, spread evenly. ${CONSTANT}`;
-  return [element("p", { className: "sentence" }, first), element("p", { className: "sentence" }, second)];
+  const absent = answer.without_slot ? [`The network has no output for ${answer.without_slot.map(written).join(", ")}.`] : [];
+  return [first, second, ...absent].map((text) => element("p", { className: "sentence" }, text));
 }
 
 /** The right policy and the two mistakes, side by side. Both mistakes keep the proportions of the legal moves. */

@@ -208,6 +208,10 @@ class PointOut(Out):
     elo: EloOut | None = Field(
         None, description="Ratings used; left out for networks without ratings."
     )
+    without_slot: Items[str] | None = Field(
+        None,
+        description="Legal moves for which the network has no slot, in UCI; left out if it has one for each.",
+    )
     ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
@@ -323,12 +327,17 @@ class PlayedOut(CostOut):
     turn: Turn = Field(description="The side to move.")
     uci: str = Field(description="The move in UCI.")
     san: str = Field(description="The move in SAN.")
-    probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
-    rank: int = Field(
-        description="Place of the move among the legal moves; 1 is the network's first choice."
+    probability: float | None = Field(
+        None,
+        description="Probability that the network gives the move, 0 to 1. Left out, as `rank` and `surprise`, if the "
+        "network has no slot for the move: it is not judged.",
+    )
+    rank: int | None = Field(
+        None,
+        description="Place of the move among the legal moves; 1 is the network's first choice.",
     )
     surprise: float | None = Field(
-        description="-log p, in nats, even where p underflows to 0; null on overflow."
+        None, description="-log p, in nats, even where p underflows to 0; null on overflow."
     )
     value: ValueOut | None = Field(
         None, description="Forecast before the move; left out if the network gives none."

@@ -16,10 +16,10 @@ from tests.processes import run
 def test_every_vocabulary_says_the_same_over_http_and_on_the_command_line(client: TestClient) -> None:
     for name in vocabulary_names():
         found = client.get(f"/v1/vocabularies/{name}").json()
-        assert found == json.loads(run("models", "vocabulary", name, "--json").output)
+        assert found == json.loads(run("vocabulary", name, "--json").stdout)
         assert [move or "" for move in found["moves"]] == list(vocabulary(name).names())
-        lines = run("models", "vocabulary", name).output.splitlines()
-        assert lines == [f"{slot}\t{move or '-'}" for slot, move in enumerate(found["moves"])]
+        lines = run("vocabulary", name).stdout.splitlines()
+        assert lines == [f"{slot}\t{move or ''}" for slot, move in enumerate(found["moves"])]
     assert found["slots"] == 1968
     assert (found["castling"], found["bare_promotion"], found["black"]) == ("king_two_squares", None, "none")
 
@@ -37,7 +37,7 @@ def test_a_models_slots_are_those_of_its_contract_with_its_variations(serve: Ser
     plain = vocabulary("movemask-1880").names()
     assert found["moves"][:1792] == list(plain[:1792])
     assert found["moves"][1792:1796] == list(plain[1795:1791:-1])
-    assert run("models", "vocabulary", "own", "--models-dir", tmp_path).output.splitlines()[1792] == "1792\ta7a8n"
+    assert run("vocabulary", "own", "--models-dir", tmp_path).output.splitlines()[1792] == "1792\ta7a8n"
 
 
 def test_an_unknown_name_lists_what_there_is(client: TestClient, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_an_unknown_name_lists_what_there_is(client: TestClient, tmp_path: Path)
     assert problem.status_code == 404
     assert problem.json()["type"] == "urn:movemask:problem:unknown-model"
     write_fake(tmp_path, "own")
-    told = run("models", "vocabulary", "nothing", "--models-dir", tmp_path)
+    told = run("vocabulary", "nothing", "--models-dir", tmp_path)
     assert told.exit_code == 1
-    assert "no vocabulary and no model 'nothing'; vocabularies: alphazero-4672, lc0-1858, " in told.output
+    assert "no vocabulary and no model 'nothing'; vocabularies: alphazero-4672, from-to-4096, " in told.output
     assert "models: own" in told.output

@@ -286,6 +286,8 @@ def _add_figures(
     if answer.value is not None:
         out.value = value_out(answer.value)
     if evaluated is not None:
+        if without_slot := answer.without_slot:
+            out.without_slot = [move.uci() for move in without_slot]
         out.leakage = _leakage(answer.raw, answer.multiplied, answer.model)
         if answer.rule.normalizer == "softmax_one":
             out.abstention = float(evaluated.policies.abstention[answer.row])
@@ -376,11 +378,10 @@ def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
         turn=position.turn,
         uci=report.move.uci(),
         san=position.sans([report.move])[0],
-        probability=report.probability,
-        rank=report.rank,
-        surprise=report.surprise,
         leakage=_leakage(report.raw, report.multiplied, model),
     )
+    if report.probability is not None:
+        out.probability, out.rank, out.surprise = report.probability, report.rank, report.surprise
     if report.value is not None:
         out.value = value_out(report.value)
     if report.forecast is not None:

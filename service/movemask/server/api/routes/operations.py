@@ -10,7 +10,6 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import described
 from movemask.errors import LedgerError, ModelUnavailable, Overloaded
@@ -178,7 +177,7 @@ async def vocabulary_of(
         raise ModelUnavailable(
             f"model {name!r} has no contract that can be read, so its slots are not known"
         )
-    words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
+    words = contract.terms.slots
     return _response(_Vocabulary(**described(words, name)))
 
 
