@@ -250,16 +250,16 @@ def run_queries(
             batch = batch.rows(np.array(rows, dtype=np.intp))
         evaluated = evaluate(model, batch, [read[row][2] for row in rows])
         failed = {**evaluated.unusable, **_check(evaluated)}
-        for kept, row in enumerate(rows):
+        for batch_row, row in enumerate(rows):
             place, position, rule = read[row]
-            outcomes[place] = failed.get(kept) or Answer(
+            outcomes[place] = failed.get(batch_row) or Answer(
                 model,
                 queries[place],
                 position,
                 rule,
-                batch.elo_of(kept),
+                batch.elo_of(batch_row),
                 evaluated,
-                kept,
+                batch_row,
                 waited[place],
             )
     return [outcomes[place] for place in range(len(queries))], evaluated

@@ -84,20 +84,22 @@ def assert_masked(
     if isinstance(positions, str) or not isinstance(positions, Iterable | None):
         raise InvalidParameter(f"positions: {positions!r:.60} is not a list of FENs")
     fens = map(_fen, POSITIONS if positions is None else positions)
-    tried = {fen: Position.read(fen, chess960=chess960) for fen in fens}
-    if not tried or not 0 <= at_most < 1:
+    position_of = {fen: Position.read(fen, chess960=chess960) for fen in fens}
+    if not position_of or not 0 <= at_most < 1:
         raise InvalidParameter(
-            f"nothing could fail with {len(tried)} positions and at_most {at_most}"
+            f"nothing could fail with {len(position_of)} positions and at_most {at_most}"
         )
-    for fen, position in tried.items():
+    for fen, position in position_of.items():
         if not has_legal_move(position.board):
             raise InvalidParameter(
                 f"positions: {fen!r} has no legal move, so there is no policy to test"
             )
-    results = (_fault(policy, fen, position, slots, at_most) for fen, position in tried.items())
+    results = (
+        _fault(policy, fen, position, slots, at_most) for fen, position in position_of.items()
+    )
     faults = sorted((fault for fault in results if fault), key=lambda fault: -fault.badness)
     if faults:
-        raise AssertionError(_report(faults, len(tried), at_most)) from faults[0].error
+        raise AssertionError(_report(faults, len(position_of), at_most)) from faults[0].error
 
 
 def _fen(position: Any) -> str:
@@ -170,10 +172,10 @@ def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Jud
     return judge_slots("probabilities", vector.tolist(), position, slots, least=0, named=len(slots))
 
 
-def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:
+def _report(faults: Sequence[_Fault], total: int, at_most: float) -> str:
     """At most ten lines: the worst positions, and the known mistakes that the numbers resemble."""
     allowed = f"illegal moves may have at most {at_most:g}"
-    lines = [f"the policy fails in {len(faults)} of {tried} positions ({allowed}); the worst:"]
+    lines = [f"the policy fails in {len(faults)} of {total} positions ({allowed}); the worst:"]
     distinct: dict[
         str, _Fault
     ] = {}  # by difficulty: the worse of the two positions, White's and Black's

@@ -69,9 +69,9 @@ def test_audit_of_list_counts_bad_lines(tmp_path: Path) -> None:
     file.write_text("".join(case["text"] + "\n" for case in standard), encoding="utf-8")
     skipped = Skipped()
     audited = [sample for chunk in read(0, str(file), "fen") for sample in samples(chunk, Choice(), skipped)]
-    found = {sample.item: sample.position.fen for sample in audited}
+    fens = {sample.item: sample.position.fen for sample in audited}
     expected = {number: case.get("line", case.get("fen")) for number, case in enumerate(standard, 1)}
-    assert found == {number: fen for number, fen in expected.items() if fen is not None}
+    assert fens == {number: fen for number, fen in expected.items() if fen is not None}
     faulty = [f"{file}: line {number}: " for number, fen in expected.items() if fen is None]
     assert skipped.reasons["line that is not a position"] == len(faulty)
     assert all(example.startswith(line) for line, (_, example) in zip(faulty, skipped.examples, strict=False))

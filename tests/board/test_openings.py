@@ -26,8 +26,8 @@ def played(moves: str) -> chess.Board:
 
 
 def named(board: chess.Board) -> tuple[str, str] | None:
-    found = opening_of(PlayedGame.of(board))
-    return (found.eco, found.name) if found else None
+    opening = opening_of(PlayedGame.of(board))
+    return (opening.eco, opening.name) if opening else None
 
 
 @pytest.mark.parametrize("folder", part_of(LISTS, 2), ids=["one row of twenty", "every row"])

@@ -23,9 +23,9 @@ def read(pgn: str) -> list[Game | MovemaskError]:
 
 def shapes(pgn: str) -> list[int]:
     """Plies of each game, -1 in the place of one that is wrong."""
-    found = read(pgn)
-    assert all(isinstance(game, Game | InvalidPgn) for game in found)
-    return [len(game.plies) if isinstance(game, Game) else -1 for game in found]
+    games = read(pgn)
+    assert all(isinstance(game, Game | InvalidPgn) for game in games)
+    return [len(game.plies) if isinstance(game, Game) else -1 for game in games]
 
 
 BROKEN = {
@@ -64,8 +64,8 @@ def test_unreadable_game_leaves_the_others(games: list[str], headers: str) -> No
     ],
 )
 def test_word_that_is_no_move_is_an_error(text: str, line: int, word: str) -> None:
-    (found,) = read(text)
-    assert str(found) == f"pgn: game 1: line {line}: '{word}' is neither a tag nor a move in SAN"
+    (error,) = read(text)
+    assert str(error) == f"pgn: game 1: line {line}: '{word}' is neither a tag nor a move in SAN"
 
 
 @pytest.mark.parametrize(

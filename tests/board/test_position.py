@@ -86,8 +86,8 @@ def test_positions_share_their_game() -> None:
     sizes = []
     for count in (128, 1024):
         before = tracemalloc.get_traced_memory()[0]
-        kept = list(read_games(StringIO(" ".join(plies[:count]))))
+        result = list(read_games(StringIO(" ".join(plies[:count]))))
         sizes.append(tracemalloc.get_traced_memory()[0] - before)
-        del kept
+        del result
     tracemalloc.stop()
     assert sizes[1] < 10 * sizes[0]

@@ -28,37 +28,37 @@ PLAIN = re.compile(r"[A-Za-z0-9/]+(?: [A-Za-z-]+){2} [A-Za-z-]\w*(?: \d+){2}", r
 def same(fen: str, *, chess960: bool = False) -> bool:
     """Holds `Position.read` to python-chess; whether the FEN is of a valid position."""
     try:
-        found: Position | MovemaskError = Position.read(fen, chess960=chess960)
+        result: Position | MovemaskError = Position.read(fen, chess960=chess960)
     except MovemaskError as error:
-        found = error
+        result = error
     words = None
     try:
         board = chess.Board(fen, chess960=chess960)
     except ValueError as error:
         words = f"fen: {error}"
-    if words is not None and isinstance(found, Position):  # an EPD, or underscores
-        assert found.board == chess.Board(read_fen(fen), chess960=chess960), fen
+    if words is not None and isinstance(result, Position):  # an EPD, or underscores
+        assert result.board == chess.Board(read_fen(fen), chess960=chess960), fen
         return False
     if words is not None:
-        assert isinstance(found, InvalidFen | InvalidPosition), fen
+        assert isinstance(result, InvalidFen | InvalidPosition), fen
         if PLAIN.fullmatch(fen):
-            assert str(found) == words
+            assert str(result) == words
         return False
     if 0 < len(fen.split()) < len(FEN_FIELDS):  # python-chess takes "8/8/8/8/8/8/8/8" for a FEN
-        assert isinstance(found, InvalidFen), fen
-        assert str(found).startswith(f"fen: {fen!r} is cut short")
+        assert isinstance(result, InvalidFen), fen
+        assert str(result).startswith(f"fen: {fen!r} is cut short")
         return False
-    if isinstance(found, InvalidPosition):
-        assert status_names(board.status()) == found.statuses
-        assert ", ".join(found.statuses) in str(found)
+    if isinstance(result, InvalidPosition):
+        assert status_names(board.status()) == result.statuses
+        assert ", ".join(result.statuses) in str(result)
         return False
-    assert isinstance(found, Position)
+    assert isinstance(result, Position)
     assert board.status() == chess.STATUS_VALID
-    assert found.board == board
-    assert found.fen == board.fen(en_passant="fen")
-    assert (found.chess960, found.has_history) == (chess960, False)
-    if is_as_written(fen, found.board):
-        assert found.fen == fen
+    assert result.board == board
+    assert result.fen == board.fen(en_passant="fen")
+    assert (result.chess960, result.has_history) == (chess960, False)
+    if is_as_written(fen, result.board):
+        assert result.fen == fen
     return True
 
 

@@ -58,8 +58,8 @@ def random_game(seed: int) -> chess.pgn.Game:
 @pytest.mark.parametrize("between", ["\n\n", "\n", " ", "\r\n\r\n", "\n\n\n\n", '\n\n% 1. e4 [A "b"]\n', "\n---\n"])
 def test_joined_games_match_python_chess(between: str) -> None:
     games = [random_game(seed) for seed in range(40)]
-    found = parts(between.join(str(game) for game in games))
-    texts = [part for part in found if part.role == "game"]
+    result = parts(between.join(str(game) for game in games))
+    texts = [part for part in result if part.role == "game"]
     assert len(texts) == len(games)
     for text, game in zip(texts, games, strict=True):
         assert {name: escaped(value) for name, value in text.tags.items()} == dict(game.headers)
@@ -70,10 +70,10 @@ def test_joined_games_match_python_chess(between: str) -> None:
 
 @given(st.text(alphabet='e4N1-0*$.[]{}();%" \n\r\\>`[AW"', max_size=80))
 def test_parts_join_to_the_text(text: str) -> None:
-    found = parts(text)
-    assert "".join(part.text for part in found) in (in_lf(text), "")
-    assert all(part.role == "game" for part in found if part.tags)
-    assert [part.role for part in found].count("trailing") <= 1
+    result = parts(text)
+    assert "".join(part.text for part in result) in (in_lf(text), "")
+    assert all(part.role == "game" for part in result if part.tags)
+    assert [part.role for part in result].count("trailing") <= 1
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -122,8 +122,8 @@ def test_line_numbers_of_parts() -> None:
     ],
 )
 def test_doubtful_text_is_an_error(text: str, outcome: str) -> None:
-    (found,) = read_games(text)
-    assert outcome in str(found)
+    (result,) = read_games(text)
+    assert outcome in str(result)
 
 
 def test_lone_result_is_no_game() -> None:

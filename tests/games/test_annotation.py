@@ -69,10 +69,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def games_of(text: str) -> list[chess.pgn.Game]:
-    stream, found = io.StringIO(text), []
+    stream, games = io.StringIO(text), []
     while (game := chess.pgn.read_game(stream)) is not None:
-        found.append(game)
-    return found
+        games.append(game)
+    return games
 
 
 def moves_of(node: chess.pgn.GameNode) -> list[object]:
@@ -107,28 +107,28 @@ def test_annotate_adds_comments_only(file: Path, network: Network) -> None:
         if node.game() is first:
             elo = (1500.0, 1600.0) if board.turn else (1600.0, 1500.0)
         policy = network.policy(board, elo=elo)
-        found = COMMENT.search(node.comment)
-        assert found
+        match = COMMENT.search(node.comment)
+        assert match
         rank = list(policy.probabilities).index(node.move) + 1
-        assert float(found[1]) == pytest.approx(100 * policy[node.move], rel=0.05, abs=0.05)
-        assert (found[2] == "first choice") == (rank == 1)
+        assert float(match[1]) == pytest.approx(100 * policy[node.move], rel=0.05, abs=0.05)
+        assert (match[2] == "first choice") == (rank == 1)
         if rank > 1:
             assert policy.best is not None
-            assert (int(found[3]), int(found[4]), found[5]) == (rank, board.legal_moves.count(), board.san(policy.best))
+            assert (int(match[3]), int(match[4]), match[5]) == (rank, board.legal_moves.count(), board.san(policy.best))
 
 
 @pytest.mark.parametrize("packed", [bytes, gzip.compress])
 def test_annotate_keeps_line_ends(file: Path, tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
     models = str(write_fake(tmp_path / "m").parent)
     text = '[White "Ann"]\n\n1. e4 e5\n{two\nlines} *\n\nA remark\n\n[White "Ben"]\n\n1. Sf3 *\n'
-    found = []
+    outputs = []
     for ends in ("\n", "\r\n"):
         file.write_bytes(packed(text.replace("\n", ends).encode()))
         assert run("annotate", file, "--models-dir", models, "--out", tmp_path / "out.pgn").exit_code == 0
-        found.append((tmp_path / "out.pgn").read_bytes())
-        assert run("annotate", file, "--models-dir", models).stdout_bytes == found[-1]
-    assert b"\r" not in found[0]
-    assert found[1] == found[0].replace(b"\n", b"\r\n")
+        outputs.append((tmp_path / "out.pgn").read_bytes())
+        assert run("annotate", file, "--models-dir", models).stdout_bytes == outputs[-1]
+    assert b"\r" not in outputs[0]
+    assert outputs[1] == outputs[0].replace(b"\n", b"\r\n")
 
 
 def test_summary_of_players(file: Path, tmp_path: Path) -> None:
@@ -181,26 +181,28 @@ def test_annotate_adds_missing_openings(tmp_path: Path) -> None:
     headers = ['[ECO "A00"]', '[ECO "?"]\n[Opening ""]', '[Opening "Mine"]\n[ECO "Z99"]']
     standard = '[Variant "Chess960"]\n[FEN "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w HAha - 0 1"]\n[SetUp "1"]'
     file.write_text("".join(f"{one}\n\n1. e4 e5 *\n\n" for one in [*headers, standard]))
-    found = [(game.headers.get("ECO"), game.headers.get("Opening")) for game in games_of(run("annotate", file).stdout)]
-    assert found == [("A00", "King's Pawn Game"), ("C20", "King's Pawn Game"), ("Z99", "Mine"), (None, None)]
+    openings = [
+        (game.headers.get("ECO"), game.headers.get("Opening")) for game in games_of(run("annotate", file).stdout)
+    ]
+    assert openings == [("A00", "King's Pawn Game"), ("C20", "King's Pawn Game"), ("Z99", "Mine"), (None, None)]
 
 
 def test_documented_example_matches_annotate(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "uci.md").read_text().split("## Annotated games")[1]
-    command, shown = re.findall(r"```(?:sh|)\n(.*?)```", page, re.S)[1:3]
+    command, documented = re.findall(r"```(?:sh|)\n(.*?)```", page, re.S)[1:3]
     moves = re.search(r"echo '(.*)' \| movemask annotate -", command)
     assert moves
     (tmp_path / "game.pgn").write_text(moves[1])
     written = run("annotate", tmp_path / "game.pgn").stdout.split("\n\n", 1)[1].strip()
-    assert figures(shown) == pytest.approx(figures(written), rel=0.1, abs=0.2), written
-    assert FIGURE.sub("", shown).split() == FIGURE.sub("", written).split(), written
+    assert figures(documented) == pytest.approx(figures(written), rel=0.1, abs=0.2), written
+    assert FIGURE.sub("", documented).split() == FIGURE.sub("", written).split(), written
 
 
 FIGURE = re.compile(r"\d+\.\d+")  # 8-bit integers may round the other way on another processor
 
 
 def figures(text: str) -> list[float]:
-    return [float(found) for found in FIGURE.findall(text)]
+    return [float(number) for number in FIGURE.findall(text)]
 
 
 UNPLAYABLE = {
@@ -220,7 +222,7 @@ def test_annotate_file_without_games(text: str, tmp_path: Path) -> None:
     result = run("annotate", file, "--out", out)
     assert result.exit_code == 1
     assert f"{file}: there is no game in it" in result.stderr
-    assert [found.name for found in tmp_path.iterdir()] == ["positions.epd"]
+    assert [path.name for path in tmp_path.iterdir()] == ["positions.epd"]
     assert run("annotate", file).stdout == ""
 
 

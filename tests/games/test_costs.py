@@ -63,9 +63,9 @@ def test_checkmate_and_only_move_cost_nothing() -> None:
 
 
 def test_no_cost_without_evaluations() -> None:
-    found = costs("1. e4 e5 2. Qh5 Ke7 3. a3 a6")
-    assert [cost.lost for cost in found] == [None] * 6
-    assert {cost.mark for cost in found} == {None}
+    result = costs("1. e4 e5 2. Qh5 Ke7 3. a3 a6")
+    assert [cost.lost for cost in result] == [None] * 6
+    assert {cost.mark for cost in result} == {None}
     allowed = last("1. f3 e5 2. g4")  # the game might have been lost before
     assert (allowed.mark, allowed.lost, allowed.is_key) == (None, None, True)
 

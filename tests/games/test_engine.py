@@ -17,8 +17,8 @@ BOARDS = [chess.Board(), chess.Board("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1")]
 
 
 async def evaluated(engine: Engine) -> list[int]:
-    async with aclosing(engine.of(BOARDS, [1] * len(BOARDS))) as found:
-        return [place async for place, _ in found]
+    async with aclosing(engine.of(BOARDS, [1] * len(BOARDS))) as evaluations:
+        return [place async for place, _ in evaluations]
 
 
 @pytest.mark.anyio

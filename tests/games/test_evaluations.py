@@ -50,8 +50,8 @@ def test_probable_move_can_be_a_mistake(shipped: TestClient) -> None:
     assert [point["rating"] for point in moment["by_rating"]] == [800, 1200, 1600, 2000, 2400]
     before = [move["uci"] for move in game["moves"][:9]]
     sweep = asked(shipped, "/v1/policy/sweep", moves=before, ratings=[800])
-    (taken,) = (move for move in sweep["moves"] if move["uci"] == trap["uci"])
-    assert moment["by_rating"][0]["probability"] == pytest.approx(taken["probabilities"][0], abs=1e-9)
+    (swept,) = (move for move in sweep["moves"] if move["uci"] == trap["uci"])
+    assert moment["by_rating"][0]["probability"] == pytest.approx(swept["probabilities"][0], abs=1e-9)
     assert game["moves"][12]["lost"] == 0  # mate needs no evaluation
 
 

@@ -32,11 +32,11 @@ def test_annotated_files_keep_everything() -> None:
 
 
 def check(case: Case, own: Direct) -> None:
-    found = asyncio.run(written(own, case.text))
-    text = "".join(f"{game}\n\n" for game in found)
+    games = asyncio.run(written(own, case.text))
+    text = "".join(f"{game}\n\n" for game in games)
     assert "\N{REPLACEMENT CHARACTER}" not in text
     assert [part for part in case.kept if part not in " ".join(text.split())] == []
-    judged = [game for game in found if game.report is not None]
+    judged = [game for game in games if game.report is not None]
     assert [isinstance(game.report, MovemaskError) for game in judged] == ["error" in game for game in case.games]
     again = [game for game in read_games(text) if isinstance(game, Game)]
     good = [{name: value for name, value in game.items() if name != "notes"} for game in case.good]

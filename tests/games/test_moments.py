@@ -81,8 +81,8 @@ def test_annotated_moments_match_and_are_replaced(shipped: TestClient, tmp_path:
     assert again == run("annotate", file).stdout
     game = chess.pgn.read_game(io.StringIO(again))
     assert game is not None
-    told = re.findall(r"; moments: (.*?); White ", game.comment)
+    texts = re.findall(r"; moments: (.*?); White ", game.comment)
     moments = judged(shipped, SAMPLE)["moments"]
-    assert told == ["; ".join(f"{one['mark']}: {one['text'][:-1]}" for one in moments)]
+    assert texts == ["; ".join(f"{one['mark']}: {one['text'][:-1]}" for one in moments)]
     assert again.count("moments: ") == 1
     assert other.read_text() != again

@@ -58,29 +58,29 @@ def test_think_time_of_quick_moves_is_short(network: Network) -> None:
     assert 2 < usual < 15
     assert seconds(network, Clock(30, 2)) < usual / 2
     assert seconds(network, clock, chess.STARTING_FEN) < usual
-    taken = ("Nd4", "Nxd4")
-    elsewhere = seconds(network, clock, MIDDLEGAME, *taken, play="Bb7")
-    assert seconds(network, clock, MIDDLEGAME, *taken, play="exd4") < elsewhere / 2
+    exchange = ("Nd4", "Nxd4")
+    elsewhere = seconds(network, clock, MIDDLEGAME, *exchange, play="Bb7")
+    assert seconds(network, clock, MIDDLEGAME, *exchange, play="exd4") < elsewhere / 2
     assert seconds(network, clock, "7k/8/8/8/8/8/1q6/K7 w - - 0 40") < usual / 4
 
 
 def test_engine_waits_for_think_time_or_stop(network: Network) -> None:
     def took(*commands: str) -> float:
         out = io.StringIO()
-        told: list[float] = []
+        times: list[float] = []
 
         def lines() -> Iterator[str]:
             yield from ("setoption name Think Time value true", f"position fen {MIDDLEGAME}", "isready")
             while "readyok" not in out.getvalue():
                 time.sleep(0.001)
-            told.append(time.monotonic())
+            times.append(time.monotonic())
             yield from commands
             while "bestmove" not in out.getvalue():
                 time.sleep(0.001)
-            told.append(time.monotonic())
+            times.append(time.monotonic())
 
         Engine(lambda *_: network, Options(), out).run(lines())
-        return told[1] - told[0]
+        return times[1] - times[0]
 
     expected = seconds(network, Clock(20))
     assert took("go btime 20000 wtime 1000") >= expected > 0.3

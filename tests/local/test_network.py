@@ -32,8 +32,12 @@ def test_policy_matches_the_service(network: movemask.Network, shipped: TestClie
     board = chess.Board()
     for san in ("e4", "e5", "Nf3"):
         board.push_san(san)
-    for asked, elo in (({}, None), ({"elo": 1200}, 1200.0), ({"elo": {"self": 1200, "opponent": 1900}}, (1200, 1900))):
-        answer = shipped.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **asked, "top_p": 0.95}).json()
+    for ratings, elo in (
+        ({}, None),
+        ({"elo": 1200}, 1200.0),
+        ({"elo": {"self": 1200, "opponent": 1900}}, (1200, 1900)),
+    ):
+        answer = shipped.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **ratings, "top_p": 0.95}).json()
         policy = network.policy(board, elo=elo, top_p=0.95)
         assert [move.uci() for move in policy.probabilities] == [move["uci"] for move in answer["moves"]]
         assert list(policy.probabilities.values()) == pytest.approx([move["probability"] for move in answer["moves"]])
@@ -99,8 +103,8 @@ def test_policy_is_a_mapping(network: movemask.Network) -> None:
     assert policy.get("e4") == policy["e2e4"]
     assert policy.get("a3") == policy["a3"] == 0  # legal; the filter dropped it
     assert [policy.get("e5"), policy.get("Zz", 0.5), policy.get(None)] == [None, 0.5, None]
-    asked: list[object] = ["e4", "a3", "e5", 5]
-    assert [move in policy for move in asked] == [True, False, False, False]
+    keys: list[object] = ["e4", "a3", "e5", 5]
+    assert [move in policy for move in keys] == [True, False, False, False]
 
 
 def test_policy_of_a_fen(network: movemask.Network) -> None:
@@ -172,9 +176,9 @@ def test_shaped_matches_the_service(network: movemask.Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     for temperature, top_p in ((0.5, 1.0), (2.0, 0.8), (1.0, 0.5)):
         shaped = network.policy(board).shaped(temperature, top_p).probabilities
-        asked = network.policy(board, temperature=temperature, top_p=top_p).probabilities
-        assert list(shaped) == list(asked)
-        assert list(shaped.values()) == pytest.approx(list(asked.values()), abs=1e-9)
+        expected = network.policy(board, temperature=temperature, top_p=top_p).probabilities
+        assert list(shaped) == list(expected)
+        assert list(shaped.values()) == pytest.approx(list(expected.values()), abs=1e-9)
     assert list(network.policy(board).shaped(0).probabilities.values()) == [1.0]
 
 
@@ -247,13 +251,13 @@ def test_documented_examples_run(shipped: TestClient, capsys: pytest.CaptureFixt
 
 def test_logits_and_slots_give_the_policy(network: movemask.Network) -> None:
     board = chess.Board("r3k2r/1P6/8/8/8/8/6p1/R3K2R b KQkq - 0 1")
-    found = network.logits(board, elo=1500)
-    assert found.values.shape == found.legal_mask.shape == (len(network.slot_moves),)
-    assert found.legal_mask.sum() == len(found.slots) == len(found.moves) == board.legal_moves.count()
-    weights = np.exp(found.values[found.slots].astype(np.float64))
+    logits = network.logits(board, elo=1500)
+    assert logits.values.shape == logits.legal_mask.shape == (len(network.slot_moves),)
+    assert logits.legal_mask.sum() == len(logits.slots) == len(logits.moves) == board.legal_moves.count()
+    weights = np.exp(logits.values[logits.slots].astype(np.float64))
     policy = network.policy(board, elo=1500)
-    assert dict(zip(found.moves, weights / weights.sum(), strict=True)) == pytest.approx(policy.probabilities)
-    names = {move.uci(): network.slot_moves[slot] for move, slot in zip(found.moves, found.slots, strict=True)}
+    assert dict(zip(logits.moves, weights / weights.sum(), strict=True)) == pytest.approx(policy.probabilities)
+    names = {move.uci(): network.slot_moves[slot] for move, slot in zip(logits.moves, logits.slots, strict=True)}
     assert (names["g2g1q"], names["e8g8"], names["h8h7"]) == ("g7g8q", "e1h1", "h1h2")  # as Black sees them
     assert movemask.vocabulary(network.vocabulary) == network.slot_moves
     mated = network.logits(chess.Board("8/8/8/8/8/6k1/6q1/6K1 w - - 0 1"))
@@ -280,16 +284,18 @@ HEAVY = {"movemask.server", "numpy", "onnxruntime", "fastapi", "sqlalchemy", "py
     ],
 )
 def test_import_movemask_loads_few_modules(code: str, allowed: set[str]) -> None:
-    shown = f"{code}; import sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert set(found.split()) <= allowed
+    program = f"{code}; import sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    output = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    assert set(output.split()) <= allowed
 
 
 def test_public_names_are_documented() -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     for name in movemask.__all__:
-        found = getattr(movemask, name)
-        assert name == "__version__" or found.__doc__
+        value = getattr(movemask, name)
+        assert name == "__version__" or value.__doc__
         assert f"`{name}" in page
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         movemask.nothing  # noqa: B018

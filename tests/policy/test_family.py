@@ -67,8 +67,8 @@ def test_invalid_shapes_and_logits_raise(which: str, logits: Array, indptr: list
 def test_softmax_and_logsumexp_match_scipy(batch: Ragged) -> None:
     for name in ("softmax", "log_softmax"):
         expected = [getattr(scipy.special, name)(row) if len(row) else row for row in batch.rows]
-        found = getattr(softmax, name)(batch.values, batch.indptr)
-        np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-12, atol=1e-12 * (name == "log_softmax"))
+        result = getattr(softmax, name)(batch.values, batch.indptr)
+        np.testing.assert_allclose(result, np.concatenate(expected), rtol=1e-12, atol=1e-12 * (name == "log_softmax"))
     totals = [scipy.special.logsumexp(row) if len(row) else -np.inf for row in batch.rows]
     np.testing.assert_allclose(softmax.logsumexp(batch.values, batch.indptr), totals, rtol=1e-12, atol=1e-12)
 
@@ -159,5 +159,5 @@ def exact(logits: list[float], alpha: float) -> list[float]:
 @pytest.mark.parametrize("alpha", [1 + 1e-15, 1 + 1e-9, 1.001, 1.1, 1.49, 1.51, 1.7, 2.0, 3.0])
 def test_entmax_just_above_softmax(alpha: float) -> None:
     logits = [3.0, 2.5, 2.4999, 0.0, -1.0, -7.25]
-    found = entmax.entmax(logits, [0, len(logits)], alpha)
-    assert found == pytest.approx(exact(logits, alpha), abs=1e-14)
+    result = entmax.entmax(logits, [0, len(logits)], alpha)
+    assert result == pytest.approx(exact(logits, alpha), abs=1e-14)

@@ -134,25 +134,25 @@ def expected(row: Sequence[float], rule: Normalisation) -> tuple[list[float], fl
 @example([-math.inf, -1e308, 1e308], Normalisation(temperature=TINY, top_p=1.0, min_p=TINY))
 @example([2.0], Normalisation("softmax_one", temperature=TINY, top_k=1, top_p=TINY, min_p=1.0))
 def test_every_rule_keeps_best_move_and_sums_to_one(row: list[float], rule: Normalisation) -> None:
-    found = policy(row, rule)
+    result = policy(row, rule)
     order = sorted(range(len(row)), key=lambda place: (-row[place], place))
     falling = [row[place] for place in order]
     with localcontext(prec=50):
         weights = exponentials(falling, rule.divisor, falling[0])
         fewest, most = fewest_and_most_kept([weight / sum(weights) for weight in weights], rule)
-        assert 1 <= fewest <= len(found.codes) <= most
-        assert found.codes.tolist() == order[: len(found.codes)]
-        probabilities, abstention = expected(falling[: len(found.codes)], rule)
+        assert 1 <= fewest <= len(result.codes) <= most
+        assert result.codes.tolist() == order[: len(result.codes)]
+        probabilities, abstention = expected(falling[: len(result.codes)], rule)
     # Near alpha 1, entmax divides by alpha - 1.
     exact = 1e-10 if rule.alpha in (None, 1.0) else 1e-10 + 1e-14 / (rule.alpha - 1)
-    np.testing.assert_allclose(found.probabilities, probabilities, rtol=0, atol=exact)
-    np.testing.assert_allclose(found.abstention, [abstention], rtol=0, atol=exact)
-    assert abs(math.fsum(found.probabilities) + found.abstention[0] - 1) < 1e-12
-    assert (found.probabilities >= 0).all()
-    assert (np.diff(found.probabilities) <= 0).all()
-    drawn = found.sample(0, rule.divisor, seed=1)
-    assert found.probabilities[drawn] > 0 or found.abstention[0] == 1
-    assert all(map(math.isfinite, found.statistics(0, rule.divisor).values()))
+    np.testing.assert_allclose(result.probabilities, probabilities, rtol=0, atol=exact)
+    np.testing.assert_allclose(result.abstention, [abstention], rtol=0, atol=exact)
+    assert abs(math.fsum(result.probabilities) + result.abstention[0] - 1) < 1e-12
+    assert (result.probabilities >= 0).all()
+    assert (np.diff(result.probabilities) <= 0).all()
+    drawn = result.sample(0, rule.divisor, seed=1)
+    assert result.probabilities[drawn] > 0 or result.abstention[0] == 1
+    assert all(map(math.isfinite, result.statistics(0, rule.divisor).values()))
 
 
 @given(st.lists(st.tuples(ROWS | st.just([]), rules()), min_size=1, max_size=5))

@@ -23,34 +23,34 @@ def drawn(rows: int, truth: float) -> tuple[Array, Array, Array]:
 @pytest.mark.parametrize("truth", [0.4, 1.0, 1.7, 6.0])
 def test_fit_finds_the_true_temperature(truth: float) -> None:
     z, indptr, targets = drawn(20_000, truth)
-    found = temperature.fitted_temperature(z, indptr, targets)
-    assert found.temperature == pytest.approx(truth, rel=0.05)
-    assert not found.at_bound
-    assert found.cross_entropy_after <= found.cross_entropy_before
+    fit = temperature.fitted_temperature(z, indptr, targets)
+    assert fit.temperature == pytest.approx(truth, rel=0.05)
+    assert not fit.at_bound
+    assert fit.cross_entropy_after <= fit.cross_entropy_before
     for near in (0.99, 1.01):
-        loss = temperature.cross_entropy(z, indptr, targets, found.temperature * near).mean()
-        assert loss >= found.cross_entropy_after
+        loss = temperature.cross_entropy(z, indptr, targets, fit.temperature * near).mean()
+        assert loss >= fit.cross_entropy_after
 
 
 def test_fit_at_the_bounds() -> None:
     z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
     for played, bound in ((1, temperature.COLDEST), (0, temperature.HOTTEST)):
-        found = temperature.fitted_temperature(z, indptr, [played, played])
-        assert found.temperature == pytest.approx(bound)
-        assert found.at_bound
+        fit = temperature.fitted_temperature(z, indptr, [played, played])
+        assert fit.temperature == pytest.approx(bound)
+        assert fit.at_bound
 
 
 def test_standard_error_matches_repeated_fits() -> None:
     z, indptr, targets = drawn(1000, 1.6)
-    found = temperature.fitted_temperature(z, indptr, targets)
+    fit = temperature.fitted_temperature(z, indptr, targets)
     rng, rows = np.random.default_rng(0), z.reshape(-1, 9)
     bootstrap = []
     for _ in range(300):
         again = rng.integers(0, 1000, 1000)
         bootstrap.append(temperature.fitted_temperature(rows[again].ravel(), indptr, targets[again]).temperature)
     # The deviation of 300 draws is known to about 1 / sqrt(600) = 4 %.
-    assert found.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
-    assert abs(found.temperature - 1.6) < 4 * found.standard_error
+    assert fit.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
+    assert abs(fit.temperature - 1.6) < 4 * fit.standard_error
 
 
 def test_fit_without_information_raises() -> None:

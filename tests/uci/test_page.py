@@ -24,38 +24,40 @@ def numbers(text: str) -> list[float]:
 
 
 def test_documented_eval_output() -> None:
-    command, shown = re.findall(r"```(?:sh|)\n(.*?)```", PAGE, re.S)[:2]
+    command, documented = re.findall(r"```(?:sh|)\n(.*?)```", PAGE, re.S)[:2]
     sent = re.fullmatch(r"printf '(.*)' \| movemask (.*) \| head -(\d)\n", command)
     assert sent
     text = sent[1].replace("\\n", "\n")
     arguments = [sys.executable, "-m", "movemask", *sent[2].split()]
     done = subprocess.run(arguments, input=text, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()[: int(sent[3])]
-    assert len(lines) == len(shown.splitlines())
-    for line, expected in zip(lines, shown.splitlines(), strict=True):
+    assert len(lines) == len(documented.splitlines())
+    for line, expected in zip(lines, documented.splitlines(), strict=True):
         assert NUMBER.sub("", line) == NUMBER.sub("", expected)
         assert numbers(line) == pytest.approx(numbers(expected), rel=0.1, abs=0.2)  # 8-bit integers round differently
 
 
 def test_documented_analysis_output() -> None:
-    shown = re.search(r"^info .*$", PAGE, re.M)
-    assert shown
+    documented = re.search(r"^info .*$", PAGE, re.M)
+    assert documented
     sent = "setoption name UCI_ShowWDL value true\nsetoption name MultiPV value 4\nposition startpos moves e2e4 e7e5\n"
     command = [sys.executable, "-m", "movemask", "uci", "--elo", "1500"]
     done = subprocess.run(command, input=f"{sent}go infinite\n", capture_output=True, text=True, check=True)
     line, timed = done.stdout.splitlines()[0], re.compile(r" nps \d+ time \d+ ")
-    assert NUMBER.sub("", line) == NUMBER.sub("", shown[0])
-    found, expected = (numbers(timed.sub(" ", text)) for text in (line, shown[0]))
-    assert found == pytest.approx(expected, rel=0.1, abs=10)
+    assert NUMBER.sub("", line) == NUMBER.sub("", documented[0])
+    written, expected = (numbers(timed.sub(" ", text)) for text in (line, documented[0]))
+    assert written == pytest.approx(expected, rel=0.1, abs=10)
 
 
 def test_documented_mistake_figures(tmp_path: Path) -> None:
-    shown = re.search(r"`(blunder: cost .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE)
-    assert shown
+    documented = re.search(
+        r"`(blunder: cost .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE
+    )
+    assert documented
     out = tmp_path / "annotated.pgn"
     done = CliRunner().invoke(main, ["annotate", str(DATA / "evaluated.pgn"), "--out", str(out)])
     assert done.exit_code == 0, done.output
     after = " ".join(out.read_text().split()).partition("11. Nbd2 $4 ")[2]
     written = re.search(r"blunder: cost .*? at 2400", after)
     assert written
-    assert numbers(written[0]) == pytest.approx(numbers(shown[1]), rel=0.05, abs=0.2)
+    assert numbers(written[0]) == pytest.approx(numbers(documented[1]), rel=0.05, abs=0.2)

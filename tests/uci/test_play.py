@@ -75,8 +75,8 @@ GRADED = [
 def test_searchmoves_score_is_after_the_move(network: Network, position: str, moves: list[str], how: str) -> None:
     def scores(*commands: str) -> dict[str, str]:
         lines = answers(network, f"position {position}", *commands)
-        shown = [re.search(r" score (\S+ \S+) .* pv (\S+)", line) for line in lines]
-        return {match[2]: match[1] for match in shown if match}
+        matches = [re.search(r" score (\S+ \S+) .* pv (\S+)", line) for line in lines]
+        return {match[2]: match[1] for match in matches if match}
 
     beside = scores("setoption name MultiPV value 500", "go nodes 60")
     alone = {move: scores(f"go searchmoves {move} {how}")[move] for move in moves}
@@ -275,12 +275,12 @@ def test_nibbler_reads_the_statistics(network: Network) -> None:
     lines = answers(network, "setoption name VerboseMoveStats value true", "position startpos", "go nodes 1")
     *moves, node = stats_of(lines)
     policy = network.policy(chess.Board())
-    found = {}
+    probabilities = {}
     for line in moves:
         words = line.split()
-        found[chess.Move.from_uci(words[2])] = float(words[words.index("(P:") + 1].rstrip("%)"))
-    assert list(found) == sorted(policy.probabilities, key=lambda move: policy[move])
-    assert found == {move: pytest.approx(100 * policy[move], abs=0.0051) for move in policy}
+        probabilities[chess.Move.from_uci(words[2])] = float(words[words.index("(P:") + 1].rstrip("%)"))
+    assert list(probabilities) == sorted(policy.probabilities, key=lambda move: policy[move])
+    assert probabilities == {move: pytest.approx(100 * policy[move], abs=0.0051) for move in policy}
     words = node.split()
     assert (words[2], words[words.index("N:") + 1]) == ("node", "1")
     assert policy.value is not None
@@ -308,8 +308,8 @@ def test_statistics_columns_match_lc0(network: Network) -> None:
 def test_statistics_indices_match_lc0(network: Network) -> None:
     for fen, slots in lc0_slots()[:6]:
         lines = answers(network, "setoption name VerboseMoveStats value true", f"position fen {fen}", "go nodes 1")
-        found = {line.split()[2]: int(line[18:].split("(")[1].split(")")[0]) for line in stats_of(lines)[:-1]}
-        assert found == slots
+        indices = {line.split()[2]: int(line[18:].split("(")[1].split(")")[0]) for line in stats_of(lines)[:-1]}
+        assert indices == slots
 
 
 @pytest.mark.parametrize("live", [False, True])

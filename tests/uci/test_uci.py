@@ -216,10 +216,10 @@ def test_engine_survives_any_input() -> None:
     lines += [b"9" * 400, b"go " * 100_000, b"position fen " + b"8/" * 50_000, b"setoption name Model value nothing"]
     process = subprocess.Popen(COMMAND, stdin=-1, stdout=-1, stderr=-1)
     end = [b"stop", b"position startpos", b"go", b"quit", b""]
-    told, errors = process.communicate(b"\n".join([b"uci", *lines, *end]), 60)
+    written, errors = process.communicate(b"\n".join([b"uci", *lines, *end]), 60)
     assert (process.returncode, errors) == (0, b"")
-    said = told.decode().splitlines()
-    last = said[-1].split()
+    output = written.decode().splitlines()
+    last = output[-1].split()
     assert last[0] == "bestmove"
     assert chess.Move.from_uci(last[1]) in chess.Board().legal_moves
 
@@ -290,8 +290,8 @@ def test_remote_and_local_sources_agree(shipped: TestClient) -> None:
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
         board.push_uci(uci)
-        found = [Search(board, Go(), options, source, random.Random(1)).info() for source in sources]
-        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in part] for part in found]
+        infos = [Search(board, Go(), options, source, random.Random(1)).info() for source in sources]
+        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in part] for part in infos]
         assert lines[0] == lines[1]
 
 

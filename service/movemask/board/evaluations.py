@@ -45,8 +45,8 @@ def unreadable(comment: str) -> list[str]:
         if _score(command[1], True) is None
     ]
     faulty += [command[0] for command in _PROFILE.finditer(comment) if not _profile(command[1])]
-    shown = [" ".join(text.strip("[%]").split()) for text in faulty]
-    return [text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…" for text in shown]
+    texts = [" ".join(text.strip("[%]").split()) for text in faulty]
+    return [text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…" for text in texts]
 
 
 def without_evaluations(comment: str) -> str:

@@ -77,8 +77,8 @@ def read_fen(text: str) -> str:
             f"fen: {text!r} lacks a field: {missing} before the half-move clock {required[3]}"
         )
     if counters and _OPCODE.match(counters[0]) and (";" in text or counters[0][1].isalpha()):
-        given = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
-        counters = [given.get("hmvc", "0"), given.get("fmvn", "1")]
+        values = {name: value for name, value in _COUNTER_OPERATION.findall(text) if name}
+        counters = [values.get("hmvc", "0"), values.get("fmvn", "1")]
     numbers, rest = counters[:2], " ".join(counters[2:])
     if all(map(str.isdecimal, numbers)) and looks_like_moves(rest.removeprefix("moves ")):
         raise InvalidFen(f"fen: {text!r} has moves behind the FEN{MOVES_HINT}")

@@ -101,12 +101,12 @@ class PlayedGame:
     def followed(self, ply: int, move: chess.Move) -> PlayedGame:
         """This ended game up to `ply`, followed by a legal move. Finds repetitions of the kept positions only."""
         game = copy(self)
-        kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
-        game._keep, game._boards = None, [self.board(place) for place in kept]
+        plies = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
+        game._keep, game._boards = None, [self.board(place) for place in plies]
         game.plies, game._earlier = ply, self._earlier[: ply + 1]
         game._distinct = dict(self._distinct)
         game._since_zeroing = {
-            _key(board): place for place, board in zip(kept, game._boards, strict=True)
+            _key(board): place for place, board in zip(plies, game._boards, strict=True)
         }
         game.last = game._boards[-1].copy(stack=False)
         game.play(move)

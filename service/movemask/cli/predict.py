@@ -208,16 +208,16 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
         "",
         f"{'%':<8}" + "".join(f"{point.elo.own:>6g}" for point in out.points if point.elo),
     ]
-    shown = [(move.san, move.probabilities) for move in out.moves]
-    if rest := shown[top:]:
+    rows = [(move.san, move.probabilities) for move in out.moves]
+    if rest := rows[top:]:
         totals = [
             sum(column)
             for column in zip(*(probabilities for _, probabilities in rest), strict=True)
         ]
-        shown = [*shown[:top], (f"{len(rest)} more", totals)]
+        rows = [*rows[:top], (f"{len(rest)} more", totals)]
     lines += [
         f"{name:<8}" + "".join(f"{100 * p:>6.1f}" for p in probabilities)
-        for name, probabilities in shown
+        for name, probabilities in rows
     ]
     return "\n".join(lines)
 

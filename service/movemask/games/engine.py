@@ -108,12 +108,12 @@ class Engine:
             self._idle.cancel()
         try:
             protocol = await self._started() if self._protocol is None else self._protocol
-            found = await self._answered(self._asked(protocol, board, game, nodes))
+            result = await self._answered(self._asked(protocol, board, game, nodes))
         except Exception as error:  # of another program, which may do anything
             self._fail(error)
             return None
         self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._kill)
-        return found
+        return result
 
     async def of(
         self, boards: Sequence[chess.Board], nodes: Sequence[int]

@@ -89,5 +89,5 @@ def _recaptures(position: Position, move: chess.Move) -> bool:
     if len(boards) < 2 or not position.board.is_capture(move):
         return False
     after, before = boards
-    taken = before.occupied_co[after.turn] & ~after.occupied_co[after.turn]
-    return bool(taken & chess.BB_SQUARES[move.to_square])
+    lost = before.occupied_co[after.turn] & ~after.occupied_co[after.turn]
+    return bool(lost & chess.BB_SQUARES[move.to_square])

@@ -85,11 +85,11 @@ class Policy(Mapping[chess.Move, float]):
         return iter(self.probabilities)
 
     def __repr__(self) -> str:
-        shown = ", ".join(
+        moves = ", ".join(
             f"{self.board.san(move)} {probability:.1%}" for move, probability in self.top(3)
         )
         more = f" and {len(self) - 3} more" if len(self) > 3 else ""
-        return f"<movemask.Policy {shown or 'of a finished game'}{more}; {self.model}>"
+        return f"<movemask.Policy {moves or 'of a finished game'}{more}; {self.model}>"
 
     @property
     def best(self) -> chess.Move | None:
@@ -122,16 +122,20 @@ class Policy(Mapping[chess.Move, float]):
         """Another distribution, of the moves in `among` at another temperature, cut to the fewest moves whose
         probabilities sum to `top_p`. A temperature of 0 keeps only the most probable move. If all moves in `among` have
         probability 0, they are equally likely. Raises InvalidRule."""
-        kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
-        if not kept:
+        candidates = {
+            move: p for move, p in self.probabilities.items() if among is None or move in among
+        }
+        if not candidates:
             return replace(self, probabilities={})
-        if not any(kept.values()):  # all underflowed; an engine must still move
-            kept = dict.fromkeys(kept, 1.0)
+        if not any(candidates.values()):  # all underflowed; an engine must still move
+            candidates = dict.fromkeys(candidates, 1.0)
         with np.errstate(divide="ignore"):
-            logits = np.log(list(kept.values()))
+            logits = np.log(list(candidates.values()))
         rule = rule_of({"temperature": temperature, "top_p": top_p if top_p < 1 else None})
-        shaped = policies(np.arange(len(kept)), logits, np.array([0, len(kept)]), [rule])
-        moves, (chosen, shares, _, _) = list(kept), shaped.lists
+        shaped = policies(
+            np.arange(len(candidates)), logits, np.array([0, len(candidates)]), [rule]
+        )
+        moves, (chosen, shares, _, _) = list(candidates), shaped.lists
         return replace(
             self, probabilities={moves[place]: p for place, p in zip(chosen, shares, strict=True)}
         )

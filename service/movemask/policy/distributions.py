@@ -69,11 +69,11 @@ def top_p(
     values, bounds = checked_probabilities(probabilities, indptr)
     share = checked_share("p", p, len(bounds) - 1)[:, None]
     ranking = falling(values, bounds) if order is None else order
-    held = np.cumsum(padded(values[ranking], bounds, 0.0), axis=1)
-    kept = np.broadcast_to(share == 1.0, held.shape).copy()
-    kept[:, :1] = True
-    kept[:, 1:] |= held[:, :-1] < share * held[:, -1:]
-    return _of_ranked(kept, ranking, bounds)
+    cumulated = np.cumsum(padded(values[ranking], bounds, 0.0), axis=1)
+    mask = np.broadcast_to(share == 1.0, cumulated.shape).copy()
+    mask[:, :1] = True
+    mask[:, 1:] |= cumulated[:, :-1] < share * cumulated[:, -1:]
+    return _of_ranked(mask, ranking, bounds)
 
 
 def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
@@ -83,10 +83,10 @@ def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
     return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
 
 
-def _of_ranked(kept: Mask, ranking: Index, indptr: Index) -> Mask:
+def _of_ranked(by_rank: Mask, ranking: Index, indptr: Index) -> Mask:
     """Turns a mask by rank, bool `[B, longest row]`, into a mask of the entries, bool `[N]`."""
     keep = np.empty(len(ranking), dtype=bool)
-    keep[ranking] = kept[filled(indptr)]
+    keep[ranking] = by_rank[filled(indptr)]
     return keep
 
 

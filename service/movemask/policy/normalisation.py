@@ -126,12 +126,12 @@ class Normalisation:
         for name, kernel in KERNELS.items():
             if kernel.parameter is None:
                 continue
-            given = getattr(self, kernel.parameter) is not None
-            if given and name != self.normalizer:
+            has_parameter = getattr(self, kernel.parameter) is not None
+            if has_parameter and name != self.normalizer:
                 raise InvalidRule(
                     f"{kernel.parameter}: needs normalizer {name!r}, not {self.normalizer!r}"
                 )
-            if not given and name == self.normalizer:
+            if not has_parameter and name == self.normalizer:
                 raise InvalidRule(
                     f"{kernel.parameter}: is missing; normalizer {name!r} gives {kernel.gives}"
                 )
@@ -276,5 +276,5 @@ def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Floa
         return np.ones(len(logits)), np.zeros(len(indptr) - 1)
     kernel = KERNELS[rule.normalizer]
     parameters = () if kernel.parameter is None else (getattr(rule, kernel.parameter),)
-    made = kernel.of(logits, indptr, *parameters, rule.divisor)
-    return made if kernel.abstains else (made, np.zeros(len(indptr) - 1))
+    result = kernel.of(logits, indptr, *parameters, rule.divisor)
+    return result if kernel.abstains else (result, np.zeros(len(indptr) - 1))

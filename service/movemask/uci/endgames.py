@@ -56,11 +56,11 @@ def table_moves_of(
     if not allowed:
         return None
     result = max(ranked[move][0] for move in allowed)
-    kept = [move for move in allowed if ranked[move][0] == result]
+    best = [move for move in allowed if ranked[move][0] == result]
     if result == WIN:
-        shortest = min(ranked[move][1] for move in kept)
-        kept = [move for move in kept if ranked[move][1] == shortest]
-    return TableMoves({move: ranked[move][0] for move in ranked}, tuple(kept))
+        shortest = min(ranked[move][1] for move in best)
+        best = [move for move in best if ranked[move][1] == shortest]
+    return TableMoves({move: ranked[move][0] for move in ranked}, tuple(best))
 
 
 def _ranked(

@@ -178,9 +178,9 @@ class Engine:
 
     def _source(self) -> Future[Source]:
         """The network named by the options. Starts loading it if it is not loaded, or if loading it failed."""
-        wanted = (self._options.model or None, self._options.threads)
-        if self._opened is None or self._opened[0] != wanted or _has_failed(self._opened[1]):
-            self._opened = wanted, self._loader.submit(self._open_source, *wanted)
+        choice = (self._options.model or None, self._options.threads)
+        if self._opened is None or self._opened[0] != choice or _has_failed(self._opened[1]):
+            self._opened = choice, self._loader.submit(self._open_source, *choice)
         return self._opened[1]
 
     def _ready(self, source: Future[Source]) -> None:

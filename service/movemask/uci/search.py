@@ -120,8 +120,8 @@ class Search:
         self._lines = [_Line.of(board, move) for move in (self.best, *others)[: options.multi_pv]]
         left_out = named is not None and len(set(named)) < len(self._policy.probabilities)
         self._of_each = len(self._lines) > 1 or left_out
-        wanted = len(self._lines) if self._of_each or options.ponder else 0
-        if wanted and go.numbers.get("nodes", math.inf) > wanted:
+        runs = len(self._lines) if self._of_each or options.ponder else 0
+        if runs and go.numbers.get("nodes", math.inf) > runs:
             self.grow()
         if options.think_time and (clock := _clock_of(go, board.turn, options.move_overhead)):
             self.seconds = think_time(
@@ -208,9 +208,9 @@ class Search:
             self.notes.append(
                 f"{policy.model} takes no ratings: SelfElo, OpponentElo and UCI_Elo have no effect"
             )
-        for asked, got in zip(self._elo or (), policy.elo or (), strict=False):
-            if round(asked) != round(got):
-                note = f"{policy.model} does not know the rating {asked:g}: asked as {got:g}"
+        for requested, used in zip(self._elo or (), policy.elo or (), strict=False):
+            if round(requested) != round(used):
+                note = f"{policy.model} does not know the rating {requested:g}: asked as {used:g}"
                 if note not in self.notes:
                     self.notes.append(note)
         least, most = options.strengths.least, options.strengths.most

@@ -68,9 +68,9 @@ class Gated:
 
 @pytest.fixture
 def gate() -> Iterator[Gated]:
-    made = Gated()
-    yield made
-    made.open.set()
+    network = Gated()
+    yield network
+    network.open.set()
 
 
 async def begun(gate: Gated) -> None:
@@ -105,10 +105,10 @@ async def test_hanging_network_is_not_ready(settings: Settings, gate: Gated, mon
         hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
         await begun(gate)
         ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
-        while (found := await web.get("/readyz")).status_code == 200:
+        while (response := await web.get("/readyz")).status_code == 200:
             assert time.monotonic() < ends, "still ready"
             await asyncio.sleep(0.1)
-        assert "the default model 'fake' hangs: its network has been running for " in found.json()["detail"]
+        assert "the default model 'fake' hangs: its network has been running for " in response.json()["detail"]
         unscoped = await web.get("/readyz", headers={"Authorization": f"Bearer {client}"})
         assert unscoped.json()["detail"] == "the default model cannot answer"
         assert (await web.get("/livez")).status_code == 200
@@ -210,9 +210,9 @@ async def test_client_that_leaves_during_its_body_is_499(
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
     counted = f'movemask_requests_total{{method="POST",route="{path}",status="499"}} 3.0'
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
-        for begun in (b"", b'{"fen": "rnbq', b" " * 20_000):
+        for start in (b"", b'{"fen": "rnbq', b" " * 20_000):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(head.encode() + begun)
+            writer.write(head.encode() + start)
             await writer.drain()
             writer.close()
         while counted not in (await web.get("/metrics")).text:
@@ -232,8 +232,8 @@ async def test_slow_body_is_408(settings: Settings, gate: Gated) -> None:
 async def test_client_that_leaves_before_first_line_is_499(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate) as (app, web), listening(app) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        asked = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
-        writer.write(asked.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
+        raw = request("/v1/policy/batch", b'{"positions": [{"moves": []}]}')
+        writer.write(raw.replace(b"\r\n", b"\r\nAccept: application/x-ndjson\r\n", 1))
         await begun(gate)
         writer.close()
         while 'route="/v1/policy/batch",status=' not in (metrics := (await web.get("/metrics")).text):
@@ -246,15 +246,15 @@ async def test_too_many_bytes_in_flight_are_refused_unread(settings: Settings, g
     async with opened(settings, gate, max_queue=4096, max_body_bytes=8 << 20) as (app, web):
         headers = {"Content-Type": "application/json"}
         large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
-        held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
+        waiting = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
         await begun(gate)
-        await queued(app, len(held) - sum(gate.sizes))
+        await queued(app, len(waiting) - sum(gate.sizes))
         answer = await web.post("/v1/policy/batch", content=large, headers=headers)
         refused(answer, 503, "overloaded", "30 MiB of yours")
         assert answer.headers["Retry-After"] == "1"
         assert (await web.get("/livez")).status_code == 200
         gate.open.set()
-        assert [(await one).status_code for one in held] == [200] * 4
+        assert [(await one).status_code for one in waiting] == [200] * 4
         again = await web.post("/v1/policy/batch", content=large, headers=headers)
         assert again.status_code == 200
 

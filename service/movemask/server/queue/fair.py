@@ -59,28 +59,28 @@ class Turns(Generic[S]):
 
     def take(self, room: float) -> list[Item[S]]:
         """Takes items until less than 1 of `room` is left: the last item may cost more than was left."""
-        taken: list[Item[S]] = []
+        batch: list[Item[S]] = []
         while room >= 1 and self._clients:
             client, items = next(iter(self._clients.items()))
             turn = room if len(self._clients) == 1 else min(room, SHARE)
             while items and turn >= 1:
                 item = items.popleft()
-                taken.append(item)
+                batch.append(item)
                 turn, room = turn - item.cost, room - item.cost
             self._clients.move_to_end(client)
             if not items:
                 del self._clients[client]
-        self._count(taken, -1)
-        return taken
+        self._count(batch, -1)
+        return batch
 
     def remove(self, client: str, submission: S) -> None:
         """Removes the items of a submission."""
         items = self._clients.get(client, deque())
         self._count([item for item in items if item.submission is submission], -1)
-        kept = [item for item in items if item.submission is not submission]
+        remaining = [item for item in items if item.submission is not submission]
         items.clear()
-        items.extend(kept)
-        if not kept:
+        items.extend(remaining)
+        if not remaining:
             self._clients.pop(client, None)
 
     def _count(self, items: Sequence[Item[S]], sign: int) -> None:
@@ -124,17 +124,17 @@ class FairOrder(Generic[S]):
         if self.large.items:
             self._due = min(SLICE, self._due + room * _LARGE_PART)
         kept = int(self._due)
-        taken = self.small.take(room - kept)
+        small_items = self.small.take(room - kept)
         # The last small item may cost more than was left, but not at the expense of the large submissions.
-        room = max(kept, room - sum(item.cost for item in taken))
-        if taken or self.expects_small(now):
+        room = max(kept, room - sum(item.cost for item in small_items))
+        if small_items or self.expects_small(now):
             room = min(room, SLICE)
         elif len(self.large) > 1:
             room = min(room, SHARE)
-        large = self.large.take(room)
-        if large or not self.large.items:
+        large_items = self.large.take(room)
+        if large_items or not self.large.items:
             self._due = 0.0
-        return taken + large
+        return small_items + large_items
 
     def remove(self, client: str, submission: S) -> None:
         """Removes the remaining items of a submission that failed or whose caller has gone."""
