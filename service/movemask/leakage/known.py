@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: On positions of lichess games with their history: README's table. Maia-1 stands for the nearest of seven networks to
-#: the mover's rating.
+#: On positions of lichess games: models/movemask-7.report.md. Maia-1 stands for the nearest of seven networks to the
+#: mover's rating.
 IN_GAMES = {"movemask-7": 0.00373, "Maia-1": 0.00562}
 
 #: By phase: the highest of movemask-7 and Maia-1 1100, 1500 and 1900 on the diagnosis' probes and their histories

@@ -1,1 +1,1 @@
-"""The web service, in rooms of its own, which README.md names."""
+"""The web service. docs/architecture.md lists its packages."""
