@@ -132,6 +132,11 @@ def test_link_of_a_view_without_content_shows_position(visit: Visit, view: str) 
     expect(page.get_by_role("heading", name=shown)).to_be_visible()
 
 
+def test_dashboard_does_not_compare_multiplied(visit: Visit) -> None:
+    page = visit.open("#leakage")
+    expect(page.locator("#dashboard > p").first).to_contain_text("do not compare it between networks")
+
+
 def test_help_begins_with_policy_and_mask(visit: Visit) -> None:
     page = visit.open()
     page.get_by_text("More", exact=True).click()

@@ -289,6 +289,8 @@ def test_views_fit_window_and_pass_axe(browser: Browser, port: int, width: int, 
     begin(visit, "White", clock="5+3")
     visit.click("e2", "e4")
     visit.sees("Your turn.")
+    visit.click("d2", "d3")
+    expect(page.locator("#line button")).to_have_count(4)
     breaks_no_rule("a game")
     agree(visit, "Resign", "Resign")
     expect(page.locator("#review-counts")).to_contain_text("Your moves:")

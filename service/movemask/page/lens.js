@@ -14,7 +14,8 @@ const MASKED = "This network was trained with the mask, so its figures without t
 const UNDEFINED =
   "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number.";
 const CONSTANT =
-  "That figure changes when a constant is added to all scores, which changes no policy, so it cannot be compared between networks.";
+  "The figure of a multiplied mask changes when a constant is added to all scores, which changes no policy. " +
+  "It cannot be compared between networks.";
 
 export const CAUSES = {
   impossible_slot: "no piece moves like that",
@@ -82,7 +83,7 @@ function card(answer, flip, withBoard) {
   const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
   if (masked) parts.push(paragraph(MASKED));
-  parts.push(comparison(answer, raw, multiplied), illegalList(answer));
+  parts.push(comparison(answer, raw, multiplied), paragraph(CONSTANT), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);
 }
 
@@ -97,7 +98,7 @@ function sentences(answer) {
   const first = raw === null ? UNDEFINED : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
   const second =
     "The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them " +
-    `${percent(multiplied)}, spread evenly. ${CONSTANT}`;
+    `${percent(multiplied)}, spread evenly.`;
   const absent = answer.without_slot ? [`The network has no output for ${answer.without_slot.map(written).join(", ")}.`] : [];
   return [first, second, ...absent].map((text) => element("p", { className: "sentence" }, text));
 }
