@@ -44,7 +44,11 @@ class Server:
     def thread_seconds(self) -> dict[tuple[int, str], float]:
         """CPU time of each thread of the process and its children, by its id and its name (15 characters of it)."""
         tasks = [task for pid in family(self.process.pid) for task in Path(f"/proc/{pid}/task").iterdir()]
-        return {(int(task.name), (task / "comm").read_text().strip()): _cpu(task) for task in tasks}
+        seconds = {}
+        for task in tasks:
+            with suppress(FileNotFoundError):  # the thread has ended
+                seconds[int(task.name), (task / "comm").read_text().strip()] = _cpu(task)
+        return seconds
 
     def settle(self) -> None:
         """Waits until it rests for a second: a server may answer while others of its workers still start."""
