@@ -21,7 +21,7 @@ _PLACES = 1024
 
 @dataclass(slots=True, eq=False)
 class _Submission:
-    """Positions of one request, and what has been found of them and not been taken yet.
+    """Positions of one request, and their evaluations until the request takes them.
 
     entered : number of positions that have had a place in the queue
     dropped : whether nobody waits for them any more
@@ -29,7 +29,7 @@ class _Submission:
 
     boards: Sequence[chess.Board]
     nodes: Sequence[int]
-    found: asyncio.Queue[tuple[int, Evaluation | None]] = field(default_factory=asyncio.Queue)
+    results: asyncio.Queue[tuple[int, Evaluation | None]] = field(default_factory=asyncio.Queue)
     entered: int = 0
     dropped: bool = False
 
@@ -77,16 +77,18 @@ class EngineQueue:
         """
         submission = _Submission(boards, nodes)
         self._enter(submission, client, max(1, self.places(client)))
-        found = self._found(submission, client)
-        weakref.finalize(found, submission.drop)  # what has not begun runs no `finally`
-        return found
+        results = self._results_of(submission, client)
+        weakref.finalize(
+            results, submission.drop
+        )  # a generator that has not begun runs no `finally`
+        return results
 
-    async def _found(
+    async def _results_of(
         self, submission: _Submission, client: str
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
         try:
             for _ in submission.boards:
-                place, evaluation = await submission.found.get()
+                place, evaluation = await submission.results.get()
                 if evaluation is None:
                     return
                 self._enter(submission, client, 1)
@@ -123,7 +125,7 @@ class EngineQueue:
                 evaluation = await self._engine.evaluate(
                     submission.boards[place], submission, submission.nodes[place]
                 )
-                submission.found.put_nowait((place, evaluation))
+                submission.results.put_nowait((place, evaluation))
 
 
 @dataclass(frozen=True, slots=True)
