@@ -111,7 +111,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
 def test_game_3_2_as_white(own_visit: Visit, port: int) -> None:
     page = own_visit.open()
     page.clock.install()
-    start(own_visit, "White", "3+2", "like a person", "Rating", 1000)
+    start(own_visit, "White", "3+2", "plays like a", "Rating", 1000)
     chance = random.Random(1)
 
     def beside(number: int) -> None:
@@ -148,7 +148,7 @@ def wait(visit: Visit, until: Callable[[], bool]) -> None:
 
 def test_game_5_3_as_black_with_premoves_and_takebacks(visit: Visit, port: int) -> None:
     page = visit.open()
-    start(visit, "Black", "5+3", "like a person", "Rating", 1500)
+    start(visit, "Black", "5+3", "plays like a", "Rating", 1500)
     said, moves = page.locator("#said"), page.locator("#line button")
     premoves = 0
     for number in range(20):
