@@ -183,8 +183,8 @@ class Cells:
         A threshold that the true value exceeds is therefore always noticed.
         """
         bins, tallies = self._bins_of(place)
-        bin_ = bins[np.searchsorted(np.cumsum(tallies), rank)]
-        return min(float(BOUNDS[bin_]), float(self.max[place])) if bin_ else 0.0
+        bin_of_rank = bins[np.searchsorted(np.cumsum(tallies), rank)]
+        return min(float(BOUNDS[bin_of_rank]), float(self.max[place])) if bin_of_rank else 0.0
 
     def _bins_of(self, place: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """The bins of a cell that are not empty, rising, and their counts."""
@@ -234,53 +234,90 @@ class Cells:
         ]
 
 
-def cells_of(measured: Mapping[str, Measured], by_cause: Float, in_groups: Index) -> Cells:
-    """The cells of B positions. ValueError for a leakage or a divergence that is no number or is negative.
+class _Entries(NamedTuple):
+    """E entries, each of which counts a position in a cell.
 
+    cells : intp `[E]`, the number of the cell
+    bins : intp `[E]`, the histogram's bin of the leakage
+    leaked, kl : float64 `[E]`
+    known, flipped : bool `[E]`, whether the leakage was measured, and whether the mistake changes the top move
+    """
+
+    cells: Index
+    bins: Index
+    leaked: Float
+    kl: Float
+    known: NDArray[np.bool_]
+    flipped: NDArray[np.bool_]
+
+
+def cells_of(measured: Mapping[str, Measured], by_cause: Float, in_groups: Index) -> Cells:
+    """Returns the cells of B positions.
+
+    A position counts in `1 + len(DIMENSIONS)` cells of each kind, and in one for each cause of its mass. Cells without
+    a position are left out. Raises ValueError for a leakage or a divergence that is no number or is negative.
+
+    Parameters
+    ----------
     measured : by kind of leakage, arrays `[B]`
     by_cause : float64 `[B, len(CAUSES)]`, the `raw` mass of each cause
     in_groups : intp `[len(DIMENSIONS), B]`, from `leakage.groups.groups_of`
-
-    A position counts in `1 + len(DIMENSIONS)` cells of each kind, and in one for each cause of its mass. So each number
-    is repeated once for each cell, and the repeats are added up by the number of the cell.
     """
-    leaked = np.stack([of_kind.leaked for of_kind in measured.values()])  # [K, B]
-    flipped = np.stack([of_kind.flipped for of_kind in measured.values()])
-    kl = np.stack([of_kind.kl for of_kind in measured.values()])
+    keys = [*(CellKey(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
+    entries = _entries(list(measured.values()), by_cause, in_groups)
+    used = np.flatnonzero(np.bincount(entries.cells, minlength=len(keys)))
+    cells = Cells(keys[number] for number in used.tolist())
+    _fill(cells, entries._replace(cells=np.searchsorted(used, entries.cells)))
+    return cells
+
+
+def _entries(measured: Sequence[Measured], by_cause: Float, in_groups: Index) -> _Entries:
+    """Returns an entry for each kind, group and position, then one for each cause that has some of a position's mass.
+
+    Cells are numbered kind by kind, then the causes.
+    """
+    leaked = np.stack([kind.leaked for kind in measured])  # [K, B]
+    flipped = np.stack([kind.flipped for kind in measured])
+    kl = np.stack([kind.kl for kind in measured])
     known = ~np.isnan(leaked)
     sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
     if not (sound.all() and np.isfinite(by_cause).all()):
         raise ValueError("a figure is no probability, or a divergence no number")
-    in_groups = np.concatenate(
-        [np.zeros((1, in_groups.shape[1]), np.intp), in_groups + _FIRST_OF[:, None]]
-    )
-    cell = (
-        np.arange(len(measured))[:, None, None] * len(_GROUPS) + in_groups
-    )  # [K, 1 + len(DIMENSIONS), B]
+
+    everything = np.zeros((1, in_groups.shape[1]), np.intp)
+    groups = np.concatenate([everything, in_groups + _FIRST_OF[:, None]])  # [1 + D, B]
+    first_cells = np.arange(len(measured)) * len(_GROUPS)
+    cells = first_cells[:, None, None] + groups  # [K, 1 + D, B]
     rows, causes = np.nonzero(by_cause)
-    masses = by_cause[rows, causes]
+    masses, zeros = by_cause[rows, causes], np.zeros(len(rows))
 
-    # Cells are numbered kind by kind, then the causes; cells without a position are left out.
-    keys = [*(CellKey(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
-    cell = np.concatenate([cell.ravel(), len(keys) - len(_CAUSES) + causes])
-    used = np.flatnonzero(np.bincount(cell, minlength=len(keys)))
-    cells = Cells(keys[place] for place in used.tolist())
-    cell, size = np.searchsorted(used, cell), len(used)
+    def joined(of_kinds: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
+        """Values `[K, B]`, each repeated for the groups of its position, and values of the causes."""
+        values = np.empty(cells.size + len(of_causes), of_kinds.dtype)
+        values[: cells.size].reshape(cells.shape)[:] = of_kinds[:, None]
+        values[cells.size :] = of_causes
+        return values
 
-    def repeated(values: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of the positions `[K, B]`, then of the causes' masses, in the order of `cell`."""
-        spread = np.broadcast_to(values[:, None], (len(measured), *in_groups.shape))
-        return np.concatenate([spread.ravel(), of_causes])
+    return _Entries(
+        np.concatenate([cells.ravel(), len(measured) * len(_GROUPS) + causes]),
+        joined(np.searchsorted(BOUNDS, leaked), np.searchsorted(BOUNDS, masses)),
+        joined(leaked, masses),
+        joined(kl, zeros),
+        joined(known, zeros == 0),
+        joined(flipped, zeros > 0),
+    )
 
-    zeros = np.zeros(len(masses))
-    bins = repeated(np.searchsorted(BOUNDS, leaked), np.searchsorted(BOUNDS, masses))
-    known, leaked, kl = repeated(known, zeros == 0), repeated(leaked, masses), repeated(kl, zeros)
-    flags = known, ~known, repeated(flipped, zeros > 0), np.isinf(kl)
-    cells.counts[:] = np.stack([np.bincount(cell[flag], minlength=size) for flag in flags], axis=1)
-    finite = np.isfinite(kl)
-    cells.sums[:, 1] = np.bincount(cell[finite], kl[finite], size)
-    cell, leaked, bins = cell[known], leaked[known], bins[known]
+
+def _fill(cells: Cells, entries: _Entries) -> None:
+    """Adds the entries up in cells that are empty."""
+    size = len(cells.places)
+    flags = (entries.known, ~entries.known, entries.flipped, np.isinf(entries.kl))
+    counts = [np.bincount(entries.cells[flag], minlength=size) for flag in flags]
+    cells.counts[:] = np.stack(counts, axis=1)
+    finite = np.isfinite(entries.kl)
+    cells.sums[:, 1] = np.bincount(entries.cells[finite], entries.kl[finite], size)
+    known = entries.known
+    cell, leaked, bins = entries.cells[known], entries.leaked[known], entries.bins[known]
     cells.sums[:, 0] = np.bincount(cell, leaked, size)
     np.maximum.at(cells.max, cell, leaked)
     cells.bins, cells.tallies = np.unique(cell * len(BOUNDS) + bins, return_counts=True)
-    return cells
