@@ -49,7 +49,7 @@ class Columns:
             values = [getattr(part, name) for part in parts]
             if kind == "indptr":
                 whole[name] = np.concatenate(
-                    [[0], np.cumsum(np.concatenate([np.diff(one) for one in values]))]
+                    [[0], np.cumsum(np.concatenate([np.diff(indptr) for indptr in values]))]
                 )
             elif kind == "last_axis":
                 whole[name] = np.concatenate(values, axis=-1)

@@ -122,7 +122,7 @@ class RayBackend:
         task = ray.remote(_part).options(num_cpus=1, num_gpus=self._gpus, max_retries=_TRIES - 1)
         networks = tuple(ray.put(_files(contract)) for contract in self._contracts)
         parts, choice, gpu = job.parts.absolute(), job.choice, self._gpus > 0
-        begun = (
+        tasks = (
             (task.remote(networks, gpu, parts, choice, chunk, earlier), chunk)
             for chunk, earlier in chunks
         )
@@ -132,7 +132,7 @@ class RayBackend:
             if time.monotonic() >= look:
                 cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 most, look = self._most or 2 * cpus, time.monotonic() + _LOOK_SECONDS
-            pending |= dict(islice(begun, max(0, most - len(pending))))
+            pending |= dict(islice(tasks, max(0, most - len(pending))))
             if not pending:
                 return
             (ready,), _ = ray.wait(list(pending))

@@ -127,26 +127,26 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
     """
     with text_source(name) as source:
         form, lines = _form_and_lines(source, form)
-        items: Iterable[tuple[int, str | GameText]] = (
+        all_items: Iterable[tuple[int, str | GameText]] = (
             _games(lines, name) if form == "pgn" else _positions(lines)
         )
         most = _MOST[form]
-        held: list[tuple[int, str | GameText]] = []
+        items: list[tuple[int, str | GameText]] = []
         left = sys.maxsize if limit is None else limit
         number = start = 0
 
         def chunk() -> Chunk:
-            return Chunk(ChunkKey(index, number), name, form, tuple(held), source.position - start)
+            return Chunk(ChunkKey(index, number), name, form, tuple(items), source.position - start)
 
-        for item in items if left else ():
-            held.append(item)
+        for item in all_items if left else ():
+            items.append(item)
             left -= _counts(item)
-            if len(held) == most or not left:
+            if len(items) == most or not left:
                 yield chunk()
-                held, number, start = [], number + 1, source.position
+                items, number, start = [], number + 1, source.position
             if not left:
                 return
-        if held:
+        if items:
             yield chunk()
 
 
@@ -261,11 +261,11 @@ class Skipped:
         """Counts one item. The example is shortened and made printable."""
         self.reasons[reason] += 1
         if self.reasons[reason] <= EXAMPLES:
-            shown = "".join(
+            printable = "".join(
                 char if char.isprintable() else "\N{REPLACEMENT CHARACTER}"
                 for char in example[:_EXAMPLE]
             )
-            self.examples.append((reason, shown + ("…" if len(example) > _EXAMPLE else "")))
+            self.examples.append((reason, printable + ("…" if len(example) > _EXAMPLE else "")))
 
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
@@ -301,8 +301,8 @@ def _line_samples(
     try:
         position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:
-        told = str(error).replace(ASK_AS_CHESS960, "use --chess960")
-        skipped.add("line that is not a position", f"{source}: line {number}: {told}")
+        reason = str(error).replace(ASK_AS_CHESS960, "use --chess960")
+        skipped.add("line that is not a position", f"{source}: line {number}: {reason}")
         return
     if not has_legal_move(position.board):
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")

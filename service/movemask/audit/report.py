@@ -56,7 +56,7 @@ def page(
         trim_blocks=True,
     )
     environment.filters |= {"figure": _leakage, "count": "{:,}".format}
-    shown = [(kind, Markup(_ABOUT[kind])) for kind in REPORT_KINDS if kind in job.choice.kinds]
+    about = [(kind, Markup(_ABOUT[kind])) for kind in REPORT_KINDS if kind in job.choice.kinds]
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -79,18 +79,18 @@ def page(
         distributions=[
             (
                 kind,
-                words,
+                text,
                 None if spike else Markup(distribution(models, kind)),
                 spike,
                 Markup(by_group(models, kind)),
             )
-            for kind, words in shown
+            for kind, text in about
             for spike in (_spike(models, kind),)
         ],
         causes=Markup(by_cause(models)),
         boards=[
-            (kind, words, [(model, _boards(model, kind)) for model in models])
-            for kind, words in shown
+            (kind, text, [(model, _boards(model, kind)) for model in models])
+            for kind, text in about
         ],
     )
 
@@ -236,19 +236,19 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
 
 def by_group(models: Sequence[ModelSummary], kind: str) -> str:
     """Mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
-    shown = [
+    dimensions = [
         dimension
         for dimension in DIMENSIONS
         if any(len(model.groups(dimension)) > 1 for model in models)
     ]
-    if not shown:
+    if not dimensions:
         return ""
-    widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in shown]
+    widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in dimensions]
     figure, grid = _figure(
-        len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True
+        len(dimensions), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True
     )
     axes_of = np.atleast_1d(np.asarray(grid))
-    for axes, dimension in zip(axes_of, shown, strict=True):
+    for axes, dimension in zip(axes_of, dimensions, strict=True):
         names = max((model.groups(dimension) for model in models), key=len)  # in natural order
         for number, (model, colour) in enumerate(zip(models, _colours(models), strict=True)):
             shift = (number - (len(models) - 1) / 2) * 0.7 / max(len(models), 2)

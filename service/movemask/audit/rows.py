@@ -135,11 +135,11 @@ def _evaluated(
     columns |= {
         f"cause_{cause.value}": causes.by_cause[:, place] for place, cause in enumerate(CAUSES)
     }
-    wanted = schema(choice.kinds)
+    table_schema = schema(choice.kinds)
     arrays = [
-        pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted
+        pa.array(columns[field.name], field.type, from_pandas=True) for field in table_schema
     ]  # NaN is null
-    return [pa.table(arrays, schema=wanted)]
+    return [pa.table(arrays, schema=table_schema)]
 
 
 def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
@@ -164,11 +164,11 @@ def _legal(
     codes, probabilities, indptr, abstention = policies.lists
     likeliest = []
     for row, sample in enumerate(samples):
-        kept = slice(indptr[row], indptr[row + 1])
+        span = slice(indptr[row], indptr[row + 1])
         if check:
             legal = batch.codes[batch.legal(row)].tolist()
-            check_answer(sample.position, legal, codes[kept], probabilities[kept], abstention[row])
-        best = slice(kept.start, min(kept.stop, kept.start + _MOVES_KEPT))
+            check_answer(sample.position, legal, codes[span], probabilities[span], abstention[row])
+        best = slice(span.start, min(span.stop, span.start + _MOVES_KEPT))
         moves = zip(uci_of(policies.codes[best]), probabilities[best], strict=True)
         likeliest.append([{"uci": uci, "probability": probability} for uci, probability in moves])
     return likeliest

@@ -103,10 +103,10 @@ class Finished:
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
         examples = self.examples + [(part.key, example) for example in part.skipped.examples]
-        kept, self.examples = Counter[str](), []
+        counts, self.examples = Counter[str](), []
         for key, (reason, example) in sorted(examples, key=lambda example: example[0]):
-            kept[reason] += 1
-            if kept[reason] <= EXAMPLES:
+            counts[reason] += 1
+            if counts[reason] <= EXAMPLES:
                 self.examples.append((key, (reason, example)))
 
     @property
@@ -203,13 +203,13 @@ class LocalBackend:
         self, job: Job, chunks: Iterable[tuple[Chunk, bool]]
     ) -> Generator[PartDone, None, None]:
         with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
-            begun = (
+            futures = (
                 pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier)
                 for chunk, earlier in chunks
             )
             pending: set[Future[PartDone]] = set()
             try:
-                while pending := pending.union(islice(begun, 2 * self._jobs - len(pending))):
+                while pending := pending.union(islice(futures, 2 * self._jobs - len(pending))):
                     ready, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in ready)
             except BrokenProcessPool:
@@ -304,15 +304,15 @@ def join(job: Job, finished: Finished, backend: Backend) -> Folder:
     return table
 
 
-def _join(parts: Sequence[Folder], target: Folder, wanted: pa.Schema) -> None:
+def _join(parts: Sequence[Folder], target: Folder, table_schema: pa.Schema) -> None:
     """Joins parts into one Parquet file. One row group is in memory at a time."""
     with (
         target.written() as (system, path),
-        pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,
+        pq.ParquetWriter(path, table_schema, compression="zstd", filesystem=system) as writer,
     ):
         for first in range(0, len(parts), _PARTS_PER_GROUP):
             files = [part.place[1] for part in parts[first : first + _PARTS_PER_GROUP]]
-            writer.write_table(pq.read_table(files, schema=wanted, filesystem=system))
+            writer.write_table(pq.read_table(files, schema=table_schema, filesystem=system))
 
 
 def end(job: Job) -> None:

@@ -220,10 +220,12 @@ def _worst(kind: str, worst: list[dict[str, Any]], rows: pa.Table) -> list[dict[
     _, firsts = np.unique(
         more["fen"].dictionary_encode().combine_chunks().indices.to_numpy(), return_index=True
     )
-    found = [*worst, *more.take(np.sort(firsts)[:_WORST]).to_pylist()]
-    found.sort(key=lambda row: (-row[kind], row["fen"], row["source"], row["item"], row["ply"]))
+    candidates = [*worst, *more.take(np.sort(firsts)[:_WORST]).to_pylist()]
+    candidates.sort(
+        key=lambda row: (-row[kind], row["fen"], row["source"], row["item"], row["ply"])
+    )
     by_fen: dict[str, dict[str, Any]] = {}
-    for row in found:
+    for row in candidates:
         by_fen.setdefault(row["fen"], row)
     return list(by_fen.values())[:_WORST]
 

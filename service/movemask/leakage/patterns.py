@@ -123,15 +123,18 @@ def _swapped(
     name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str
 ) -> Iterator[Pattern]:
     """The pattern of moves with more probability on the wrong form. `pairs` holds the right and the wrong form."""
-    on = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
+    masses = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
     mistaken = [
-        (right, wrong) for right, wrong in pairs if on[wrong] >= _NOTABLE and on[wrong] > on[right]
+        (right, wrong)
+        for right, wrong in pairs
+        if masses[wrong] >= _NOTABLE and masses[wrong] > masses[right]
     ]
     if mistaken:
-        seen = ", ".join(
-            f"{wrong} has {on[wrong]:.3g} and {right} {on[right]:.3g}" for right, wrong in mistaken
+        examples = ", ".join(
+            f"{wrong} has {masses[wrong]:.3g} and {right} {masses[right]:.3g}"
+            for right, wrong in mistaken
         )
-        yield Pattern(name, sum(on[wrong] for _, wrong in mistaken), f"{seen}: {rule}")
+        yield Pattern(name, sum(masses[wrong] for _, wrong in mistaken), f"{examples}: {rule}")
 
 
 def _unmirrored(legal: Set[str], share: Mapping[str, float]) -> Iterator[Pattern]:

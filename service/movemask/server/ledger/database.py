@@ -127,8 +127,8 @@ class Database:
             if reading and time.monotonic() < refused_until:
                 raise LedgerUnreachable(f"the ledger cannot be read: {reason}")
             with self._engine.connect().execution_options(**{sqlite.READING: True}) as connection:
-                made = has_tables(connection, self._name)
-            if not made:
+                tables_exist = has_tables(connection, self._name)
+            if not tables_exist:
                 with self._engine.begin() as connection:
                     make_tables(connection, self._name)
             self._ready = True

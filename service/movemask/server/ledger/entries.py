@@ -85,18 +85,18 @@ class LedgerTable(Columns):
     def of(
         cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], least: float
     ) -> LedgerTable:
-        """The answered positions of one model's batches, with the leakage of these kinds.
+        """Returns the answered positions of one model's batches, with the leakage of these kinds.
 
         Illegal moves of `least` probability and more are named and get a cause.
         """
-        made = [(batch, batch.evaluated) for batch in batches if batch.evaluated is not None]
-        model, sizes = made[0][0].model, [len(evaluated.batch) for _, evaluated in made]
-        batch = Batch.joined([evaluated.batch for _, evaluated in made])
-        unmasked = UnmaskedLogits.joined([evaluated.unmasked for _, evaluated in made])
+        pairs = [(batch, batch.evaluated) for batch in batches if batch.evaluated is not None]
+        model, sizes = pairs[0][0].model, [len(evaluated.batch) for _, evaluated in pairs]
+        batch = Batch.joined([evaluated.batch for _, evaluated in pairs])
+        unmasked = UnmaskedLogits.joined([evaluated.unmasked for _, evaluated in pairs])
         answers = {  # by row of the joined batch; rows that failed have none
             start + answer.row: answer
-            for start, (one, _) in zip(accumulate(sizes, initial=0), made, strict=False)
-            for answer in one.answers
+            for start, (answered, _) in zip(accumulate(sizes, initial=0), pairs, strict=False)
+            for answer in answered.answers
             if answer.evaluated is not None
         }
         elos = [answers[row].query.elo if row in answers else None for row in range(len(batch))]
@@ -104,7 +104,7 @@ class LedgerTable(Columns):
             model.name,
             model.digest,
             model.trained_with_mask,
-            np.repeat([one.time for one, _ in made], sizes),
+            np.repeat([answered.time for answered, _ in pairs], sizes),
             [position.fen for position in batch.positions],
             batch.boards.chess960,
             [None if elo is None else elo.self for elo in elos],

@@ -116,9 +116,9 @@ class Ledger:
         surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
         old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
         with self.database.writing() as connection:
-            some = sa.select(POSITION.c.id).where(old).limit(_PER_PRUNE)
+            expired = sa.select(POSITION.c.id).where(old).limit(_PER_PRUNE)
             deleted = connection.execute(
-                sa.delete(POSITION).where(POSITION.c.id.in_(some))
+                sa.delete(POSITION).where(POSITION.c.id.in_(expired))
             ).rowcount
             connection.execute(sa.delete(WRITER).where(WRITER.c.time < now - _KEEP_WRITERS))
             models = connection.execute(
@@ -147,14 +147,14 @@ class Ledger:
         query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(
             WORST.c.model == model
         )
-        kept = {
+        stored = {
             kind: (count, least)
             for kind, count, least in connection.execute(query.group_by(WORST.c.kind))
         }
         for kind, measured in table.measured.items():
             if kind not in RANKED:
                 continue
-            count, least = kept.get(kind, (0, 0.0))
+            count, least = stored.get(kind, (0, 0.0))
             worse = np.flatnonzero(measured.leaked > (least if count >= self._keep_worst else 0.0))
             if not len(worse):
                 continue

@@ -37,21 +37,21 @@ def parameters(url: str) -> dict[str, Any]:
     ValueError if it cannot be read, with the reason if that cannot hold the password.
     """
     try:
-        found = conninfo_to_dict(url)
+        parsed = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         unknown = re.search(r'invalid URI query parameter: "(.*)"', str(error))
         raise ValueError(
             *[f"PostgreSQL takes no parameter {unknown[1]!r}"] if unknown else ()
         ) from None
-    if not str(found.get("port", "")).replace(",", "0").isdigit() and "port" in found:
+    if not str(parsed.get("port", "")).replace(",", "0").isdigit() and "port" in parsed:
         raise ValueError("its port is not a number")
-    return found
+    return parsed
 
 
 def engine(url: str) -> sa.Engine:
     """An engine for a URL; ValueError if it cannot be read."""
     options = {**_OPTIONS, **parameters(url)}
-    made = sa.create_engine(
+    new_engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=lambda: psycopg.connect(**options, prepare_threshold=None),
         use_native_hstore=False,
@@ -61,8 +61,8 @@ def engine(url: str) -> sa.Engine:
         pool_size=2,  # with the overflow three connections: the recorder's and two readers'
         max_overflow=1,
     )
-    sa.event.listen(made, "begin", _limit)
-    return made
+    sa.event.listen(new_engine, "begin", _limit)
+    return new_engine
 
 
 def _limit(connection: sa.Connection) -> None:

@@ -188,8 +188,8 @@ def _latest_models(name: str | None, digest: str | None) -> sa.Select[Any]:
 
 
 def _named(name: str | None, digest: str | None) -> list[sa.ColumnElement[bool]]:
-    wanted = ((MODEL.c.name, name), (MODEL.c.digest, digest))
-    return [column == value for column, value in wanted if value is not None]
+    filters = ((MODEL.c.name, name), (MODEL.c.digest, digest))
+    return [column == value for column, value in filters if value is not None]
 
 
 def _digests(connection: sa.Connection) -> dict[str, list[str]]:

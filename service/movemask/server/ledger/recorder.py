@@ -181,7 +181,7 @@ class Recorder:
         """Counts one model's batches in the metrics, and makes a table of their positions."""
         positions = sum(map(len, batches))
         room = self.max_waiting - sum(map(len, self._tables))
-        kept = 0
+        recorded = 0
         try:
             _count(self._metrics, batches)
             if (
@@ -201,10 +201,10 @@ class Recorder:
                     self._tables[-1] = LedgerTable.joined([self._tables[-1], table])
                 else:
                     self._tables.append(table)
-                kept = len(table)
+                recorded = len(table)
         except Exception:  # a bug
             log.exception("the leakage of %d positions cannot be measured", positions)
-        self._done(lost=positions - kept)
+        self._done(lost=positions - recorded)
 
     def _joins_last(self, table: LedgerTable) -> bool:
         """Whether a table goes into the last that waits: a table of few positions takes as much memory as of many. The

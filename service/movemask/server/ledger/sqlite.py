@@ -23,10 +23,10 @@ _DAMAGED = (11, 26)
 def engine(url: sa.URL) -> sa.Engine:
     """An engine for the file of a URL. Each transaction opens the file anew, so it finds the file that is there now:
     after a deletion, a restored backup, or a folder that was away."""
-    made = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": 0})
-    sa.event.listen(made, "connect", _set_up)
-    sa.event.listen(made, "begin", _begin)
-    return made
+    new_engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": 0})
+    sa.event.listen(new_engine, "connect", _set_up)
+    sa.event.listen(new_engine, "begin", _begin)
+    return new_engine
 
 
 def _set_up(connection: Any, _: object) -> None:

@@ -101,32 +101,30 @@ LEDGER_VERSION = sa.Table(
 _LOCK = 0x6D6F7665
 
 
-def has_tables(connection: sa.Connection, shown: str) -> bool:
-    """Whether the database has the tables of VERSION; False if it has none. `shown` names the database in errors.
+def has_tables(connection: sa.Connection, name: str) -> bool:
+    """Returns whether the database has the tables of VERSION; False if it has none. `name` is its name in errors.
 
     Raises UnknownLedgerVersion, which says what to do, for tables of another version.
     """
-    found = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
-    if not found:
+    names = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
+    if not names:
         return False
     version = None
-    if LEDGER_VERSION.name in found:
+    if LEDGER_VERSION.name in names:
         version = connection.execute(sa.select(LEDGER_VERSION.c.version)).scalar()
     if version != VERSION:
         of = "without a version" if version is None else f"of version {version}"
         raise UnknownLedgerVersion(
-            f"{shown} has tables {of}, and this movemask writes version {VERSION}: move the database away or name "
+            f"{name} has tables {of}, and this movemask writes version {VERSION}: move the database away or name "
             "another, and the figures start from zero, or start the movemask that made it"
         )
     return True
 
 
-def make_tables(connection: sa.Connection, shown: str) -> None:
+def make_tables(connection: sa.Connection, name: str) -> None:
     """Makes the tables in this transaction, if there are none. Raises UnknownLedgerVersion as `has_tables`."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    if not has_tables(
-        connection, shown
-    ):  # another process may have made them while this one waited
+    if not has_tables(connection, name):  # another process may have made them while this one waited
         METADATA.create_all(connection)
         connection.execute(sa.insert(LEDGER_VERSION).values(version=VERSION))
