@@ -24,7 +24,7 @@ class Columns:
     __slots__ = ()
 
     def rows(self, keep: Sequence[int] | NDArray[np.intp]) -> Self:
-        """The positions at these indices, in their order; an index may repeat."""
+        """Returns the positions at these indices, in their order; an index may repeat."""
         keep = np.asarray(keep, dtype=np.intp)
         kinds, cut, values = _kinds(type(self)), {}, keep
         for name in (name for name, kind in kinds.items() if kind == "indptr"):
@@ -41,7 +41,7 @@ class Columns:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The positions of all parts, in order. Shared fields are those of the first part."""
+        """Returns the positions of all parts, in order. Shared fields are those of the first part."""
         if len(parts) == 1:
             return parts[0]
         whole: dict[str, Any] = {}

@@ -14,7 +14,7 @@ FORMS = "an ISO 8601 time (UTC if it names no zone), @ and seconds since 1970, o
 
 
 def time_of(name: str, given: str | None, now: float) -> float | None:
-    """A time in seconds since 1970 from one of FORMS; None for None. An age is counted back from `now`.
+    """Returns a time in seconds since 1970 from one of FORMS; None for None. An age is counted back from `now`.
 
     Ten to twelve digits are seconds without the @ too, and eight are a date: 20260131.
 
@@ -40,7 +40,7 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
 
 
 def rfc3339(seconds: float) -> str:
-    """A time in seconds since 1970 as RFC 3339, in UTC with milliseconds: `2026-11-22T08:07:30.125Z`."""
+    """Returns a time in seconds since 1970 as RFC 3339, in UTC with milliseconds: `2026-11-22T08:07:30.125Z`."""
     return (
         datetime.fromtimestamp(seconds, UTC)
         .isoformat(timespec="milliseconds")

@@ -93,7 +93,7 @@ def _assessment(level: Level, model: ModelSummary, sentences: Iterable[str]) -> 
 
 
 def _overall(mean: float) -> _Leakage:
-    """The mean leakage of all positions beside the range of correctly read networks."""
+    """Returns the mean leakage of all positions beside the range of correctly read networks."""
     least, most = min(IN_GAMES.values()), max(IN_GAMES.values())
     usual = f"({percent(least)} to {percent(most)})" if least < most else f"({percent(most)})"
     times, amount = mean / most, f"raw leakage {percent(mean)}"
@@ -109,20 +109,20 @@ def _overall(mean: float) -> _Leakage:
 
 
 def percent(share: float | None) -> str:
-    """A share in percent, with two digits, or three from 10 % on; a dash for None."""
+    """Returns a share in percent, with two digits, or three from 10 % on; a dash for None."""
     if share is None:
         return "-"
     return f"{100 * share:.3g} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def sides(model: ModelSummary) -> dict[str, int]:
-    """Number of positions by side to move, White first."""
+    """Returns the number of positions by side to move, White first."""
     kind = next(iter(model.cells)).kind
     return {side: model.of(kind, "side", side).positions for side in ("white", "black")}
 
 
 def one_sided(model: ModelSummary) -> str | None:
-    """A warning, if all positions have the same side to move; None if not."""
+    """Returns a warning, if all positions have the same side to move; None if not."""
     missing = [side for side, count in sides(model).items() if not count]
     if not missing:
         return None
@@ -130,7 +130,7 @@ def one_sided(model: ModelSummary) -> str | None:
 
 
 def _of_singles(model: ModelSummary) -> Iterator[str]:
-    """Why the leakage of single positions does not say how the network is read."""
+    """Yields why the leakage of single positions does not say how the network is read."""
     if model.of_games:
         yield f"But only {model.of_games:,} of {model.positions:,} positions come from games."
     else:
@@ -139,7 +139,7 @@ def _of_singles(model: ModelSummary) -> Iterator[str]:
 
 
 def _by_phase(model: ModelSummary) -> Iterator[_Leakage]:
-    """The mean leakage of each phase beside the highest of correctly read networks."""
+    """Yields the mean leakage of each phase beside the highest of correctly read networks."""
     for phase, known in BY_PHASE.items():
         cell = model.of(RAW, "phase", phase)
         if cell.count >= _ENOUGH and cell.mean is not None:
@@ -149,7 +149,7 @@ def _by_phase(model: ModelSummary) -> Iterator[_Leakage]:
 
 
 def _main_cause(model: ModelSummary) -> Iterator[str]:
-    """The cause of most of the illegal mass; nothing if no cause has half."""
+    """Yields the cause of most of the illegal mass; nothing if no cause has half."""
     total = model.of(RAW).sum
     for cause in model.groups(CAUSE)[:1]:
         share = model.of(RAW, CAUSE, cause).sum / total if total else 0

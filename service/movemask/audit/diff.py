@@ -106,7 +106,7 @@ class Comparison:
         return f"{name}: {change}; at {both}, {sure}: {difference}"
 
     def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`."""
+        """Returns the comparison for `json.dumps`."""
         return {
             "words": self.words,
             **asdict(self),
@@ -115,7 +115,7 @@ class Comparison:
 
 
 def compared(first: Path, second: Path) -> list[Comparison]:
-    """The networks that have the same name in both audits, or else the only network of each.
+    """Returns the networks that have the same name in both audits, or else the only network of each.
 
     `first` and `second` are the audits' folders or their `summary.json`. Raises BulkError.
     """
@@ -226,7 +226,7 @@ def _paired(name: str, a_table: Path, other: str, b_table: Path) -> Paired:
 
 
 def _mean(values: pa.ChunkedArray) -> tuple[float, float]:
-    """The mean and its standard error; 0 without values."""
+    """Returns the mean and its standard error; 0 without values."""
     import pyarrow.compute as pc
 
     spread = pc.stddev(values, ddof=1).as_py()
@@ -236,7 +236,7 @@ def _mean(values: pa.ChunkedArray) -> tuple[float, float]:
 
 
 def _of_model(table: Path, name: str) -> pa.Table:
-    """A network's measured positions, each once: mean raw leakage and surprise, and its best legal move."""
+    """Returns a network's measured positions, each once: mean raw leakage and surprise, and its best legal move."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -257,7 +257,7 @@ def _of_model(table: Path, name: str) -> pa.Table:
 
 
 def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The comparisons for people: a sentence each, then the figures."""
+    """Yields the comparisons for people: a sentence each, then the figures."""
     for comparison in comparisons:
         yield comparison.words
         sides = zip("AB", comparison.digests, comparison.positions, strict=True)

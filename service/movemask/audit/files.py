@@ -17,13 +17,13 @@ from movemask.errors import SourceError
 
 
 def is_uri(name: str) -> bool:
-    """Whether a name is a URI, not a local path."""
+    """Returns whether a name is a URI, not a local path."""
     return "://" in name
 
 
 @lru_cache(256)  # a file system of object storage keeps its connections
 def located(name: str) -> tuple[Any, str]:
-    """The pyarrow file system of a path or URI, and the path in it. Raises SourceError.
+    """Returns the pyarrow file system of a path or URI, and the path in it. Raises SourceError.
 
     The URI's query may hold options of pyarrow, such as `s3://bucket/key?region=eu-west-1`.
     """
@@ -60,7 +60,7 @@ class Folder:
         return located(self.name)
 
     def absolute(self) -> Folder:
-        """The same folder, for a process with another working folder."""
+        """Returns the same folder, for a process with another working folder."""
         return self if is_uri(self.name) else Folder(os.path.abspath(self.name))
 
     def make(self) -> None:
@@ -68,7 +68,7 @@ class Folder:
         system.create_dir(path, recursive=True)
 
     def names(self) -> list[str]:
-        """The names in the folder, sorted; empty if it does not exist. Raises OSError if it is a file."""
+        """Returns the names in the folder, sorted; empty if it does not exist. Raises OSError if it is a file."""
         from pyarrow import fs
 
         system, path = self.place

@@ -89,7 +89,7 @@ def connected(
 
 
 def _reached(address: str) -> str:
-    """The address, with the port of Ray Client if it names no port.
+    """Returns the address, with the port of Ray Client if it names no port.
 
     Raises OSError if nothing listens there; Ray itself would try for minutes.
     """
@@ -146,7 +146,7 @@ class RayBackend:
 
 
 def _got(result: Any) -> Any:
-    """The result of a task. Raises the task's error, or a RayError if it could not run."""
+    """Returns the result of a task. Raises the task's error, or a RayError if it could not run."""
     try:
         return ray.get(result)
     except ray.exceptions.RayTaskError as error:
@@ -163,7 +163,7 @@ def _part(
 
 @cache
 def _opened(network: Any, gpu: bool) -> Model:
-    """A network from its files, opened once per worker. It uses one thread, because each core has a worker."""
+    """Returns a network from its files, opened once per worker. It uses one thread, because each core has a worker."""
     with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
         contract, *others = [Path(folder, name) for name in ray.get(network)]
         for file, data in zip((contract, *others), ray.get(network).values(), strict=True):
@@ -172,13 +172,13 @@ def _opened(network: Any, gpu: bool) -> Model:
 
 
 def _files(contract: Path) -> dict[str, bytes]:
-    """The files of a network by name, the contract first."""
+    """Returns the files of a network by name, the contract first."""
     network = network_file(contract, read_contract(contract))
     return {file.name: file.read_bytes() for file in (contract, network)}
 
 
 def _hint(error: Exception) -> str:
-    """Advice if a cluster listens but does not answer; empty for other errors."""
+    """Returns advice if a cluster listens but does not answer; empty for other errors."""
     if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get(
         "RAY_AUTH_MODE"
     ):

@@ -85,12 +85,12 @@ class Chunk:
 
 
 def _counts(item: tuple[int, str | GameText]) -> bool:
-    """Whether an item is a game or a line, not text outside games."""
+    """Returns whether an item is a game or a line, not text outside games."""
     return isinstance(item[1], str) or item[1].role == "game"
 
 
 def text_source(name: str) -> TextSource:
-    """The text of a file or URI. Raises SourceError."""
+    """Returns the text of a file or URI. Raises SourceError."""
     if not is_uri(name):
         return TextSource(name)
     try:
@@ -121,7 +121,7 @@ def check(names: Sequence[str], form: Form | None) -> None:
 
 
 def read(index: int, name: str, form: Form | None, limit: int | None = None) -> Iterator[Chunk]:
-    """The chunks of a file, with at most `limit` items together. `index` is the file's place in its list.
+    """Yields the chunks of a file, with at most `limit` items together. `index` is the file's place in its list.
 
     Raises SourceError where the file cannot be read further; the chunks before that are whole.
     """
@@ -151,7 +151,7 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
 
 
 def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterator[str]]:
-    """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
+    """Returns the format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
     suffixes = [
         suffix
         for suffix in Path(source.name.partition("?")[0]).suffixes
@@ -179,14 +179,14 @@ def _form_and_lines(source: TextSource, form: Form | None) -> tuple[Form, Iterat
 
 
 def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The stripped lines with their numbers, without empty lines and comments."""
+    """Yields the stripped lines with their numbers, without empty lines and comments."""
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             yield number, line
 
 
 def _games(lines: Iterable[str], name: str) -> Iterator[tuple[int, GameText]]:
-    """The games with their numbers, and text between them; or the text of a file without games."""
+    """Yields the games with their numbers, and text between them; or the text of a file without games."""
     number = 0
     try:
         for text in split(lines):
@@ -217,7 +217,7 @@ class Choice:
     elo: Elo | None = None
 
     def takes(self, game: int, ply: int) -> bool:
-        """Whether a ply of a game, which is numbered from 1, is audited.
+        """Returns whether a ply of a game, which is numbered from 1, is audited.
 
         Of each N plies the first or the second is taken, so that the sides take turns: within a game, and from game to
         game for games of fewer than N plies.
@@ -254,7 +254,7 @@ class Skipped:
     examples: list[tuple[str, str]] = field(default_factory=list)
 
     def examples_of(self, reason: str) -> list[str]:
-        """The examples of a reason."""
+        """Returns the examples of a reason."""
         return [example for its_reason, example in self.examples if its_reason == reason]
 
     def add(self, reason: str, example: str) -> None:
@@ -269,7 +269,7 @@ class Skipped:
 
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    """The positions of a chunk. Finished games and unreadable items are skipped and counted."""
+    """Yields the positions of a chunk. Finished games and unreadable items are skipped and counted."""
     for number, item in chunk.items:
         if isinstance(item, str):
             yield from _line_samples(item, chunk.source, number, choice, skipped)

@@ -48,7 +48,7 @@ def page(
     skipped: Skipped,
     thresholds: Sequence[Threshold],
 ) -> str:
-    """The report of a job as HTML. `command` is the command line that started it."""
+    """Returns the report of a job as HTML. `command` is the command line that started it."""
     environment = Environment(
         loader=PackageLoader("movemask.audit"),
         autoescape=True,
@@ -96,12 +96,12 @@ def page(
 
 
 def _with_code(words: str) -> Markup:
-    """A sentence as HTML; commands in backticks become code."""
+    """Returns a sentence as HTML; commands in backticks become code."""
     return Markup(re.sub("`(.*?)`", r"<code>\1</code>", str(escape(words))))
 
 
 def _spike(models: Sequence[ModelSummary], kind: str) -> str | None:
-    """A sentence for a kind that leaks nearly everything nearly everywhere; None if a plot says more."""
+    """Returns a sentence for a kind that leaks nearly everything nearly everywhere; None if a plot says more."""
     medians = [model.of(kind).quantiles["p50"] or 0.0 for model in models if model.of(kind).count]
     if not medians or min(medians) < _SPIKE:
         return None
@@ -109,7 +109,7 @@ def _spike(models: Sequence[ModelSummary], kind: str) -> str | None:
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
-    """Mean divergence, by kind, of kinds that leaked nothing: it is rounding error.
+    """Returns the mean divergence, by kind, of kinds that leaked nothing: it is rounding error.
 
     Such a kind also changed no top move and gave no legal move probability 0.
     """
@@ -122,7 +122,7 @@ def _zeros(model: ModelSummary) -> dict[str, float]:
 
 
 def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
-    """The worst positions with their diagrams."""
+    """Returns the worst positions with their diagrams."""
     return [
         {"row": row, "svg": Markup(_board(row))}
         for row in model.worst.get(kind, [])[: _BOARDS[kind]]
@@ -130,7 +130,8 @@ def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
 
 
 def _board(row: dict[str, Any]) -> str:
-    """The position from the side to move. Legal moves are green, illegal moves red; likelier moves are more opaque."""
+    """Returns the position from the side to move. Legal moves are green, illegal moves red; likelier moves are more
+    opaque."""
     board = board_of(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
@@ -157,7 +158,7 @@ def _board(row: dict[str, Any]) -> str:
 
 
 def _leakage(value: float | None) -> str:
-    """A leakage in words."""
+    """Returns a leakage in words."""
     if value is None:
         return "-"
     if value == 0:
@@ -196,7 +197,8 @@ _TITLES = {
 
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
-    """A histogram of leakage by quarter powers of ten, and the share of positions with at least a given leakage."""
+    """Returns a histogram of leakage by quarter powers of ten, and the share of positions with at least a given
+    leakage."""
     figure, (histogram, exceedance) = _figure(2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
@@ -235,7 +237,7 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
 
 
 def by_group(models: Sequence[ModelSummary], kind: str) -> str:
-    """Mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
+    """Returns the mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
     dimensions = [
         dimension
         for dimension in DIMENSIONS
@@ -286,7 +288,7 @@ def _readable(axes: Any, upper: float) -> None:
 
 
 def by_cause(models: Sequence[ModelSummary]) -> str:
-    """Each cause's share of all `raw` mass: one stacked bar per network."""
+    """Returns each cause's share of all `raw` mass: one stacked bar per network."""
     models = [model for model in models if model.of(RAW).sum > 0]
     if not models:
         return ""
@@ -323,7 +325,8 @@ _CAUSE_COLOURS = (
 
 
 def _label(model: ModelSummary) -> str:
-    """The name escaped for matplotlib: a dollar would begin a formula, a leading underscore would hide the label."""
+    """Returns the name escaped for matplotlib: a dollar would begin a formula, a leading underscore would hide the
+    label."""
     name = model.name.replace("$", r"\$")
     return f" {name}" if name.startswith("_") else name
 
@@ -333,7 +336,7 @@ def _colours(models: Sequence[ModelSummary]) -> list[str]:
 
 
 def _figure(columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
-    """A figure with one row, without pyplot's global state."""
+    """Returns a figure with one row, without pyplot's global state."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -31,7 +31,7 @@ _ILLEGAL = pa.struct([("uci", pa.string()), ("probability", pa.float64()), ("cau
 
 
 def schema(kinds: Sequence[str]) -> pa.Schema:
-    """The columns of the table."""
+    """Returns the columns of the table."""
     fields: list[tuple[str, pa.DataType]] = [
         ("source", pa.string()),
         ("item", pa.int64()),
@@ -63,7 +63,7 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
 
 
 def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipped) -> pa.Table:
-    """The table of positions evaluated by one network. Positions without an answer are left out and counted."""
+    """Returns the table of positions evaluated by one network. Positions without an answer are left out and counted."""
     tables = [schema(choice.kinds).empty_table()]
     for start in range(0, len(samples), _BATCH):
         together = samples[start : start + _BATCH]
@@ -85,7 +85,7 @@ def _evaluated(
     choice: Choice,
     skipped: Skipped,
 ) -> list[pa.Table]:
-    """The table of a batch without the rows `left_out`; no table if no row is left."""
+    """Returns the table of a batch without the rows `left_out`; no table if no row is left."""
     keep = np.array([row for row in range(len(samples)) if row not in left_out], dtype=np.intp)
     if not len(keep):
         return []
@@ -143,9 +143,9 @@ def _evaluated(
 
 
 def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
-    """The probability of the move that was played in each position; None for a position of a list.
+    """Returns the probability of the move that was played in each position.
 
-    None too for a move without a slot: it is not judged.
+    None for a position of a list, and for a move without a slot, which is not judged.
     """
     codes, probabilities, indptr, _ = policies.lists
     played: list[float | None] = []
@@ -160,7 +160,10 @@ def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]
 def _legal(
     samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool
 ) -> list[list[dict[str, Any]]]:
-    """The likeliest legal moves of each position. With `check`, raises ServedLeakage for a policy that leaks."""
+    """Returns the likeliest legal moves of each position.
+
+    With `check`, raises ServedLeakage for a policy that leaks.
+    """
     codes, probabilities, indptr, abstention = policies.lists
     likeliest = []
     for row, sample in enumerate(samples):

@@ -71,7 +71,7 @@ class Job:
         return self.out / PARTS
 
     def options(self, digests: dict[str, str]) -> str:
-        """The options as JSON. A run can use an earlier run's parts only if both have the same options."""
+        """Returns the options as JSON. A run can use an earlier run's parts only if both have the same options."""
         return json.dumps(
             {"version": 5, "models": digests, "choice": asdict(self.choice)}, indent=1
         )
@@ -126,14 +126,14 @@ class Backend(Protocol):
     def parts(
         self, job: Job, chunks: Iterable[tuple[Chunk, bool]]
     ) -> Generator[PartDone, None, None]:
-        """The part of each chunk, in any order. The number of running chunks is bounded.
+        """Returns the part of each chunk, in any order. The number of running chunks is bounded.
 
         A chunk's flag says that an earlier run may have made its part.
         """
         ...
 
     def run(self, function: Callable[..., R], *arguments: Any) -> R:
-        """The result of a function. After a failure the function may run, and write, again."""
+        """Returns the result of a function. After a failure the function may run, and write, again."""
         ...
 
 
@@ -176,7 +176,7 @@ def make_parts(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> 
 
 
 def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
-    """The chunks of all files, in order."""
+    """Yields the chunks of all files, in order."""
     left = job.limit
     for index, name in enumerate(job.files):
         try:
@@ -231,7 +231,7 @@ def _start() -> None:
 
 @cache
 def _opened(contract: Path) -> Model:
-    """A network, opened once per worker. It uses one thread, because each core has a worker."""
+    """Returns a network, opened once per worker. It uses one thread, because each core has a worker."""
     return open_model(contract, 1)
 
 
@@ -283,7 +283,7 @@ def _write(
 
 
 def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
-    """The part that an earlier run made from the same content; None if there is none."""
+    """Returns the part that an earlier run made from the same content; None if there is none."""
     system, path = (parts / _part_name(chunk.key)).place
     metadata = pq.read_schema(path, filesystem=system).metadata or {}
     if metadata.get(_DIGEST) != chunk.digest.encode():

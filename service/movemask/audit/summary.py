@@ -64,7 +64,7 @@ class ModelSummary:
     )
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
-        """The figures of a group; an empty cell if it has no positions."""
+        """Returns the figures of a group; an empty cell if it has no positions."""
         return self.cells.get(CellKey(kind, dimension, group), Cell())
 
     @property
@@ -78,14 +78,14 @@ class ModelSummary:
         )
 
     def groups(self, dimension: str) -> list[str]:
-        """The groups that have positions, in natural order; causes by falling mass."""
+        """Returns the groups that have positions, in natural order; causes by falling mass."""
         present = {key.group for key in self.cells if key.dimension == dimension}
         if dimension == CAUSE:
             return sorted(present, key=lambda group: -self.of(RAW, CAUSE, group).sum)
         return [group for group in groups(dimension) if group in present]
 
     def as_json(self) -> dict[str, Any]:
-        """The network's entry in `summary.json`."""
+        """Returns the network's entry in `summary.json`."""
         kinds = [kind for kind in KINDS if CellKey(kind, ALL, "") in self.cells]
         by: dict[str, Any] = {}
         for dimension in DIMENSIONS:
@@ -113,7 +113,7 @@ class ModelSummary:
 
 
 def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
-    """The networks of a table, a Parquet file, in the order of `names`."""
+    """Returns the networks of a table, a Parquet file, in the order of `names`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -178,12 +178,12 @@ class _Figures:
 
 
 def surprises(probabilities: NDArray[np.float64]) -> Float:
-    """-ln p, in nats; at most 745, where a probability has underflowed to 0."""
+    """Returns -ln p, in nats; at most 745, where a probability has underflowed to 0."""
     return -np.log(np.maximum(probabilities, np.finfo(np.float64).smallest_subnormal))
 
 
 def _cells(rows: pa.Table, kinds: Sequence[str]) -> Cells:
-    """The cells of rows of one network."""
+    """Returns the cells of rows of one network."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -205,7 +205,7 @@ def _cells(rows: pa.Table, kinds: Sequence[str]) -> Cells:
 
 
 def _worst(kind: str, worst: list[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
-    """The rows with the most leakage of `worst` and `rows`, worst first, each position once."""
+    """Returns the rows with the most leakage of `worst` and `rows`, worst first, each position once."""
     import pyarrow.compute as pc
 
     least = worst[-1][kind] if len(worst) == _WORST else 0.0
@@ -269,11 +269,11 @@ class Threshold:
         return f"{self.kind}.{self.statistic}={self.value:g}"
 
     def applies(self, model: ModelSummary) -> bool:
-        """Whether the kind has a meaning for the network."""
+        """Returns whether the kind has a meaning for the network."""
         return not (model.trained_with_mask and self.kind in MASK_BLIND)
 
     def statistic_of(self, model: ModelSummary) -> float | None:
-        """A network's statistic; None if a position could not be measured, inf for a mean with infinite values."""
+        """Returns a network's statistic; None if unmeasured, inf for a mean with infinite values."""
         figures = model.of(self.kind)
         if figures.unmeasured or not figures.count:
             return None
@@ -282,6 +282,6 @@ class Threshold:
         return float(figures.figures()[self.statistic])
 
     def exceeded(self, model: ModelSummary) -> bool:
-        """Whether the check fails: the statistic is above the value, or could not be measured."""
+        """Returns whether the check fails: the statistic is above the value, or could not be measured."""
         statistic = self.statistic_of(model)
         return self.applies(model) and (statistic is None or statistic > self.value)

@@ -101,14 +101,15 @@ class Written:
     def of_slots(
         cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary
     ) -> Written:
-        """The moves of slots `[K]` in the positions `rows` `[K]`. A slot without a move gives a square to itself."""
+        """Returns the moves of slots `[K]` in the positions `rows` `[K]`. A slot without a move gives a square to
+        itself."""
         source, target, promotion = vocabulary.columns[:, slots]
         turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
         takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
         return cls(boards, rows, source ^ turned, target ^ turned, promotion, takes_rook)
 
     def codes(self, bare_promotion: chess.PieceType | None) -> Squares:
-        """The moves' codes (`board.moves`). `bare_promotion` is the piece of a promotion without a letter.
+        """Returns the moves' codes (`board.moves`). `bare_promotion` is the piece of a promotion without a letter.
 
         Castling keeps the squares of its slot: in a vocabulary that writes e1h1, e1g1 is another slot.
         """
@@ -118,7 +119,7 @@ class Written:
 
 
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
-    """The cause of each move `[K]`, as an index into CAUSES. Raises ValueError for a legal move.
+    """Returns the cause of each move `[K]`, as an index into CAUSES. Raises ValueError for a legal move.
 
     `legal` holds each position's legal moves `[L]` (`board.moves`).
     """
@@ -155,13 +156,13 @@ def _index(cause: Cause) -> int:
 
 
 def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[np.bool_]:
-    """Whether any piece of either side could make the move in any position."""
+    """Returns whether any piece of either side could make the move in any position."""
     reached = (ROOK_LINES[source] | BISHOP_LINES[source] | KNIGHT[source]) & BIT[target] != 0
     return np.asarray(reached & ((promotion == 0) | promotes(source, target)))
 
 
 def _piece_obstacle(written: Written) -> Squares:
-    """The cause that stops a piece other than a pawn; _NONE if only the king's safety could stop it."""
+    """Returns the cause that stops a piece other than a pawn; _NONE if only the king's safety could stop it."""
     source, source_bit, target_bit = written.source, written.source_bit, written.target_bit
     reach = np.where(
         (written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0)
@@ -179,7 +180,7 @@ def _piece_obstacle(written: Written) -> Squares:
 
 
 def _pawn_obstacle(written: Written) -> Squares:
-    """The cause that stops a pawn; _NONE if only the king's safety or the promotion piece could stop it."""
+    """Returns the cause that stops a pawn; _NONE if only the king's safety or the promotion piece could stop it."""
     source, target, target_bit = written.source, written.target, written.target_bit
     double = (target == source + 16) & (source >> 3 == 1)
     push = (target == source + 8) | double
@@ -199,7 +200,8 @@ def _pawn_obstacle(written: Written) -> Squares:
 
 
 def _first(*choices: tuple[NDArray[np.bool_], int | Squares]) -> Squares:
-    """The cause of the first condition that holds for each move, or _NONE. `np.select` takes three times as long."""
+    """Returns the cause of the first condition that holds for each move, or _NONE. `np.select` takes three times as
+    long."""
     causes = np.full(len(choices[0][0]), _NONE)
     for condition, cause in reversed(choices):
         np.copyto(causes, cause, where=condition)

@@ -108,11 +108,12 @@ class Cell:
         return self.kl / finite if finite else None
 
     def mass_figures(self) -> dict[str, Any]:
-        """The figures of a cause by name. A cause has part of a position's mass, so no top move and no divergence."""
+        """Returns the figures of a cause by name. A cause has part of a position's mass, so no top move and no
+        divergence."""
         return {"count": self.count, "mean": self.mean, "max": self.max, **self.quantiles}
 
     def figures(self) -> dict[str, Any]:
-        """The figures of a kind by name, as the API reports them."""
+        """Returns the figures of a kind by name, as the API reports them."""
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
@@ -124,7 +125,7 @@ class Cell:
 
 
 def rank_of(q: float, total: int) -> int:
-    """Rank of the `q` quantile among `total` sorted values, from 1: the nearest rank, rounded up."""
+    """Returns the rank of the `q` quantile among `total` sorted values, from 1: the nearest rank, rounded up."""
     return max(1, math.ceil(Fraction(str(q)) * total))  # in floats, 0.07 * 100 is more than 7
 
 
@@ -162,7 +163,7 @@ class Cells:
         self.tallies = np.zeros(0, dtype=np.int64)
 
     def keys(self) -> Iterable[CellKey]:
-        """The keys, so that `dict(cells)` is every cell by its key."""
+        """Returns the keys, so that `dict(cells)` is every cell by its key."""
         return self.places.keys()
 
     def __getitem__(self, key: CellKey) -> Cell:
@@ -178,7 +179,7 @@ class Cells:
         return cell
 
     def _quantile(self, place: int, rank: int) -> float:
-        """The value at a rank of a cell: never too low, at most 2 % too high, and not above the maximum.
+        """Returns the value at a rank of a cell: never too low, at most 2 % too high, and not above the maximum.
 
         A threshold that the true value exceeds is therefore always noticed.
         """
@@ -187,13 +188,13 @@ class Cells:
         return min(float(BOUNDS[bin_of_rank]), float(self.max[place])) if bin_of_rank else 0.0
 
     def _bins_of(self, place: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """The bins of a cell that are not empty, rising, and their counts."""
+        """Returns the bins of a cell that are not empty, rising, and their counts."""
         first, end = np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)])
         return self.bins[first:end] % len(BOUNDS), self.tallies[first:end]
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
-        """Cells from rows of the database with COLUMNS. Rows with the same key are added up."""
+        """Returns cells from rows of the database with COLUMNS. Rows with the same key are added up."""
         keys = [CellKey(*row[:3]) for row in rows]
         cells = cls(keys)
         if rows:
@@ -211,18 +212,18 @@ class Cells:
         return cells
 
     def joined(self, others: Cells) -> Cells:
-        """The cells of both; cells with the same key are added up."""
+        """Returns the cells of both; cells with the same key are added up."""
         return Cells.of_rows([*self.rows(), *others.rows()])
 
     def histogram(self, key: CellKey) -> list[tuple[float, int]]:
-        """The bins of a cell that are not empty, rising: the upper bound of their values, and their number."""
+        """Returns the bins of a cell that are not empty, rising: the upper bound of their values, and their number."""
         place = self.places[key]
         bins, tallies = self._bins_of(place)
         bounds = np.minimum(BOUNDS[bins], self.max[place])
         return list(zip(bounds.tolist(), tallies.tolist(), strict=True))
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows for the database, with COLUMNS."""
+        """Returns rows for the database, with COLUMNS."""
         packed = (self.bins % len(BOUNDS)).astype("<u8") << _COUNT_BITS | self.tallies.astype("<u8")
         ends = np.searchsorted(self.bins, np.arange(len(self.max) + 1) * len(BOUNDS)).tolist()
         numbers = zip(

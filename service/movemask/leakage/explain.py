@@ -46,7 +46,7 @@ class Explained(Columns):
     causes: Index = field(metadata=RAGGED)
 
     def of(self, row: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
-        """The named moves of one position, and its mass by cause."""
+        """Returns the named moves of one position, and its mass by cause."""
         named = range(self.indptr[row], self.indptr[row + 1])
         by_cause = {
             CAUSES[place]: float(self.by_cause[row, place])
@@ -65,7 +65,7 @@ def explained(
     indptr: Index,
     named: int = NAMED,
 ) -> Explained:
-    """The illegal mass of each position of a batch, from its heavy slots.
+    """Returns the illegal mass of each position of a batch, from its heavy slots.
 
     Parameters
     ----------

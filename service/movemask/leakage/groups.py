@@ -19,7 +19,7 @@ _ELO_FROM = (0, *range(1000, 2500, 200))
 
 @cache
 def groups(dimension: str) -> tuple[str, ...]:
-    """Names of all groups of a dimension, in natural order. ValueError for an unknown dimension."""
+    """Returns the names of all groups of a dimension, in natural order. ValueError for an unknown dimension."""
     match dimension:
         case "phase":
             return tuple(phase.value for phase in Phase)
@@ -35,7 +35,8 @@ def groups(dimension: str) -> tuple[str, ...]:
 
 
 def _band(start: int, starts: tuple[int, ...]) -> str:
-    """Name of the band of whole numbers that begins at `start`: `10-19`, `1` for one number, `60+` for the last."""
+    """Returns the name of the band of whole numbers that begins at `start`: `10-19`, `1` for one number, `60+` for the
+    last."""
     if start == starts[-1]:
         return f"{start}+"
     last = starts[starts.index(start) + 1] - 1
@@ -45,7 +46,7 @@ def _band(start: int, starts: tuple[int, ...]) -> str:
 def groups_of(
     phases: Index, black: Flags, in_check: Flags, legal_moves: Index, elos: Float
 ) -> Index:
-    """Each position's index in `groups` of each of DIMENSIONS, intp `[len(DIMENSIONS), B]`.
+    """Returns each position's index in `groups` of each of DIMENSIONS, intp `[len(DIMENSIONS), B]`.
 
     phases : intp `[B]`, indices into the members of Phase
     black, in_check : bool `[B]`, whether Black is to move, and whether the side to move is in check

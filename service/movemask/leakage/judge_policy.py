@@ -28,7 +28,7 @@ def judge_policy(
     least: float,
     named: int,
 ) -> Judgement:
-    """The judgement of a map of UCI moves to probabilities.
+    """Returns the judgement of a map of UCI moves to probabilities.
 
     Parameters
     ----------
@@ -99,7 +99,10 @@ def _causes(
     castling: Castling | None,
     legal: NDArray[np.intp],
 ) -> list[Cause]:
-    """The causes of illegal moves, given by their squares. Without `castling`, either form counts as castling."""
+    """Returns the causes of illegal moves, given by their squares.
+
+    Without `castling`, either form counts as castling.
+    """
     boards, turned = boards_of([position]), 56 if position.black else 0
     source = np.array([move.from_square ^ turned for move in moves], dtype=np.intp)
     target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
@@ -125,7 +128,7 @@ def _read_move(uci: str) -> chess.Move:
 
 
 def _key(board: chess.Board, move: chess.Move, castling: Castling | None) -> object:
-    """A key that is equal for two spellings of one move. With `castling`, only that form counts as castling."""
+    """Returns a key that is equal for two spellings of one move. With `castling`, only that form counts as castling."""
     can_castle = board.is_castling(move) and board.is_legal(move)
     if can_castle and (
         castling is None or board.chess960 or move == castling_move(board, move, castling)

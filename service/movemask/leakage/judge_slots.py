@@ -31,7 +31,7 @@ def judge_slots(
     least: float,
     named: int,
 ) -> Judgement:
-    """The judgement of the numbers of all slots `[A]`: logits or probabilities, as `name` says.
+    """Returns the judgement of the numbers of all slots `[A]`: logits or probabilities, as `name` says.
 
     Parameters
     ----------
@@ -94,7 +94,8 @@ def _of_logits(
     position: Position,
     vocabulary: Vocabulary,
 ) -> tuple[dict[str, Figure], Float]:
-    """The figures of logits `[A]`, and softmax probabilities `[A]`, which are 0 if an illegal logit is NaN or +inf."""
+    """Returns the figures of logits `[A]`, and softmax probabilities `[A]`, which are 0 if an illegal logit is NaN or
+    +inf."""
     for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
         raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
     for slot, move in zip(slots.tolist(), moves, strict=True):
@@ -113,7 +114,7 @@ def _of_logits(
 
 
 def names_of_slots(position: Position, vocabulary: Vocabulary) -> list[str]:
-    """The moves of all slots `[A]` in UCI, by their own squares."""
+    """Returns the moves of all slots `[A]` in UCI, by their own squares."""
     rows = np.zeros(len(vocabulary), dtype=np.intp)
     written = Written.of_slots(boards_of([position]), rows, np.arange(len(vocabulary)), vocabulary)
     return uci_of(written.codes(vocabulary.bare_promotion))

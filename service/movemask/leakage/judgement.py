@@ -49,7 +49,7 @@ class Judgement:
 
 
 def given_figure(legal: Float, illegal: Float) -> Figure:
-    """The figure of probabilities, given for the legal and for the illegal moves.
+    """Returns the figure of probabilities, given for the legal and for the illegal moves.
 
     `leaked` is the illegal share of the sum; `kl` is the divergence from the renormalised legal part.
     """
@@ -60,7 +60,8 @@ def given_figure(legal: Float, illegal: Float) -> Figure:
 
 
 def checked_sum(name: str, probabilities: Mapping[Any, float]) -> float:
-    """The sum of probabilities. Raises InvalidAudit if a probability or the sum is impossible; the message names it."""
+    """Returns the sum of probabilities. Raises InvalidAudit if a probability or the sum is impossible; the message
+    names it."""
     for key, p in probabilities.items():
         if not 0 <= p <= 1 + _ROUNDING:
             raise InvalidAudit(f"{name}[{key}]: {p} is not a probability from 0 to 1")
@@ -75,5 +76,5 @@ def checked_sum(name: str, probabilities: Mapping[Any, float]) -> float:
 
 
 def no_legal_move(position: Position) -> InvalidAudit:
-    """The error for a finished game."""
+    """Returns the error for a finished game."""
     return InvalidAudit(f"fen: {position.fen!r} has no legal move; there is nothing to audit")

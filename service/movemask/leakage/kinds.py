@@ -48,7 +48,7 @@ class Fill:
 
 @cache
 def fills() -> dict[str, Fill]:
-    """The fills that public code uses, by name."""
+    """Returns the fills that public code uses, by name."""
     every = (
         Fill(constant, np.dtype(dtype))
         for dtype in (np.float32, np.float16)
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing: T) -> dict[str, T]:
-    """Figures by kind in display order, with the DERIVED kinds.
+    """Returns the figures by kind in display order, with the DERIVED kinds.
 
     `unflipped` returns a figure with an unchanged top move; `nothing` is the figure of `served`.
     """
@@ -120,5 +120,5 @@ class Plan:
     least: float = 1e-3
 
     def drawn(self, draw: float) -> tuple[str, ...]:
-        """The kinds of positions answered together. `draw` is uniform in [0, 1)."""
+        """Returns the kinds of positions answered together. `draw` is uniform in [0, 1)."""
         return MEASURED if draw < self.share else self.always

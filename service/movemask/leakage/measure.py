@@ -69,7 +69,7 @@ class Measured(Columns):
     kl: Float
 
     def figure(self, row: int) -> Figure:
-        """The figure of one position."""
+        """Returns the figure of one position."""
         leaked, kl = float(self.leaked[row]), float(self.kl[row])
         if math.isnan(leaked):
             return Figure(None, False, None)
@@ -187,7 +187,8 @@ class UnmaskedLogits:
             return IllegalLogits(logits, shift + np.log(total), highest)
 
     def heavy(self, least: float) -> HeavySlots:
-        """The illegal slots with a plain-softmax probability of at least `least`: by row, heaviest first, then by slot.
+        """Returns the illegal slots with a plain-softmax probability of at least `least`: by row, heaviest first, then
+        by slot.
 
         A row with an illegal NaN or +inf has no slots.
         """
@@ -208,7 +209,7 @@ class UnmaskedLogits:
         return HeavySlots(indptr, slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
-        """The leakage by `raw` and by `multiplied`, both `[B]`. An answer needs no other kind."""
+        """Returns the leakage by `raw` and by `multiplied`, both `[B]`. An answer needs no other kind."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             log_illegal = self.illegal.log_sum
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
@@ -216,14 +217,16 @@ class UnmaskedLogits:
             return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
 
     def raw(self) -> Measured:
-        """Probability that plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
+        """Returns the probability that plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
 
         NaN in a row with an illegal NaN or +inf.
         """
         return self._with_illegal_mass(self.illegal.log_sum, self.illegal.highest)
 
     def multiplied(self) -> Measured:
-        """Probability that `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
+        """Returns the probability that `softmax(z * mask)` gives to illegal slots.
+
+        It is `n / (n + sum_legal e^z)` with `n = A - |L|`.
 
         Illegal logits do not matter: they are multiplied by zero.
         """
@@ -233,7 +236,8 @@ class UnmaskedLogits:
             )
 
     def filled(self, fill: Fill) -> Measured:
-        """Probability left to illegal slots if their logits become a finite number, computed in the fill's dtype.
+        """Returns the probability left to illegal slots if their logits become a finite number, computed in the fill's
+        dtype.
 
         Logits, exponentials and probabilities have that dtype. Sums are float32, as in torch, onnxruntime and numpy.
         NaN where the logits overflow the dtype.
@@ -260,7 +264,7 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(measured, self._divergence(mistaken), np.nan))
 
     def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
-        """The mass on illegal moves if Black's legal moves are looked up without mirroring.
+        """Returns the mass on illegal moves if Black's legal moves are looked up without mirroring.
 
         NaN where no slot is left, or where a looked-up logit is NaN or +inf.
 
@@ -291,7 +295,8 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
 
     def rounded(self) -> Measured:
-        """Distance of the sum from 1 if each probability is rounded to 4 places. Summed as integers, so it is exact."""
+        """Returns the distance of the sum from 1 if each probability is rounded to 4 places. Summed as integers, so it
+        is exact."""
         steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(
@@ -299,7 +304,7 @@ class UnmaskedLogits:
         )
 
     def _with_illegal_mass(self, log_illegal: Float, top_illegal: Float) -> Measured:
-        """The figures of a softmax over the unchanged legal logits and illegal slots with this log-mass.
+        """Returns the figures of a softmax over the unchanged legal logits and illegal slots with this log-mass.
 
         Its divergence is `log(1 + illegal / legal)`.
         """
@@ -309,7 +314,8 @@ class UnmaskedLogits:
             return Measured(leaked, top_illegal > self.top_legal, kl)
 
     def _divergence(self, mistaken: Float) -> Float:
-        """KL divergence `sum p log(p / q)` of each row, `[B]`. `q` `[N]` is the mistaken policy of the legal moves."""
+        """Returns the KL divergence `sum p log(p / q)` of each row, `[B]`. `q` `[N]` is the mistaken policy of the
+        legal moves."""
         p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)
@@ -319,7 +325,7 @@ class UnmaskedLogits:
 def measure(
     kinds: Collection[str], batch: UnmaskedLogits, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
-    """These kinds of leakage of a batch. `black` bool `[B]` says where Black is to move.
+    """Returns these kinds of leakage of a batch. `black` bool `[B]` says where Black is to move.
 
     `unmirrored` is NaN for a vocabulary that is not mirrored, because the mistake cannot be made there. DERIVED kinds
     share the arrays of the kind that they copy. `served` is 0, because an answer that leaks is not served.

@@ -39,7 +39,7 @@ class Pattern:
 
 
 def flat(illegal: Float, legal: Float) -> list[Pattern]:
-    """The pattern if nearly all illegal moves have the same probability above 0; empty if they differ.
+    """Returns the pattern if nearly all illegal moves have the same probability above 0; empty if they differ.
 
     `softmax(logits * mask)` shows it, because it makes illegal logits 0 instead of -infinity.
     """
@@ -64,7 +64,7 @@ def swapped(
     castling: Castling | None,
     vocabulary: Vocabulary | None = None,
 ) -> list[Pattern]:
-    """The patterns of probability on a wrong form of a move.
+    """Returns the patterns of probability on a wrong form of a move.
 
     They are: castling in the other form, queen promotions in the slot without a letter, and all moves with their ranks
     flipped.
@@ -98,20 +98,20 @@ def swapped(
 
 
 def written_move(board: chess.Board, move: chess.Move, castling: Castling | None) -> str:
-    """A legal move in UCI, with castling in this form; None for python-chess's form."""
+    """Returns a legal move in UCI, with castling in this form; None for python-chess's form."""
     if castling is None or board.chess960 or not board.is_castling(move):
         return move.uci()
     return castling_move(board, move, castling).uci()
 
 
 def castling_move(board: chess.Board, move: chess.Move, castling: Castling) -> chess.Move:
-    """A castling move of standard chess in this form."""
+    """Returns a castling move of standard chess in this form."""
     two_squares, takes_rook = _castling_forms(board, move)
     return takes_rook if castling is Castling.KING_TAKES_ROOK else two_squares
 
 
 def _castling_forms(board: chess.Board, move: chess.Move) -> tuple[chess.Move, chess.Move]:
-    """A castling move of standard chess in both forms: king two squares, and king takes rook."""
+    """Returns a castling move of standard chess in both forms: king two squares, and king takes rook."""
     rank, kingside = chess.square_rank(move.from_square), board.is_kingside_castling(move)
     return (
         chess.Move(move.from_square, chess.square(6 if kingside else 2, rank)),
@@ -122,7 +122,10 @@ def _castling_forms(board: chess.Board, move: chess.Move) -> tuple[chess.Move, c
 def _swapped(
     name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str
 ) -> Iterator[Pattern]:
-    """The pattern of moves with more probability on the wrong form. `pairs` holds the right and the wrong form."""
+    """Yields the pattern of moves with more probability on the wrong form.
+
+    `pairs` holds the right and the wrong form.
+    """
     masses = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
     mistaken = [
         (right, wrong)
@@ -138,7 +141,7 @@ def _swapped(
 
 
 def _unmirrored(legal: Set[str], share: Mapping[str, float]) -> Iterator[Pattern]:
-    """The pattern if most of the probability is on illegal moves that are legal with their ranks flipped."""
+    """Yields the pattern if most of the probability is on illegal moves that are legal with their ranks flipped."""
     on = sum(share.get(uci, 0.0) for uci in {uci.translate(_FLIPPED) for uci in legal} - legal)
     if on >= _MOST:
         rule = "if the network sees the board from the side to move, flip Black's moves back, and not White's"

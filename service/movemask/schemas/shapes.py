@@ -55,7 +55,7 @@ class _Json(dict[str, Any]):
 
 
 def as_json(model: Callable[P, M]) -> Callable[P, M]:
-    """A function that makes JSON objects of the shape of `model`: dicts, whose fields are its arguments.
+    """Returns a function that makes JSON objects of the shape of `model`: dicts, whose fields are its arguments.
 
     mypy takes the dicts for models, so it checks the names and types of their fields. Nothing is checked at run time: a
     dict takes 0.15 µs to make, a model 1.9 µs, and an answer has about 40 of them. Optional fields can be set later as

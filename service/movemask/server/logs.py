@@ -48,7 +48,7 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The client's X-Request-ID if it is well-formed, else a new one of 32 hexadecimal digits."""
+    """Returns the client's X-Request-ID if it is well-formed, else a new one of 32 hexadecimal digits."""
     for name, value in headers:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return value.decode("ascii")
@@ -283,7 +283,7 @@ def _write_all(stream: int, data: bytes) -> None:
 
 
 def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, as many together as a pipe does not mix with what another process writes to it."""
+    """Yields the lines, as many together as a pipe does not mix with what another process writes to it."""
     piece = b""
     for line in lines:
         if piece and len(piece) + len(line) > _PIPE_BYTES:
@@ -298,7 +298,7 @@ def _name(record: logging.LogRecord) -> str:
 
 
 def _printable(message: str) -> str:
-    """The message with control characters escaped, so that no input can forge a line."""
+    """Returns the message with control characters escaped, so that no input can forge a line."""
     if message.isprintable():
         return message
     return "".join(

@@ -249,7 +249,8 @@ class Metrics:
             self.invalid.labels(problem.name).inc()
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus's text format, of all worker processes; of this one alone if it has no files."""
+        """Returns all metrics in Prometheus's text format, of all worker processes; of this one alone if it has no
+        files."""
         registry = self._registry
         if self._shared is not None and not self.in_memory:
             registry = CollectorRegistry()

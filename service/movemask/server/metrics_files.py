@@ -85,7 +85,7 @@ class SharedValues:
             )
 
     def __call__(self, *name: Any, multiprocess_mode: str = "", **_: Any) -> Any:
-        """A value, as `prometheus_client.values.ValueClass` makes it."""
+        """Returns a value, as `prometheus_client.values.ValueClass` makes it."""
         value = _ValueName(*name)
         if value.starts_label_set and not self._has_room(value, multiprocess_mode):
             self.refused.add(value.label_set)
@@ -94,7 +94,7 @@ class SharedValues:
         return self._in_file(*value, multiprocess_mode)
 
     def _has_room(self, value: _ValueName, mode: str) -> bool:
-        """Whether all values of a label set have room in their file, or are there."""
+        """Returns whether all values of a label set have room in their file, or are there."""
         if self.failure is not None or value.last_key in self._keys:
             return True
         file = self._files[f"{value.kind}_{mode}" if mode else value.kind]

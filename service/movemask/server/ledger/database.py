@@ -116,7 +116,7 @@ class Database:
         self._engine.dispose()
 
     def _prepared(self, *, reading: bool = False) -> sa.Engine:
-        """The engine, once the tables are there.
+        """Returns the engine, once the tables are there.
 
         Raises UnknownLedgerVersion, and LedgerUnreachable for `reading` if a server has just not answered.
         """
@@ -168,7 +168,7 @@ class Database:
             raise LedgerUnreachable(message) from error
 
     def _is_unreachable(self, error: SQLAlchemyError) -> bool:
-        """Whether a connection to a server could not be made, or broke."""
+        """Returns whether a connection to a server could not be made, or broke."""
         not_made = (
             isinstance(error, OperationalError)
             and error.statement is None
@@ -178,7 +178,7 @@ class Database:
         return self.dialect == POSTGRESQL and (not_made or broken)
 
     def _reason(self, error: SQLAlchemyError) -> str:
-        """The driver's message without SQLAlchemy's additions, and what is wrong with SQLite's file."""
+        """Returns the driver's message without SQLAlchemy's additions, and what is wrong with SQLite's file."""
         message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
         obstacle = None
         if self._file is not None and isinstance(error, DatabaseError):
@@ -207,7 +207,10 @@ def _replaced_after_errors(connection: sa.Connection) -> Iterator[None]:
 
 
 def _is_permanent(error: SQLAlchemyError) -> bool:
-    """Whether a statement can never succeed because of its data. A missing table or permission may come back."""
+    """Returns whether a statement can never succeed because of its data.
+
+    A missing table or permission may come back.
+    """
     state = _state(error)
     if isinstance(error, ProgrammingError):
         return not (state and state.startswith("42"))

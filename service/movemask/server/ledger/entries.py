@@ -120,16 +120,17 @@ class LedgerTable(Columns):
         return table if len(answers) == len(table) else table.rows(sorted(answers))
 
     def cells(self) -> Cells:
-        """The cells of these positions. ValueError for a leakage or a divergence that is no number or is negative."""
+        """Returns the cells of these positions. ValueError for a leakage or a divergence that is no number or is
+        negative."""
         return cells_of(self.measured, self.explained.by_cause, self.groups())
 
     def groups(self) -> Index:
-        """Indices into `leakage.groups.groups` of each position, intp `[len(DIMENSIONS), B]`."""
+        """Returns the indices into `leakage.groups.groups` of each position, intp `[len(DIMENSIONS), B]`."""
         elos = np.array(self.elos, dtype=np.float64)  # None becomes NaN
         return groups_of(self.phases, self.black, self.in_check, self.legal_moves, elos)
 
     def sound(self) -> Index:
-        """The rows that can be written: their leakages are finite and not negative, or unmeasured."""
+        """Returns the rows that can be written: their leakages are finite and not negative, or unmeasured."""
         sound = np.isfinite(self.explained.by_cause).all(axis=1)
         sound &= np.array([len(fen) <= _LONGEST_FEN for fen in self.fens], dtype=np.bool_)
         for measured in self.measured.values():

@@ -179,7 +179,10 @@ class Ledger:
 
 
 def _locked_model(connection: sa.Connection, table: LedgerTable) -> int:
-    """The id of a network's row in MODEL. The row is added or updated, and locked until the transaction ends."""
+    """Returns the id of a network's row in MODEL.
+
+    The row is added or updated, and locked until the transaction ends.
+    """
     last_time = float(table.times.max())
     newest = {"trained_with_mask": table.trained_with_mask, "last_time": last_time}
     key = {"name": table.model, "digest": table.digest}
@@ -192,7 +195,7 @@ def _locked_model(connection: sa.Connection, table: LedgerTable) -> int:
 
 
 def _position_rows(model: int, table: LedgerTable) -> list[tuple[Any, ...]]:
-    """A table's rows for POSITION, without `id`."""
+    """Returns a table's rows for POSITION, without `id`."""
     figures = [
         zip(of_kind.leaked.tolist(), of_kind.flipped.tolist(), of_kind.kl.tolist(), strict=True)
         for of_kind in table.measured.values()
@@ -276,12 +279,12 @@ def _span(model: int, tier: int, start: int) -> sa.ColumnElement[bool]:
 
 
 def _rows_of(connection: sa.Connection, *chosen: sa.ColumnElement[bool]) -> list[tuple[Any, ...]]:
-    """The chosen rows of CELL, with the columns `Cells.COLUMNS`."""
+    """Returns the chosen rows of CELL, with the columns `Cells.COLUMNS`."""
     return [tuple(row) for row in connection.execute(sa.select(*CELL_COLUMNS).where(*chosen))]
 
 
 def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
-    """An INSERT for which SQLAlchemy knows ON CONFLICT; each dialect has its own."""
+    """Returns an INSERT for which SQLAlchemy knows ON CONFLICT; each dialect has its own."""
     return postgresql.insert(table) if dialect.name == POSTGRESQL else sqlite.insert(table)
 
 
@@ -297,7 +300,10 @@ def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[An
 
 @lru_cache(maxsize=8)
 def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
-    """The text of the statement. Its parameters are the table's columns in order, without the id of POSITION."""
+    """Returns the text of the statement.
+
+    Its parameters are the table's columns in order, without the id of POSITION.
+    """
     insert = _insert_into(dialect, table)
     names = [column.name for column in table.columns if column is not POSITION.c.id]
     if table is not POSITION:

@@ -32,7 +32,7 @@ _OPTIONS = {
 
 
 def parameters(url: str) -> dict[str, Any]:
-    """The parameters of a URL as libpq reads it, several hosts included.
+    """Returns the parameters of a URL as libpq reads it, several hosts included.
 
     ValueError if it cannot be read, with the reason if that cannot hold the password.
     """
@@ -49,7 +49,7 @@ def parameters(url: str) -> dict[str, Any]:
 
 
 def engine(url: str) -> sa.Engine:
-    """An engine for a URL; ValueError if it cannot be read."""
+    """Returns an engine for a URL; ValueError if it cannot be read."""
     options = {**_OPTIONS, **parameters(url)}
     new_engine = sa.create_engine(
         "postgresql+psycopg://",

@@ -26,7 +26,8 @@ StoredPosition = dict[str, Any]
 
 
 def positions_of(kinds: CellsByKind) -> int:
-    """Number of positions in a group: that of its most measured kind, since some kinds are measured for a sample."""
+    """Returns the number of positions in a group: that of its most measured kind, since some kinds are measured for a
+    sample."""
     return max((cell.positions for cell in kinds.values()), default=0)
 
 
@@ -113,7 +114,8 @@ class LedgerReader:
     def history(
         self, model: str | None, span: Span, digest: str | None = None, *, seconds: int
     ) -> list[tuple[Summary, list[Bucket]]]:
-        """The figures of each model in buckets of `seconds`, in order of time. Old figures are kept in longer buckets.
+        """Returns the figures of each model in buckets of `seconds`, in order of time. Old figures are kept in longer
+        buckets.
 
         The summaries name the models and have no figures.
         """
@@ -143,7 +145,8 @@ class LedgerReader:
         span: Span = Span(),
         digest: str | None = None,
     ) -> list[StoredPosition]:
-        """The positions with the most leakage of a kind, worst first. A span selects from the worst of all time."""
+        """Returns the positions with the most leakage of a kind, worst first. A span selects from the worst of all
+        time."""
         query = _positions_of(WORST, model, span, digest).where(
             WORST.c.kind == DERIVED.get(kind, kind)
         )
@@ -157,7 +160,7 @@ class LedgerReader:
         span: Span = Span(),
         digest: str | None = None,
     ) -> list[StoredPosition]:
-        """Single positions, newest first. `before` is the `id` of the last position of the previous page."""
+        """Returns single positions, newest first. `before` is the `id` of the last position of the previous page."""
         query = _positions_of(POSITION, model, span, digest)
         if before is not None:
             query = query.where(POSITION.c.id < before)
@@ -171,7 +174,7 @@ class LedgerReader:
 def _positions_of(
     table: sa.Table, model: str | None, span: Span, digest: str | None
 ) -> sa.Select[Any]:
-    """A query for the positions of a table with their network."""
+    """Returns a query for the positions of a table with their network."""
     query = sa.select(table, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask).join(MODEL)
     return query.where(*_within(table.c.time, span), *_named(model, digest))
 
@@ -181,7 +184,7 @@ _LATEST_FIRST = MODEL.c.last_time.desc(), MODEL.c.id.desc()
 
 
 def _latest_models(name: str | None, digest: str | None) -> sa.Select[Any]:
-    """A query for the network that answered last under each name: figures of two networks are never mixed."""
+    """Returns a query for the network that answered last under each name: figures of two networks are never mixed."""
     place = sa.func.row_number().over(partition_by=MODEL.c.name, order_by=_LATEST_FIRST)
     ranked = sa.select(MODEL, place.label("place")).where(*_named(name, digest)).subquery()
     return sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.name)
@@ -193,7 +196,7 @@ def _named(name: str | None, digest: str | None) -> list[sa.ColumnElement[bool]]
 
 
 def _digests(connection: sa.Connection) -> dict[str, list[str]]:
-    """The digests of the networks that answered under each name, the latest first."""
+    """Returns the digests of the networks that answered under each name, the latest first."""
     digests: dict[str, list[str]] = defaultdict(list)
     for name, digest in connection.execute(
         sa.select(MODEL.c.name, MODEL.c.digest).order_by(*_LATEST_FIRST)
@@ -209,13 +212,13 @@ def _summary(
     groups: dict[str, CellsByKind] | None = None,
     covered: tuple[int, int] | None = None,
 ) -> Summary:
-    """The summary of a row of MODEL."""
+    """Returns the summary of a row of MODEL."""
     others = tuple(digest for digest in digests[row.name] if digest != row.digest)
     return Summary(row.name, row.digest, row.trained_with_mask, kinds, others, groups, covered)
 
 
 def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
-    """A query for the cells of a model in the stored spans of time that overlap a span."""
+    """Returns a query for the cells of a model in the stored spans of time that overlap a span."""
     query = sa.select(CELL).where(
         CELL.c.model == model, CELL.c.dimension == dimension, CELL.c.tier != EVER
     )
@@ -229,7 +232,7 @@ def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
 def _cells(
     connection: sa.Connection, model: int, dimension: str, span: Span
 ) -> dict[str, CellsByKind]:
-    """The cells of a model by group, added up over the stored spans of time."""
+    """Returns the cells of a model by group, added up over the stored spans of time."""
     query = _spans(model, dimension, span)
     if span.everything:
         query = sa.select(CELL).where(
@@ -239,7 +242,7 @@ def _cells(
 
 
 def _by_group(rows: Sequence[Any]) -> dict[str, CellsByKind]:
-    """The cells of database rows of one dimension, by group. Rows of the same group and kind are added up."""
+    """Returns the cells of database rows of one dimension, by group. Rows of the same group and kind are added up."""
     cells = Cells.of_rows(rows)
     groups: dict[str, CellsByKind] = defaultdict(dict)
     for key in cells.places:
@@ -257,12 +260,12 @@ def _without_flips(cell: Cell) -> Cell:
 
 
 def _no_leakage(kinds: CellsByKind) -> Cell:
-    """The cell of `served`: 0 for every position."""
+    """Returns the cell of `served`: 0 for every position."""
     return Cell(positions_of(kinds), max=0.0, quantiles=dict.fromkeys(QUANTILES, 0.0))
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:
-    """Start and end of the stored spans of time that overlap a span; None if there are none."""
+    """Returns the start and end of the stored spans of time that overlap a span; None if there are none."""
     cells = _spans(model, ALL, span).subquery()
     bounds = sa.select(sa.func.min(cells.c.start), sa.func.max(cells.c.start + cells.c.tier))
     start, end = connection.execute(bounds).one()
@@ -270,7 +273,7 @@ def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, in
 
 
 def _in_order(by: str, cells: dict[str, CellsByKind]) -> Sequence[str]:
-    """The groups of a dimension in natural order; causes by mass, the largest first."""
+    """Returns the groups of a dimension in natural order; causes by mass, the largest first."""
     if by == CAUSE:
         return sorted(cells, key=lambda group: -cells[group][RAW].sum)
     return [group for group in groups(by) if group in cells]
@@ -286,7 +289,7 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
 
 
 def _stored_position(row: sa.RowMapping) -> StoredPosition:
-    """A position from a row of POSITION or WORST with its network. `tables` describes the JSON in `leakage`."""
+    """Returns a position from a row of POSITION or WORST with its network. `tables` describes the JSON in `leakage`."""
     measured, causes, illegal = orjson.loads(row["leakage"])
     figures = {kind: Figure(*figure) for kind, figure in measured.items()}
     kinds = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))

@@ -148,7 +148,7 @@ class Recorder:
                 log.exception("the ledger was not pruned")
 
     def _goes_on(self, tries: int) -> bool:
-        """Whether there is work, or more may come."""
+        """Returns whether there is work, or more may come."""
         if self._abandoned or not tries:
             return False
         return bool(self._batches or self._tables) or not self._closing
@@ -207,8 +207,8 @@ class Recorder:
         self._done(lost=positions - recorded)
 
     def _joins_last(self, table: LedgerTable) -> bool:
-        """Whether a table goes into the last that waits: a table of few positions takes as much memory as of many. The
-        first may have been written already, and its reply been lost."""
+        """Returns whether a table goes into the last that waits: a table of few positions takes as much memory as of
+        many. The first may have been written already, and its reply been lost."""
         last = self._tables[-1] if len(self._tables) > 1 else None
         return (
             last is not None

@@ -21,8 +21,8 @@ _DAMAGED = (11, 26)
 
 
 def engine(url: sa.URL) -> sa.Engine:
-    """An engine for the file of a URL. Each transaction opens the file anew, so it finds the file that is there now:
-    after a deletion, a restored backup, or a folder that was away."""
+    """Returns an engine for the file of a URL. Each transaction opens the file anew, so it finds the file that is there
+    now: after a deletion, a restored backup, or a folder that was away."""
     new_engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": 0})
     sa.event.listen(new_engine, "connect", _set_up)
     sa.event.listen(new_engine, "begin", _begin)
@@ -50,7 +50,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def obstacle(file: Path, error: object) -> str | None:
-    """Why a file cannot be opened or written, and what to do about it; None if no cause is found."""
+    """Returns why a file cannot be opened or written, and what to do about it; None if no cause is found."""
     folder = file.parent
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
         return f"{file} is damaged, or another file; move it away, and a new one is made"
