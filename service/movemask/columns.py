@@ -36,7 +36,7 @@ class Columns:
             if kind not in ("shared", "indptr"):
                 value = getattr(self, name)
                 at = values if kind == "ragged" else keep
-                cut[name] = value[..., at] if kind == "last_axis" else _taken(value, at)
+                cut[name] = value[..., at] if kind == "last_axis" else _take(value, at)
         return replace(self, **cut)  # type: ignore[type-var]
 
     @classmethod
@@ -54,7 +54,7 @@ class Columns:
             elif kind == "last_axis":
                 whole[name] = np.concatenate(values, axis=-1)
             elif kind != "shared":
-                whole[name] = _concatenated(values)
+                whole[name] = _concatenate(values)
         return replace(parts[0], **whole)  # type: ignore[type-var]
 
 
@@ -62,22 +62,22 @@ def _kinds(columns: type[Any]) -> dict[str, str]:
     return {one.name: one.metadata.get(_KIND, "rows") for one in fields(columns)}
 
 
-def _taken(value: Any, at: NDArray[np.intp]) -> Any:
+def _take(value: Any, at: NDArray[np.intp]) -> Any:
     if isinstance(value, np.ndarray):
         return value[at]
     if isinstance(value, Columns):
         return value.rows(at)
     if isinstance(value, Mapping):
-        return {key: _taken(one, at) for key, one in value.items()}
+        return {key: _take(one, at) for key, one in value.items()}
     return [value[place] for place in at.tolist()]
 
 
-def _concatenated(values: Sequence[Any]) -> Any:
+def _concatenate(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, np.ndarray):
         return np.concatenate(values)
     if isinstance(first, Columns):
         return type(first).joined(values)
     if isinstance(first, Mapping):
-        return {key: _concatenated([value[key] for value in values]) for key in first}
+        return {key: _concatenate([value[key] for value in values]) for key in first}
     return [one for value in values for one in value]

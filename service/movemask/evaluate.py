@@ -23,7 +23,7 @@ from movemask.board.position import Draw, Elo, Position, draw_of
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, ServedLeakage
 from movemask.leakage.answer_check import check_answer
 from movemask.leakage.causes import Cause
-from movemask.leakage.explain import IllegalMass, explained
+from movemask.leakage.explain import IllegalMass, explain
 from movemask.leakage.measure import UnmaskedLogits
 from movemask.network.model import Batch, Model
 from movemask.network.value import Value
@@ -163,7 +163,7 @@ class Answer:
         indptr = np.array([0, len(slots)])
         own = UnmaskedLogits(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
-        moves, by_cause = explained(
+        moves, by_cause = explain(
             own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named
         ).of(0)
         return len(self.model.vocabulary) - len(slots), moves, by_cause

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from movemask.audit.files import Folder
 from movemask.audit.rows import schema
 from movemask.audit.summary import ModelSummary
-from movemask.audit.summary import summarised as summary_of
+from movemask.audit.summary import summarise as summary_of
 from movemask.cli.main import main
 from movemask.leakage.causes import Cause
 from tests.conftest import ROOT

@@ -41,7 +41,7 @@ def _without_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     whose processes are real."""
     monkeypatch.setattr(run, "ProcessPoolExecutor", _Here)
     yield
-    run._opened.cache_clear()
+    run._open.cache_clear()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from scipy.special import log_softmax, logsumexp
 
 from movemask.audit.files import Folder
 from movemask.audit.read import Choice
-from movemask.audit.summary import summarised as summary_of
+from movemask.audit.summary import summarise as summary_of
 from movemask.board.position import Elo, Position
 from movemask.cli.main import main
 from movemask.leakage.cells import QUANTILES, SMALLEST

@@ -114,7 +114,7 @@ class Comparison:
         }
 
 
-def compared(first: Path, second: Path) -> list[Comparison]:
+def compare(first: Path, second: Path) -> list[Comparison]:
     """Returns the networks that have the same name in both audits, or else the only network of each.
 
     `first` and `second` are the audits' folders or their `summary.json`. Raises BulkError.

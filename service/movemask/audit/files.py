@@ -22,7 +22,7 @@ def is_uri(name: str) -> bool:
 
 
 @lru_cache(256)  # a file system of object storage keeps its connections
-def located(name: str) -> tuple[Any, str]:
+def locate(name: str) -> tuple[Any, str]:
     """Returns the pyarrow file system of a path or URI, and the path in it. Raises SourceError.
 
     The URI's query may hold options of pyarrow, such as `s3://bucket/key?region=eu-west-1`.
@@ -57,7 +57,7 @@ class Folder:
 
     @property
     def place(self) -> tuple[Any, str]:
-        return located(self.name)
+        return locate(self.name)
 
     def absolute(self) -> Folder:
         """Returns the same folder, for a process with another working folder."""

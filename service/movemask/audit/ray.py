@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 
 @contextmanager
-def connected(
+def connect(
     address: str, contracts: Sequence[Path], jobs: int | None, cores: int, gpus: float = 0
 ) -> Iterator[RayBackend]:
     """A cluster until the context ends. `local` starts one here; any other address names a running cluster.
@@ -71,7 +71,7 @@ def connected(
         }
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        address = address if address == "local" else _reached(address)
+        address = address if address == "local" else _with_port(address)
         ray.init(address=address, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise BulkError(f"--ray {address}: {_first_line(error)}{_hint(error)}") from None
@@ -88,7 +88,7 @@ def connected(
         ray.shutdown()
 
 
-def _reached(address: str) -> str:
+def _with_port(address: str) -> str:
     """Returns the address, with the port of Ray Client if it names no port.
 
     Raises OSError if nothing listens there; Ray itself would try for minutes.
@@ -111,7 +111,7 @@ class RayBackend:
         self._contracts, self._most, self._gpus = contracts, most, gpus
 
     def run(self, function: Callable[..., R], *arguments: Any) -> R:
-        result: R = _got(
+        result: R = _result_of(
             ray.remote(function).options(num_cpus=1, max_retries=_RETRIES).remote(*arguments)
         )
         return result
@@ -138,14 +138,14 @@ class RayBackend:
             (ready,), _ = ray.wait(list(pending))
             chunk = pending.pop(ready)
             try:
-                yield _got(ready)
+                yield _result_of(ready)
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
                 yield leave_out(
                     parts, choice, chunk, "game or line in a chunk that ended its process"
                 )
 
 
-def _got(result: Any) -> Any:
+def _result_of(result: Any) -> Any:
     """Returns the result of a task. Raises the task's error, or a RayError if it could not run."""
     try:
         return ray.get(result)
@@ -157,12 +157,12 @@ def _part(
     networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, chunk: Chunk, earlier: bool
 ) -> PartDone:
     return make_part(
-        parts, choice, chunk, [_opened(network, gpu) for network in networks], earlier=earlier
+        parts, choice, chunk, [_open(network, gpu) for network in networks], earlier=earlier
     )
 
 
 @cache
-def _opened(network: Any, gpu: bool) -> Model:
+def _open(network: Any, gpu: bool) -> Model:
     """Returns a network from its files, opened once per worker. It uses one thread, because each core has a worker."""
     with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
         contract, *others = [Path(folder, name) for name in ray.get(network)]

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import chess
 
-from movemask.audit.files import is_uri, located
+from movemask.audit.files import is_uri, locate
 from movemask.board.fen import PLACEMENT
 from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game, no_game, outside, read_game_text
@@ -94,7 +94,7 @@ def text_source(name: str) -> TextSource:
     if not is_uri(name):
         return TextSource(name)
     try:
-        system, path = located(name)
+        system, path = locate(name)
         file = io.BufferedReader(system.open_input_file(path), _REMOTE_BUFFER)
     except OSError as error:
         raise SourceError(f"{name}: {getattr(error, 'strerror', None) or error}") from None

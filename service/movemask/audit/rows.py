@@ -14,7 +14,7 @@ from movemask.board.moves import code_of, uci_of
 from movemask.evaluate import evaluate
 from movemask.leakage.answer_check import check_answer
 from movemask.leakage.causes import CAUSES, Cause
-from movemask.leakage.explain import explained
+from movemask.leakage.explain import explain
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import measure
 from movemask.network.model import Batch, Model
@@ -73,11 +73,11 @@ def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipp
         for row, error in refused.items():
             where = f"{together[row].source}: {together[row].item}"
             skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
-        tables += _evaluated(model, together, batch, set(refused), choice, skipped)
+        tables += _evaluate(model, together, batch, set(refused), choice, skipped)
     return pa.concat_tables(tables)
 
 
-def _evaluated(
+def _evaluate(
     model: Model,
     samples: Sequence[Sample],
     batch: Batch,
@@ -95,13 +95,11 @@ def _evaluated(
         for row, error in evaluated.unusable.items():
             fen = samples[row].position.fen
             skipped.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
-        return _evaluated(model, samples, batch, set(evaluated.unusable), choice, skipped)
+        return _evaluate(model, samples, batch, set(evaluated.unusable), choice, skipped)
     measured = measure(choice.kinds, evaluated.unmasked, model.vocabulary, batch.boards.black)
     heavy = evaluated.unmasked.heavy(choice.least)
-    causes = explained(
-        heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT
-    )
-    legal = _legal(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
+    causes = explain(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT)
+    legal = _likeliest_moves(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
     columns: dict[str, Any] = {
         "source": [sample.source for sample in samples],
         "item": [sample.item for sample in samples],
@@ -115,7 +113,7 @@ def _evaluated(
         "elo": [sample.elo and sample.elo.self for sample in samples],
         "opponent_elo": [sample.elo and sample.elo.opponent for sample in samples],
         "played": [sample.played and sample.played.uci() for sample in samples],
-        "played_probability": _played(samples, evaluated.policies),
+        "played_probability": _played_probabilities(samples, evaluated.policies),
         "model": [model.name] * len(samples),
         "digest": [model.digest] * len(samples),
         "trained_with_mask": [model.trained_with_mask] * len(samples),
@@ -142,7 +140,7 @@ def _evaluated(
     return [pa.table(arrays, schema=table_schema)]
 
 
-def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
+def _played_probabilities(samples: Sequence[Sample], policies: Policies) -> list[float | None]:
     """Returns the probability of the move that was played in each position.
 
     None for a position of a list, and for a move without a slot, which is not judged.
@@ -157,7 +155,7 @@ def _played(samples: Sequence[Sample], policies: Policies) -> list[float | None]
     return played
 
 
-def _legal(
+def _likeliest_moves(
     samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool
 ) -> list[list[dict[str, Any]]]:
     """Returns the likeliest legal moves of each position.

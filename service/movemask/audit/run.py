@@ -230,7 +230,7 @@ def _start() -> None:
 
 
 @cache
-def _opened(contract: Path) -> Model:
+def _open(contract: Path) -> Model:
     """Returns a network, opened once per worker. It uses one thread, because each core has a worker."""
     return open_model(contract, 1)
 
@@ -239,7 +239,7 @@ def _part(
     contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chunk, earlier: bool
 ) -> PartDone:
     return make_part(
-        parts, choice, chunk, [_opened(contract) for contract in contracts], earlier=earlier
+        parts, choice, chunk, [_open(contract) for contract in contracts], earlier=earlier
     )
 
 
@@ -250,7 +250,7 @@ def make_part(
 
     The part stays a single file even if a worker that counted as dead writes it again.
     """
-    if earlier and (part := _earlier(parts, chunk)) is not None:
+    if earlier and (part := _earlier_part(parts, chunk)) is not None:
         return part
     skipped = Skipped()
     positions = list(samples(chunk, choice, skipped))
@@ -282,7 +282,7 @@ def _write(
     return PartDone(chunk.key, chunk.count, positions, fresh=True, size=chunk.size, skipped=skipped)
 
 
-def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
+def _earlier_part(parts: Folder, chunk: Chunk) -> PartDone | None:
     """Returns the part that an earlier run made from the same content; None if there is none."""
     system, path = (parts / _part_name(chunk.key)).place
     metadata = pq.read_schema(path, filesystem=system).metadata or {}

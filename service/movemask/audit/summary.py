@@ -112,7 +112,7 @@ class ModelSummary:
         }
 
 
-def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
+def summarise(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
     """Returns the networks of a table, a Parquet file, in the order of `names`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -273,7 +273,7 @@ class Threshold:
         return not (model.trained_with_mask and self.kind in MASK_BLIND)
 
     def statistic_of(self, model: ModelSummary) -> float | None:
-        """Returns a network's statistic; None if unmeasured, inf for a mean with infinite values."""
+        """Returns a network's statistic; None if a position is unmeasured, inf for a mean with infinite values."""
         figures = model.of(self.kind)
         if figures.unmeasured or not figures.count:
             return None

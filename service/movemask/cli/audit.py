@@ -43,9 +43,9 @@ def audit_diff(first: Path, second: Path, as_json: bool) -> None:
     compared one by one, so that different files do not look like a different network.
     """
     require("audit", "movemask audit-diff")
-    from movemask.audit.diff import compared, lines
+    from movemask.audit.diff import compare, lines
 
-    comparisons = compared(first, second)
+    comparisons = compare(first, second)
     if as_json:
         click.echo(
             json.dumps({"networks": [comparison.as_json() for comparison in comparisons]}, indent=1)
@@ -163,7 +163,7 @@ def audit(
     from movemask.audit.files import Folder, is_uri
     from movemask.audit.read import Choice, check, total_bytes
     from movemask.audit.report import page
-    from movemask.audit.summary import Threshold, summarised
+    from movemask.audit.summary import Threshold, summarise
     from movemask.board.position import Elo
     from movemask.board.textfile import STDIN
 
@@ -187,7 +187,7 @@ def audit(
                 with _progress_on(progress, total, limited=limit is not None) as done:
                     finished = running.make_parts(job, backend, done)
                 table = running.join(job, finished, backend)
-                models = backend.run(summarised, chosen, list(digests), table.absolute())
+                models = backend.run(summarise, chosen, list(digests), table.absolute())
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
@@ -273,9 +273,9 @@ def _backend(
         from movemask.audit.run import LocalBackend
 
         return nullcontext(LocalBackend(contracts, jobs or available_cores()))
-    from movemask.audit.ray import connected
+    from movemask.audit.ray import connect
 
-    return connected(ray, contracts, jobs, available_cores(), gpus)
+    return connect(ray, contracts, jobs, available_cores(), gpus)
 
 
 @contextmanager

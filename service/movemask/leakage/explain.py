@@ -57,7 +57,7 @@ class Explained(Columns):
         ), by_cause
 
 
-def explained(
+def explain(
     heavy: HeavySlots,
     boards: Boards,
     vocabulary: Vocabulary,

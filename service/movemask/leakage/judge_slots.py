@@ -14,7 +14,7 @@ from movemask.board.position import Position, boards_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import Written
-from movemask.leakage.explain import explained
+from movemask.leakage.explain import explain
 from movemask.leakage.judgement import GIVEN, Judgement, checked_sum, given_figure, no_legal_move
 from movemask.leakage.kinds import KINDS, RAW, SERVED
 from movemask.leakage.measure import Figure, HeavySlots, UnmaskedLogits, measure
@@ -68,9 +68,7 @@ def judge_slots(
     indptr = np.array([0, len(legal)])
     names = names_of_slots(position, vocabulary)
     by_name = dict(zip(names, share.tolist(), strict=True))
-    heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(
-        0
-    )
+    heaviest, causes = explain(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
     best = int(np.argmax(np.where(np.isnan(values), -np.inf, values)))
     return Judgement(
         figures=figures,

@@ -119,6 +119,6 @@ class Plan:
     share: float = 0.0
     least: float = 1e-3
 
-    def drawn(self, draw: float) -> tuple[str, ...]:
+    def draw_kinds(self, draw: float) -> tuple[str, ...]:
         """Returns the kinds of positions answered together. `draw` is uniform in [0, 1)."""
         return MEASURED if draw < self.share else self.always

@@ -204,7 +204,7 @@ def test_unwritable_batch_is_lost_alone(ledger: Ledger) -> None:
 
 def test_unmeasurable_batch_is_lost(ledger: Ledger) -> None:
     class Broken(Plan):
-        def drawn(self, chance: float) -> tuple[str, ...]:
+        def draw_kinds(self, draw: float) -> tuple[str, ...]:
             raise MemoryError
 
     with recording(ledger, Broken()) as own:

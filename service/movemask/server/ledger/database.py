@@ -87,19 +87,19 @@ class Database:
         Raises LedgerError for a failure that may pass, LedgerUnreachable if the connection failed. A statement that can
         never succeed raises SQLAlchemy's own error.
         """
-        with self._ledger_errors("written"), self._prepared().begin() as connection:
+        with self._ledger_errors("written"), self._prepare().begin() as connection:
             if without_limits:
                 self._lift_limits(connection)
-            with _replaced_after_errors(connection):
+            with _replace_after_errors(connection):
                 yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads. Raises LedgerError; LedgerUnreachable if the connection failed."""
         with self._ledger_errors("read"):
-            engine = self._prepared(reading=True)
+            engine = self._prepare(reading=True)
             connected = engine.connect().execution_options(**{sqlite.READING: True})
-            with connected as connection, _replaced_after_errors(connection):
+            with connected as connection, _replace_after_errors(connection):
                 yield connection
 
     def open(self) -> None:
@@ -109,13 +109,13 @@ class Database:
         LedgerError for any other failure.
         """
         with self._opening():
-            self._prepared()
+            self._prepare()
 
     def close(self) -> None:
         """Closes the connections that are not in use."""
         self._engine.dispose()
 
-    def _prepared(self, *, reading: bool = False) -> sa.Engine:
+    def _prepare(self, *, reading: bool = False) -> sa.Engine:
         """Returns the engine, once the tables are there.
 
         Raises UnknownLedgerVersion, and LedgerUnreachable for `reading` if a server has just not answered.
@@ -197,7 +197,7 @@ def _state(error: SQLAlchemyError) -> str | None:
 
 
 @contextmanager
-def _replaced_after_errors(connection: sa.Connection) -> Iterator[None]:
+def _replace_after_errors(connection: sa.Connection) -> Iterator[None]:
     """Closes the connection if a statement fails: after a switchover, the next is to the server that can be written."""
     try:
         yield

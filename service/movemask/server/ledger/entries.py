@@ -13,7 +13,7 @@ from movemask.board.boards import Flags, phases_of
 from movemask.columns import SHARED, Columns
 from movemask.evaluate import Answer, Evaluated
 from movemask.leakage.cells import Cells, cells_of
-from movemask.leakage.explain import Explained, explained
+from movemask.leakage.explain import Explained, explain
 from movemask.leakage.groups import groups_of
 from movemask.leakage.measure import Measured, UnmaskedLogits, measure
 from movemask.network.model import Batch, Model
@@ -109,7 +109,7 @@ class LedgerTable(Columns):
             batch.boards.chess960,
             [None if elo is None else elo.self for elo in elos],
             measure(kinds, unmasked, model.vocabulary, batch.boards.black),
-            explained(
+            explain(
                 unmasked.heavy(least), batch.boards, model.vocabulary, batch.codes, batch.indptr
             ),
             phases_of(batch.boards),

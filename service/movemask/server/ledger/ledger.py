@@ -89,7 +89,7 @@ class Ledger:
         with self.database.writing() as connection:
             if not self._is_new(connection, table):
                 return
-            model = _locked_model(connection, table)
+            model = _lock_model(connection, table)
             _add_cells(connection, model, table)
             if self._positions:
                 _execute(connection, POSITION, _position_rows(model, table))
@@ -178,7 +178,7 @@ class Ledger:
             connection.execute(sa.delete(WORST).where(ranking, WORST.c.fen.not_in(keep)))
 
 
-def _locked_model(connection: sa.Connection, table: LedgerTable) -> int:
+def _lock_model(connection: sa.Connection, table: LedgerTable) -> int:
     """Returns the id of a network's row in MODEL.
 
     The row is added or updated, and locked until the transaction ends.
@@ -295,11 +295,11 @@ def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[An
     row would double the cost of a write.
     """
     if rows:
-        connection.exec_driver_sql(_compiled(connection.dialect, table), list(rows))
+        connection.exec_driver_sql(_compile(connection.dialect, table), list(rows))
 
 
 @lru_cache(maxsize=8)
-def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
+def _compile(dialect: sa.Dialect, table: sa.Table) -> str:
     """Returns the text of the statement.
 
     Its parameters are the table's columns in order, without the id of POSITION.

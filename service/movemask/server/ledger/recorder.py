@@ -187,7 +187,9 @@ class Recorder:
             if (
                 positions and room > 0
             ):  # one draw for all: every kind costs most for the first position of a table
-                table = LedgerTable.of(batches, self._plan.drawn(random.random()), self._plan.least)
+                table = LedgerTable.of(
+                    batches, self._plan.draw_kinds(random.random()), self._plan.least
+                )
                 sound = table.sound()
                 if len(sound) < positions:
                     log.error(
@@ -197,7 +199,7 @@ class Recorder:
                 if min(len(sound), room) < positions:
                     table = table.rows(sound[:room])
                 _count_leakage(self._metrics, table)
-                if self._joins_last(table):
+                if self._fits_last_table(table):
                     self._tables[-1] = LedgerTable.joined([self._tables[-1], table])
                 else:
                     self._tables.append(table)
@@ -206,7 +208,7 @@ class Recorder:
             log.exception("the leakage of %d positions cannot be measured", positions)
         self._done(lost=positions - recorded)
 
-    def _joins_last(self, table: LedgerTable) -> bool:
+    def _fits_last_table(self, table: LedgerTable) -> bool:
         """Returns whether a table goes into the last that waits: a table of few positions takes as much memory as of
         many. The first may have been written already, and its reply been lost."""
         last = self._tables[-1] if len(self._tables) > 1 else None
@@ -232,7 +234,7 @@ class Recorder:
             self._tables.popleft()
             self._done(written=written, lost=len(table) - written)
             if written:
-                self._works()
+                self._note_success()
 
     def _prune(self) -> None:
         """Prunes the ledger if that is due; goes on after the next write if positions wait meanwhile."""
@@ -243,7 +245,7 @@ class Recorder:
             if self.waiting or self._closing:
                 self._prune_at = 0.0
                 break
-        self._works()
+        self._note_success()
 
     def _done(self, *, written: int = 0, lost: int = 0) -> None:
         """Counts positions that wait no longer; after `close`, which has counted all that waited, those are lost."""
@@ -264,7 +266,7 @@ class Recorder:
         self.failure, self._retry_at = error, time.monotonic() + self._retry
         self._retry = min(2 * self._retry, _LONGEST_RETRY)
 
-    def _works(self) -> None:
+    def _note_success(self) -> None:
         if self.failure is not None:
             self.failure, self._retry_at = None, 0.0
             log.warning("the ledger can be written again")
