@@ -51,8 +51,8 @@ def audited(*arguments: object) -> Result:
 
 def fens(count: int) -> list[str]:
     """Positions with legal moves, of the public suites."""
-    found = [fen for fen, moves, _ in tricky() if moves and chess.Board(fen).is_valid()]
-    return found[:: max(1, len(found) // count)][:count]
+    positions = [fen for fen, moves, _ in tricky() if moves and chess.Board(fen).is_valid()]
+    return positions[:: max(1, len(positions) // count)][:count]
 
 
 def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Sequence[int]) -> None:

@@ -26,9 +26,9 @@ def game(number: int) -> str:
 
 def done(folder: Path, arguments: Sequence[str], code: int = 0) -> str:
     """What a command writes on stdout and stderr."""
-    found = subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True)
-    assert found.returncode == code, found.stdout + found.stderr
-    return found.stdout + found.stderr
+    process = subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True)
+    assert process.returncode == code, process.stdout + process.stderr
+    return process.stdout + process.stderr
 
 
 def compared(folder: Path, *outs: str) -> None:

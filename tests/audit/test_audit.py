@@ -36,7 +36,7 @@ from tests.audit.audits import GAMES, audited, fens, run, summarised, table_of
 def slots_of(board: chess.Board, model: Model) -> list[int]:
     """Legal slots by the vocabulary's names: from the mover's side, castling onto the rook, bare knight promotions."""
     names = {name: slot for slot, name in enumerate(model.vocabulary.names())}
-    found = []
+    slots = []
     for move in board.legal_moves:
         target = move.to_square
         if board.is_castling(move):
@@ -44,13 +44,13 @@ def slots_of(board: chess.Board, model: Model) -> list[int]:
         flip = 0 if board.turn == chess.WHITE else 56
         bare = move.promotion == model.vocabulary.bare_promotion
         promotion = None if bare else move.promotion
-        found.append(names[chess.Move(move.from_square ^ flip, target ^ flip, promotion).uci()])
-    return found
+        slots.append(names[chess.Move(move.from_square ^ flip, target ^ flip, promotion).uci()])
+    return slots
 
 
 def independently(model: Model, positions: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Leakage of each position by kind, dense and by scipy."""
-    found: dict[str, list[float]] = {"raw": [], "multiplied": [], "unnormalised": [], "rounded": [], "raw_kl": []}
+    leakages: dict[str, list[float]] = {"raw": [], "multiplied": [], "unnormalised": [], "rounded": [], "raw_kl": []}
     for fen in positions:
         board = chess.Board(fen)
         batch = model.whole_batch([Position.read(fen)], [Elo(1500, 1500)])
@@ -58,15 +58,15 @@ def independently(model: Model, positions: Sequence[str]) -> dict[str, NDArray[n
         z = logits.astype(np.float64)
         legal = np.zeros(len(z), dtype=bool)
         legal[slots_of(board, model)] = True
-        found["raw"].append(float(np.exp(logsumexp(z[~legal]) - logsumexp(z))))
+        leakages["raw"].append(float(np.exp(logsumexp(z[~legal]) - logsumexp(z))))
         wrong = np.exp(log_softmax(np.where(legal, z, 0.0)))
-        found["multiplied"].append(float(wrong[~legal].sum()))
+        leakages["multiplied"].append(float(wrong[~legal].sum()))
         plain = log_softmax(z)
-        found["unnormalised"].append(float(np.exp(plain[~legal]).sum()))
+        leakages["unnormalised"].append(float(np.exp(plain[~legal]).sum()))
         right = log_softmax(z[legal])
-        found["rounded"].append(float(abs(1 - np.round(np.exp(right), 4).sum())))
-        found["raw_kl"].append(float((np.exp(right) * (right - plain[legal])).sum()))
-    return {kind: np.array(values) for kind, values in found.items()}
+        leakages["rounded"].append(float(abs(1 - np.round(np.exp(right), 4).sum())))
+        leakages["raw_kl"].append(float((np.exp(right) * (right - plain[legal])).sum()))
+    return {kind: np.array(values) for kind, values in leakages.items()}
 
 
 def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -> None:
@@ -139,15 +139,15 @@ def test_every_nth_ply_takes_both_sides_alike(every: int) -> None:
     """A sample of White's plies alone would pass a network that misreads Black's half of the board."""
     choice = Choice(first_ply=3, every=every)
     lengths = [17, 40, 1, 4, 80, 9, 61, 5, 12, 33]
-    taken = [(game, ply) for game, end in enumerate(lengths, 1) for ply in range(end) if choice.takes(game, ply)]
-    white, black = (sum(ply % 2 == side for _, ply in taken) for side in (0, 1))
-    assert min(white, black) >= 0.4 * len(taken) > 0
-    assert min(ply for _, ply in taken) == 3
+    plies = [(game, ply) for game, end in enumerate(lengths, 1) for ply in range(end) if choice.takes(game, ply)]
+    white, black = (sum(ply % 2 == side for _, ply in plies) for side in (0, 1))
+    assert min(white, black) >= 0.4 * len(plies) > 0
+    assert min(ply for _, ply in plies) == 3
     for game, end in enumerate(lengths, 1):
-        count = sum(its_game == game for its_game, _ in taken)
+        count = sum(its_game == game for its_game, _ in plies)
         assert abs(count - max(0, end - 3) / every) < 2
         if every < 10 and end > 30:
-            assert {ply % 2 for its_game, ply in taken if its_game == game} == {0, 1}
+            assert {ply % 2 for its_game, ply in plies if its_game == game} == {0, 1}
 
 
 def test_audit_counts_positions_of_each_side(tmp_path: Path, models: Path) -> None:
@@ -191,10 +191,10 @@ def test_quantiles_are_at_most_2_percent_too_high(tmp_path: Path) -> None:
     spread: list[float | None] = (10 ** rng.uniform(-20, 0, 5000)).tolist()
     spread[::7] = [None] * len(spread[::7])
     lumps: list[float | None] = rng.choice([0.0, 1e-16, 0.1, 0.1000001, 0.5], 3000).tolist()
-    made: dict[str, list[float | None]] = {"spread": spread, "lumps": lumps, "few": [0.167, 0.285]}
-    table_of(tmp_path / "t.parquet", made, [1, 7, 33])
+    samples: dict[str, list[float | None]] = {"spread": spread, "lumps": lumps, "few": [0.167, 0.285]}
+    table_of(tmp_path / "t.parquet", samples, [1, 7, 33])
     for model in summarised(tmp_path / "t.parquet"):
-        measured = [(n, value) for n, value in enumerate(made[model.name]) if value is not None]
+        measured = [(n, value) for n, value in enumerate(samples[model.name]) if value is not None]
         groups = {
             ("all", ""): [value for _, value in measured],
             ("in_check", "true"): [value for n, value in measured if n % 2 == 0],
@@ -203,13 +203,13 @@ def test_quantiles_are_at_most_2_percent_too_high(tmp_path: Path) -> None:
             ("cause", "blocked"): [value / 2 for _, value in measured if value > 0],
         }
         for (dimension, group), values in groups.items():
-            found = model.of("raw", dimension, group).quantiles if values else {}
+            quantiles = model.of("raw", dimension, group).quantiles if values else {}
             for name, q in QUANTILES.items() if values else ():
                 share = Fraction(str(q)) * len(values)
                 ordered = np.sort(values)
                 true = next(one for one in ordered if np.searchsorted(ordered, one, side="right") >= share)
                 bounds = (true, true * 1.02 * (1 + 1e-12)) if true >= SMALLEST else (0, 0)
-                quantile = found[name]
+                quantile = quantiles[name]
                 assert quantile is not None
                 assert bounds[0] <= quantile <= bounds[1], (model.name, dimension, group, name)
         assert set(model.of("served").quantiles.values()) == {0.0}
@@ -227,10 +227,10 @@ def test_figures_of_games_beside_single_positions(tmp_path: Path, models: Path) 
     assert len(rows) == model.of_games == model.games.positions == 15
     assert model.positions == 45
     for phase in ("", *{row["phase"] for row in rows}):
-        found = model.games.of("raw", "phase" if phase else "all", phase)
+        cell = model.games.of("raw", "phase" if phase else "all", phase)
         chosen = [row for row in rows if phase in ("", row["phase"])]
-        assert (found.count, found.flips) == (len(chosen), sum(row["raw_flipped"] for row in chosen))
-        assert found.mean == pytest.approx(np.mean([row["raw"] for row in chosen]))
+        assert (cell.count, cell.flips) == (len(chosen), sum(row["raw_flipped"] for row in chosen))
+        assert cell.mean == pytest.approx(np.mean([row["raw"] for row in chosen]))
     cause = model.games.groups("cause")[0]
     mass = sum(row[f"cause_{cause}"] for row in rows)
     assert model.games.of("raw", "cause", cause).sum == pytest.approx(mass)
@@ -253,12 +253,12 @@ def test_rejected_items_are_listed_by_reason(tmp_path: Path, models: Path) -> No
     file, finished = tmp_path / "x.epd", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     file.write_text("\n".join([*[finished] * 22, *fens(2), "first fault", finished, "second fault"]) + "\n")
     result = audited(file, "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
-    said = [
+    lines = [
         line.split(": ")[:3] if line[0] == "l" else int(line.split(": ")[1][5:])
         for line in result.stderr.splitlines()
         if line.startswith(("left out", "  "))
     ]
-    assert said == [
+    assert lines == [
         *(["left out", "finished game", "23, such as"], 1, 2, 3, 4, 5),
         *(["left out", "line that is not a position", "2"], 25, 27),
     ]

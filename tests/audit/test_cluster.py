@@ -77,12 +77,12 @@ def local(folder: Path) -> str:
 def test_ray_matches_one_machine(folder: Path, cluster: Nodes, local: str) -> None:
     files = ("a.pgn", "cut.pgn.zst", "noise.pgn", "b.pgn.zst", "x.fen")
     done(folder, command("local-all", "--keep-going", files=files))
-    said = done(folder, command("ray-all", "--ray", cluster.address, "--progress", "json", files=files))
+    output = done(folder, command("ray-all", "--ray", cluster.address, "--progress", "json", files=files))
     compared(folder, "local-all", "ray-all")
-    assert "left out: file that cannot be read to its end: 2" in said
-    assert "cut.pgn.zst: cannot be read to its end" in said
-    assert "noise.pgn: binary data" in said
-    progress = [json.loads(line) for line in said.splitlines() if line.startswith('{"file"')]
+    assert "left out: file that cannot be read to its end: 2" in output
+    assert "cut.pgn.zst: cannot be read to its end" in output
+    assert "noise.pgn: binary data" in output
+    progress = [json.loads(line) for line in output.splitlines() if line.startswith('{"file"')]
     assert progress[-1]["positions"] == table(folder / "ray-all").num_rows
     assert len({(one["file"], one["chunk"]) for one in progress}) == len(progress)
     done(folder, command("local-limit", "--limit", "875"))
@@ -97,8 +97,8 @@ def test_ray_survives_killed_worker_and_node(folder: Path, cluster: Nodes, local
             cluster.kill()
         for pid in working() if dies == "worker" else ():
             os.kill(pid, signal.SIGKILL)
-        said, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
     if dies == "node":
         cluster.add()
     compared(folder, local, dies)
@@ -106,30 +106,30 @@ def test_ray_survives_killed_worker_and_node(folder: Path, cluster: Nodes, local
 
 def working() -> list[int]:
     """The processes that evaluate chunks at this moment."""
-    found = []
+    processes = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if b"ray::_part" in file.read_bytes():
-                found.append(int(file.parent.name))
+                processes.append(int(file.parent.name))
         except OSError:
             continue
-    assert found
-    return found
+    assert processes
+    return processes
 
 
 def test_ray_resumes_after_killed_driver(folder: Path, cluster: Nodes, local: str) -> None:
     with begun(folder, cluster, "driver") as process:
         process.kill()
         process.wait()
-    said = done(folder, command("driver", "--ray", cluster.address, "--progress", "json"))
-    assert "driver: resuming an earlier run" in said
-    assert '"fresh": false' in said
+    output = done(folder, command("driver", "--ray", cluster.address, "--progress", "json"))
+    assert "driver: resuming an earlier run" in output
+    assert '"fresh": false' in output
     compared(folder, local, "driver")
 
 
 def test_ray_client_matches_one_machine(folder: Path, cluster: Nodes, client_port: int, local: str) -> None:
-    said = done(folder, command("client", "--ray", f"ray://127.0.0.1:{client_port}", "--progress", "json"))
-    assert "Traceback" not in said
+    output = done(folder, command("client", "--ray", f"ray://127.0.0.1:{client_port}", "--progress", "json"))
+    assert "Traceback" not in output
     compared(folder, local, "client")
 
 
@@ -139,12 +139,12 @@ def test_ray_names_games_that_kill_their_process(folder: Path, cluster: Nodes) -
     (folder / "crash" / "sitecustomize.py").write_text(CRASH)
     arguments = command("crashed", "--ray", "local", "--jobs", "1")
     path = f"{folder / 'crash'}{os.pathsep}{environment()['PYTHONPATH']}"
-    found = subprocess.run(
+    process = subprocess.run(
         arguments, cwd=folder, env=environment(PYTHONPATH=path), capture_output=True, text=True, timeout=500
     )
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "left out: game or line in a chunk that ended its process: " in found.stderr
-    assert "a.pgn: 1 to " in found.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "left out: game or line in a chunk that ended its process: " in process.stderr
+    assert "a.pgn: 1 to " in process.stderr
 
 
 #: Ends any process that plays through the first game.
@@ -166,17 +166,17 @@ def test_ray_errors_are_one_line(folder: Path) -> None:
         (("--ray", "ray://127.0.0.1"), "--ray ray://127.0.0.1: "),
         (("--ray", "local", "--gpus", "64"), "--gpus 64: the cluster has "),
     ):
-        said = done(folder, command("none", *options), 1)
-        assert words in said
-        assert "Traceback" not in said
+        output = done(folder, command("none", *options), 1)
+        assert words in output
+        assert "Traceback" not in output
 
 
 def test_ray_token_missing(folder: Path, cluster: Nodes, client_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE")
     for address in (cluster.address, f"ray://127.0.0.1:{client_port}"):
-        said = done(folder, command("none", "--ray", address), 1)
-        assert "set RAY_AUTH_MODE=token" in said
-        assert "Traceback" not in said
+        output = done(folder, command("none", "--ray", address), 1)
+        assert "set RAY_AUTH_MODE=token" in output
+        assert "Traceback" not in output
 
 
 def test_ray_not_installed_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ from tests.processes import run as run_command
 
 
 def compared(*arguments: object) -> Result:
-    told = run_command("audit-diff", *arguments)
-    assert told.exit_code == 0, told.output
-    return told
+    result = run_command("audit-diff", *arguments)
+    assert result.exit_code == 0, result.output
+    return result
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_diff_of_equal_audits_is_empty(two: tuple[Path, Path]) -> None:
-    told = compared(two[0], two[0])
-    assert "net: the same at all 40 positions that are in both\n" in told.output
-    assert "raw mean" in told.output
-    assert "best legal move differs at 0 of " in told.output
+    result = compared(two[0], two[0])
+    assert "net: the same at all 40 positions that are in both\n" in result.output
+    assert "raw mean" in result.output
+    assert "best legal move differs at 0 of " in result.output
 
 
 def test_diff_counts_repeated_positions_once(tmp_path: Path) -> None:
@@ -45,22 +45,22 @@ def test_diff_counts_repeated_positions_once(tmp_path: Path) -> None:
     (tmp_path / "x.fen").write_text("\n".join(positions + positions[:3]))
     write_fake(tmp_path / "m", "net")
     audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", "--out", tmp_path / "out")
-    told = compared(tmp_path / "out", tmp_path / "out")
-    assert told.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
+    result = compared(tmp_path / "out", tmp_path / "out")
+    assert result.output.startswith("net: the same at all 5 positions that are in both (repeated ones count once)\n")
 
 
 def test_diff_compares_position_by_position(two: tuple[Path, Path]) -> None:
-    told = compared(*two)
-    assert " positions that are in both, " in told.output
-    assert "cause " in told.output
-    (found,) = json.loads(compared(*two, "--json").output)["networks"]
-    assert found["first"] == found["second"] == "net"
-    paired, figures = found["paired"], {(kind, name): (a, b) for kind, name, a, b in found["figures"]}
+    result = compared(*two)
+    assert " positions that are in both, " in result.output
+    assert "cause " in result.output
+    (network,) = json.loads(compared(*two, "--json").output)["networks"]
+    assert network["first"] == network["second"] == "net"
+    paired, figures = network["paired"], {(kind, name): (a, b) for kind, name, a, b in network["figures"]}
     before, after = figures["raw", "mean"]
     assert paired["positions"] == 40
     assert paired["difference"] == pytest.approx(after - before)
     assert 0 < paired["flipped"] < 40
-    assert found["z"] == pytest.approx(paired["difference"] / paired["error"])
+    assert network["z"] == pytest.approx(paired["difference"] / paired["error"])
     changes = [abs(b - a) for _, a, b in paired["most"]]
     assert changes == sorted(changes, reverse=True)
     assert len(changes) == 5
@@ -68,8 +68,8 @@ def test_diff_compares_position_by_position(two: tuple[Path, Path]) -> None:
 
 def test_diff_without_tables_compares_figures_and_warns(two: tuple[Path, Path]) -> None:
     (two[1] / "positions.parquet").unlink()
-    told = compared(two[0] / "summary.json", two[1])
-    assert "it is not known whether the positions are the same" in told.output
+    result = compared(two[0] / "summary.json", two[1])
+    assert "it is not known whether the positions are the same" in result.output
 
 
 def test_diff_names_folder_without_audit(two: tuple[Path, Path], tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_diff_names_folder_without_audit(two: tuple[Path, Path], tmp_path: Path)
         ("empty", "empty: no finished audit in it"),
         ("x.json", "x.json: not the summary of an audit"),
     ):
-        told = run_command("audit-diff", two[0], tmp_path / where)
-        assert told.exit_code == 1
-        assert words in told.output
+        result = run_command("audit-diff", two[0], tmp_path / where)
+        assert result.exit_code == 1
+        assert words in result.output
 
 
 def test_diff_compares_networks_by_played_moves(tmp_path: Path) -> None:
@@ -94,15 +94,16 @@ def test_diff_compares_networks_by_played_moves(tmp_path: Path) -> None:
         audited(tmp_path / "x.pgn", "--models-dir", tmp_path / name, "--kinds", "raw", "--out", out, "--jobs", 1)
         played.append(json.loads((out / "summary.json").read_text())["models"][name]["played"])
     arguments = tmp_path / "out-first", tmp_path / "out-second"
-    (found,) = json.loads(compared(*arguments, "--json").output)["networks"]
-    figures = {(kind, name): (a, b) for kind, name, a, b in found["figures"]}
+    (network,) = json.loads(compared(*arguments, "--json").output)["networks"]
+    figures = {(kind, name): (a, b) for kind, name, a, b in network["figures"]}
     for name in ("cross_entropy", "top1"):
         assert figures["played", name] == tuple(one[name] for one in played)
-    paired = found["paired"]
+    paired = network["paired"]
     assert 0 < paired["moves"] == paired["positions"]
     assert paired["surprise_error"] > 0
-    told = compared(*arguments).output
+    output = compared(*arguments).output
     assert (
-        f"cross-entropy of the moves played at {paired['moves']} positions in both: {paired['surprise']:+.3g} ±" in told
+        f"cross-entropy of the moves played at {paired['moves']} positions in both: {paired['surprise']:+.3g} ±"
+        in output
     )
-    assert "played top1" in told or "played cross_entropy" in told
+    assert "played top1" in output or "played cross_entropy" in output

@@ -26,28 +26,31 @@ def audited(path: Path) -> tuple[set[str], list[Sample], list[str]]:
     check([str(path)], None)
     skipped = Skipped()
     chunks = list(read(0, str(path), None))
-    found = [sample for chunk in chunks for sample in samples(chunk, Choice(), skipped)]
+    positions = [sample for chunk in chunks for sample in samples(chunk, Choice(), skipped)]
     assert sum(skipped.reasons.values()) == len(skipped.examples)
-    return {chunk.form for chunk in chunks}, found, [example for _, example in skipped.examples]
+    return {chunk.form for chunk in chunks}, positions, [example for _, example in skipped.examples]
 
 
 def test_field_files_are_read_or_rejected_with_reason() -> None:
     for case in FILES:
         name = case["file"]
-        form, found, skipped = audited(FIELD / name)
+        form, positions, skipped = audited(FIELD / name)
         assert form == {case["form"]}, name
-        read = [sample.position.board.fen() for sample in found]
+        read = [sample.position.board.fen() for sample in positions]
         assert read == [chess.Board(fen).fen() for fen in case["positions"]], name
         expected = case.get("skipped", [])
         assert len(skipped) == len(expected), name
-        assert [part for part, said in zip(expected, skipped, strict=True) if part not in said] == [], (name, skipped)
+        assert [part for part, reason in zip(expected, skipped, strict=True) if part not in reason] == [], (
+            name,
+            skipped,
+        )
 
 
 def test_audit_reads_same_games_as_service() -> None:
     for case in CASES:
-        _, found, skipped = audited(case.path)
+        _, positions, skipped = audited(case.path)
         games: dict[int, list[Sample]] = {}
-        for sample in found:
+        for sample in positions:
             games.setdefault(sample.item, []).append(sample)
         moves = [" ".join(sample.played.uci() for sample in game if sample.played) for game in games.values()]
         assert moves == [game["moves"] for game in case.good], case.path
@@ -56,15 +59,15 @@ def test_audit_reads_same_games_as_service() -> None:
                 ratings = {sample.position.board.turn: sample.elo.self for sample in game if sample.elo}
                 assert [ratings[chess.WHITE], ratings[chess.BLACK]] == expected["elo"], case.path
         errors = [text for game in case.games if (text := game.get("error") or game.get("notes"))]
-        assert [error for error, said in zip(errors, skipped, strict=True) if error not in said] == [], case.path
+        assert [error for error, reason in zip(errors, skipped, strict=True) if error not in reason] == [], case.path
 
 
 def packed() -> dict[str, tuple[bytes, str]]:
     """Files that are neither games nor positions, and what has to be said of them."""
     games = b'[White "Ann"]\n\n1. e4 *\n' * 50
     archive, tar = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as made:
-        made.writestr("twic1500.pgn", games)
+    with zipfile.ZipFile(archive, "w") as archive_file:
+        archive_file.writestr("twic1500.pgn", games)
     with tarfile.open(fileobj=tar, mode="w") as bundle:
         member = tarfile.TarInfo("games.pgn")
         member.size = len(games)

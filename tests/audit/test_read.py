@@ -49,13 +49,13 @@ rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
 
 
 def read(*files: Path | str, form: Form | None = None, size: int = 2, limit: int | None = None) -> list[Chunk]:
-    found: list[Chunk] = []
+    chunks: list[Chunk] = []
     for index, file in enumerate(files):
-        left = None if limit is None else limit - sum(len(chunk.items) for chunk in found)
+        left = None if limit is None else limit - sum(len(chunk.items) for chunk in chunks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reading, "_MOST", {"pgn": size, "fen": size})
-            found += read_file(index, str(file), form, left)
-    return found
+            chunks += read_file(index, str(file), form, left)
+    return chunks
 
 
 def texts(chunks: list[Chunk]) -> list[str]:
@@ -78,13 +78,13 @@ def compressed(text: str, how: str) -> bytes:
 def test_games_match_python_chess(tmp_path: Path, how: str) -> None:
     file = tmp_path / ("games.pgn" + (f".{how}" if how in ("gz", "zst") else ""))
     file.write_bytes(compressed(GAMES, how))
-    found = read(file)
-    assert [(chunk.key, [number for number, _ in chunk.items], chunk.form) for chunk in found] == [
+    chunks = read(file)
+    assert [(chunk.key, [number for number, _ in chunk.items], chunk.form) for chunk in chunks] == [
         ((0, 0), [1, 2], "pgn"),
         ((0, 1), [3, 4], "pgn"),
     ]
     whole = io.StringIO(GAMES)
-    for text in texts(found):
+    for text in texts(chunks):
         expected, own = chess.pgn.read_game(whole), chess.pgn.read_game(io.StringIO(text))
         assert expected is not None
         assert own is not None
@@ -95,9 +95,9 @@ def test_games_match_python_chess(tmp_path: Path, how: str) -> None:
 
 def test_lines_keep_numbers(tmp_path: Path) -> None:
     (tmp_path / "x.epd").write_text(LINES)
-    found = read(tmp_path / "x.epd")
-    assert [number for chunk in found for number, _ in chunk.items] == [2, 4]
-    assert [text[:5] for text in texts(found)] == ["rnbqk", "4k3/8"]
+    chunks = read(tmp_path / "x.epd")
+    assert [number for chunk in chunks for number, _ in chunk.items] == [2, 4]
+    assert [text[:5] for text in texts(chunks)] == ["rnbqk", "4k3/8"]
 
 
 @pytest.mark.parametrize(("text", "form"), [(GAMES, "pgn"), ("1. e4 e5 *", "pgn"), (LINES, "fen")])
@@ -132,10 +132,10 @@ def test_games_split_at_headers_across_blocks(tmp_path: Path) -> None:
     for seed in range(40):
         games = [PIECES[index] for index in np.random.default_rng(seed).integers(0, len(PIECES), 30)]
         (tmp_path / "x.pgn").write_bytes("".join(games).encode("latin-1"))
-        found = texts(read(tmp_path / "x.pgn"))
+        game_texts = texts(read(tmp_path / "x.pgn"))
         normal = "".join(games).replace("\r\n", "\n").replace("\r", "\n")
-        assert "".join(found) == normal
-        assert len(found) == len(games)
+        assert "".join(game_texts) == normal
+        assert len(game_texts) == len(games)
 
 
 @pytest.mark.parametrize("form", [None, "pgn", "fen"])
@@ -195,9 +195,9 @@ def test_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=30)
-    made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     file = tmp_path / "window.pgn.zst"
-    file.write_bytes(made.compress(b"1. e4 *\n" * 1000) + made.flush())
+    file.write_bytes(compressor.compress(b"1. e4 *\n" * 1000) + compressor.flush())
     with pytest.raises(SourceError, match="too much memory"):
         read(file)
     file.write_bytes(zstandard.compress((b"%" + b" " * 1022 + b"\n") * (1 << 15)))

@@ -54,7 +54,7 @@ ENDS = [(None, 1), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL), (sig
 def test_interrupted_run_resumes_to_same_result(
     tmp_path: Path, models: Path, ends: list[tuple[signal.Signals | None, int]], games: int
 ) -> None:
-    out, kept = tmp_path / "out", dict[str, int]()
+    out, times = tmp_path / "out", dict[str, int]()
     write_games(models.parent / "all.pgn", games)
 
     def made() -> dict[str, int]:
@@ -62,22 +62,22 @@ def test_interrupted_run_resumes_to_same_result(
 
     for by, code in ends:
         with auditing(out, models) as process:
-            until(lambda: len(made()) > len(kept) or process.poll() is not None, "another part")  # noqa: B023
+            until(lambda: len(made()) > len(times) or process.poll() is not None, "another part")  # noqa: B023
             assert process.poll() is None, "the run was over before it could be stopped"
-            begun = workers(process.pid)
-            assert len(begun) == 2
+            processes = workers(process.pid)
+            assert len(processes) == 2
             if by is None:
-                os.kill(min(begun), signal.SIGKILL)
-                _, said = process.communicate(timeout=60)
-                told = said.decode().strip().splitlines()[-1]
-                assert told.startswith("Error: a worker process died, perhaps because memory ran out")
-                assert b"Traceback" not in said
+                os.kill(min(processes), signal.SIGKILL)
+                _, output = process.communicate(timeout=60)
+                last_line = output.decode().strip().splitlines()[-1]
+                assert last_line.startswith("Error: a worker process died, perhaps because memory ran out")
+                assert b"Traceback" not in output
             else:
                 process.send_signal(by)
             assert process.wait(60) == code
-            until(lambda: not any(map(running, begun)), "the workers have ended")  # noqa: B023
-        assert {name: made()[name] for name in kept} == kept  # what was done was not done again
-        kept = made()
+            until(lambda: not any(map(running, processes)), "the workers have ended")  # noqa: B023
+        assert {name: made()[name] for name in times} == times  # what was done was not done again
+        times = made()
     with auditing(out, models) as process:
         assert process.wait(120) == 0
     whole = tmp_path / "whole"

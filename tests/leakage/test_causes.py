@@ -38,13 +38,13 @@ def squares(slot: int, board: chess.Board, words: Vocabulary) -> tuple[int, int,
 @cache
 def pieces_that_could(source: int, target: int) -> frozenset[str]:
     """Which pieces alone on a board could go there, by python-chess's generator."""
-    found = set()
+    pieces = set()
     for piece in (chess.QUEEN, chess.KNIGHT):
         board = chess.Board(None)
         board.set_piece_at(source, chess.Piece(piece, chess.WHITE))
         if any(move.to_square == target for move in board.generate_pseudo_legal_moves()):
-            found.add(chess.piece_name(piece))
-    return frozenset(found)
+            pieces.add(chess.piece_name(piece))
+    return frozenset(pieces)
 
 
 def alone(board: chess.Board, source: int) -> chess.Board:
@@ -163,12 +163,12 @@ def test_every_illegal_slot_has_a_cause(name: str) -> None:
         illegal = sorted(set(range(len(words))) - set(words.legal_slots(Position(board))[1].tolist()))
         rows += [row] * len(illegal)
         slots += illegal
-    found = causes(rows, slots, boards, words)
-    for row, slot, cause in zip(rows, slots, found, strict=True):
+    result = causes(rows, slots, boards, words)
+    for row, slot, cause in zip(rows, slots, result, strict=True):
         judged(slot, boards[row], words, cause)
     absent = {Cause.IMPOSSIBLE_SLOT, *([Cause.PROMOTION_FORM] if name in FROM_TO else [])}
-    assert set(found) >= set(Cause) - absent
-    assert (Cause.IMPOSSIBLE_SLOT in found) is (name in ("maia3-4352", "alphazero-4672", *FROM_TO))
+    assert set(result) >= set(Cause) - absent
+    assert (Cause.IMPOSSIBLE_SLOT in result) is (name in ("maia3-4352", "alphazero-4672", *FROM_TO))
 
 
 def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:

@@ -31,26 +31,27 @@ def cell(sample: Sequence[float]) -> Cell:
     return table.cells()[EVERYTHING]
 
 
-def told_safely(found: Cell, sample: list[float]) -> bool:
+def told_safely(cell_of_sample: Cell, sample: list[float]) -> bool:
     """Whether every quantile is the true one or up to 2 % above it."""
     true = {name: nearest_rank(sample, q) for name, q in QUANTILES.items()}
     return all(
-        true[name] <= (value or 0.0) <= 1.02 * true[name] * (1 + 1e-12) for name, value in found.quantiles.items()
+        true[name] <= (value or 0.0) <= 1.02 * true[name] * (1 + 1e-12)
+        for name, value in cell_of_sample.quantiles.items()
     )
 
 
 @given(st.lists(st.floats(SMALLEST, 1.0) | st.just(0.0), min_size=1, max_size=99))
 def test_p99_of_under_100_values_is_their_maximum(sample: list[float]) -> None:
-    found = cell(sample).figures()
-    assert found["p99"] == found["p999"] == max(sample)
+    figures = cell(sample).figures()
+    assert figures["p99"] == figures["p999"] == max(sample)
 
 
 @given(st.lists(values, min_size=1, max_size=5))
 def test_rows_of_parts_add_up(parts: list[list[float]]) -> None:
     everything = [value for part in parts for value in part]
-    found = [table.cells() for part in parts for table in joined([record(value) for value in part])]
+    parts_cells = [table.cells() for part in parts for table in joined([record(value) for value in part])]
     whole = cell(everything)
-    one = Cells.of_rows([row for one in found for row in one.rows()])[EVERYTHING]
+    one = Cells.of_rows([row for one in parts_cells for row in one.rows()])[EVERYTHING]
     assert (one.count, one.max, one.flips, one.quantiles) == (whole.count, whole.max, whole.flips, whole.quantiles)
     assert one.sum == pytest.approx(sum(everything))
     assert one.kl == pytest.approx(sum(everything))

@@ -50,9 +50,9 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
 @given(batches())
 def test_raw_and_multiplied_match_definitions(batch: Batch) -> None:
     logits, mask = batch
-    found = UnmaskedLogits(logits, *ragged_of_mask(mask))
-    np.testing.assert_allclose(found.raw().leaked, exactly(*batch, multiplied=False), rtol=1e-11)
-    np.testing.assert_allclose(found.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
+    unmasked = UnmaskedLogits(logits, *ragged_of_mask(mask))
+    np.testing.assert_allclose(unmasked.raw().leaked, exactly(*batch, multiplied=False), rtol=1e-11)
+    np.testing.assert_allclose(unmasked.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -63,19 +63,19 @@ def test_nan_illegal_logit_leaves_raw_unmeasured(bad: float) -> None:
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
     kinds = (*ANSWER_KINDS, "unnormalised", "filled_1e4_float16", "rounded")
-    found = leakages([position], words, logits, kinds=kinds)[0]
-    assert found.figures["unnormalised"] == Figure(None, False, None)
-    assert found.figures["rounded"].leaked == 0.0
-    assert found.figures["filled_1e4_float16"].leaked == 0.0
-    assert found.figures["raw"].leaked is None
-    assert found.illegal == ()
-    assert found.figures["multiplied"].leaked == pytest.approx(1860 / 1880)
+    leakage = leakages([position], words, logits, kinds=kinds)[0]
+    assert leakage.figures["unnormalised"] == Figure(None, False, None)
+    assert leakage.figures["rounded"].leaked == 0.0
+    assert leakage.figures["filled_1e4_float16"].leaked == 0.0
+    assert leakage.figures["raw"].leaked is None
+    assert leakage.illegal == ()
+    assert leakage.figures["multiplied"].leaked == pytest.approx(1860 / 1880)
 
 
 def test_float16_logits_sum_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
-    found = UnmaskedLogits(logits, np.arange(20), np.array([0, 20])).raw()
-    assert found.leaked[0] == pytest.approx(1860 / 1880, rel=1e-12)
+    raw = UnmaskedLogits(logits, np.arange(20), np.array([0, 20])).raw()
+    assert raw.leaked[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
 def test_heaviest_illegal_moves_use_board_squares() -> None:
@@ -87,15 +87,15 @@ def test_heaviest_illegal_moves_use_board_squares() -> None:
     names = words.names()
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
-    found = leakages([position], words, logits, kinds=ANSWER_KINDS)[0]
+    leakage = leakages([position], words, logits, kinds=ANSWER_KINDS)[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
-    assert [(move.uci, move.cause) for move in found.illegal] == [
+    assert [(move.uci, move.cause) for move in leakage.illegal] == [
         ("e5e4", Cause.EMPTY_SQUARE),
         ("a2a1q", Cause.ENEMY_PIECE),
     ]
-    assert [move.probability for move in found.illegal] == pytest.approx([first, second])
-    assert found.causes == {Cause.EMPTY_SQUARE: pytest.approx(first), Cause.ENEMY_PIECE: pytest.approx(second)}
+    assert [move.probability for move in leakage.illegal] == pytest.approx([first, second])
+    assert leakage.causes == {Cause.EMPTY_SQUARE: pytest.approx(first), Cause.ENEMY_PIECE: pytest.approx(second)}
 
 
 def masked(batch: Batch) -> NDArray[np.float64]:
@@ -119,11 +119,11 @@ def test_flips_and_divergences_match_definitions(batch: Batch) -> None:
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
     p = masked((logits, mask))
-    found = UnmaskedLogits(logits, *ragged_of_mask(mask))
+    unmasked = UnmaskedLogits(logits, *ragged_of_mask(mask))
     plain = np.exp(logits - logits.max(axis=1, keepdims=True))
     for measured, mistaken in (
-        (found.raw(), plain / plain.sum(axis=1, keepdims=True)),
-        (found.multiplied(), softmax(np.where(mask, logits, 0.0), axis=1)),
+        (unmasked.raw(), plain / plain.sum(axis=1, keepdims=True)),
+        (unmasked.multiplied(), softmax(np.where(mask, logits, 0.0), axis=1)),
     ):
         np.testing.assert_allclose(measured.kl, divergence(p, mistaken), rtol=1e-6, atol=1e-12)
         assert measured.flipped.tolist() == changed(p, mistaken)
@@ -134,18 +134,18 @@ def test_filled_matches_dtype_arithmetic(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
     fill = fills()[name]
-    found = UnmaskedLogits(logits, *ragged_of_mask(mask)).filled(fill)
+    filled = UnmaskedLogits(logits, *ragged_of_mask(mask)).filled(fill)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         z = np.where(mask, logits, fill.constant).astype(fill.dtype)
         weights = np.exp(z - z.max(axis=1, keepdims=True))
         q = (weights.astype(np.float32) / weights.astype(np.float32).sum(axis=1, keepdims=True)).astype(fill.dtype)
     q64 = q.astype(np.float64)
     eps = float(np.finfo(fill.dtype).eps)
-    np.testing.assert_allclose(found.leaked, np.where(mask, 0.0, q64).sum(axis=1), rtol=2 * eps, atol=0)
+    np.testing.assert_allclose(filled.leaked, np.where(mask, 0.0, q64).sum(axis=1), rtol=2 * eps, atol=0)
     right = divergence(masked(batch), q64)
-    assert np.isinf(found.kl).tolist() == np.isinf(right).tolist()
+    assert np.isinf(filled.kl).tolist() == np.isinf(right).tolist()
     finite = np.isfinite(right)
-    np.testing.assert_allclose(found.kl[finite], np.maximum(right[finite], 0), atol=20 * eps)
+    np.testing.assert_allclose(filled.kl[finite], np.maximum(right[finite], 0), atol=20 * eps)
 
 
 def test_filled_leaks_when_logits_are_as_low() -> None:
@@ -165,12 +165,12 @@ def test_filled_leaks_when_logits_are_as_low() -> None:
 @given(batches())
 def test_rounded_is_distance_of_sum_from_one(batch: Batch) -> None:
     logits, mask = batch
-    found = UnmaskedLogits(logits, *ragged_of_mask(mask)).rounded()
+    rounded = UnmaskedLogits(logits, *ragged_of_mask(mask)).rounded()
     for row, p in enumerate(masked(batch)):
         exact = abs(1 - sum((Decimal(str(round(float(x), 4))) for x in p), Decimal(0)))
-        assert found.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
-        assert found.leaked[row] in {k / 10_000 for k in range(10_000)}
-    assert not found.flipped.any()
+        assert rounded.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
+        assert rounded.leaked[row] in {k / 10_000 for k in range(10_000)}
+    assert not rounded.flipped.any()
 
 
 def unmirrored_by_hand(position: Position, logits: NDArray[np.float64], name: str) -> tuple[float, bool]:
@@ -206,10 +206,10 @@ def test_unmirrored_is_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
+    result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
-    assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
-    assert found["unmirrored"].flipped[0] == flipped
+    assert result["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
+    assert result["unmirrored"].flipped[0] == flipped
 
 
 def test_unmirrored_is_zero_for_white_and_needs_mirroring() -> None:
@@ -217,8 +217,8 @@ def test_unmirrored_is_zero_for_white_and_needs_mirroring() -> None:
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, 20])), words, np.array([False]))
-        assert found["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
+        result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, 20])), words, np.array([False]))
+        assert result["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
@@ -227,16 +227,16 @@ def test_heavy_lists_all_above_threshold_in_order(batch: Batch, least: float) ->
     heavy = UnmaskedLogits(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
         own = heavy.rows([row])
-        found = list(zip(own.slots, own.masses, strict=True))
+        result = list(zip(own.slots, own.masses, strict=True))
         weights = np.exp(logits[row] - logits[row].max())
         share = weights / weights.sum()
         expected = [
             slot for slot in range(len(share)) if share[slot] >= least and share[slot] > 0 and not mask[row, slot]
         ]
         if all(abs(share[slot] / max(least, 1e-300) - 1) > 1e-9 for slot in range(len(share))):
-            assert sorted(slot for slot, _ in found) == expected
-        assert [mass for _, mass in found] == pytest.approx([share[slot] for slot, _ in found], rel=1e-9)
-        assert [mass for _, mass in found] == sorted((mass for _, mass in found), reverse=True)
+            assert sorted(slot for slot, _ in result) == expected
+        assert [mass for _, mass in result] == pytest.approx([share[slot] for slot, _ in result], rel=1e-9)
+        assert [mass for _, mass in result] == sorted((mass for _, mass in result), reverse=True)
 
 
 def test_all_kinds_at_once_equal_row_by_row() -> None:
@@ -245,7 +245,7 @@ def test_all_kinds_at_once_equal_row_by_row() -> None:
     positions = [Position.read(fen) for fen in fens]
     logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
     together = leakages(positions, words, logits, kinds=KINDS)
-    assert [set(found.figures) for found in together] == [set(KINDS)] * 3
+    assert [set(leakage.figures) for leakage in together] == [set(KINDS)] * 3
     for row, position in enumerate(positions):
         alone = leakages([position], words, logits[row : row + 1], kinds=KINDS)
         for kind in KINDS:

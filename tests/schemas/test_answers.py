@@ -46,9 +46,9 @@ def varied(serve: Serve, tmp_path: Path, request: pytest.FixtureRequest) -> Test
     return serve(write_net(folder, toml=toml, values=1 if request.param == "score alone" else 3).parent)
 
 
-def held_to(schema: type[BaseModel], found: Any) -> None:
+def held_to(schema: type[BaseModel], answer: Any) -> None:
     """Every field is of the schema, is what the schema says, and none is missing."""
-    assert schema.model_validate(found).model_dump(mode="json", by_alias=True, exclude_unset=True) == found
+    assert schema.model_validate(answer).model_dump(mode="json", by_alias=True, exclude_unset=True) == answer
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -56,9 +56,9 @@ def test_policy_move_and_batch_answers(varied: TestClient, asked: dict[str, Any]
     answer = varied.post("/v1/policy", json=asked)
     assert answer.status_code == 200, answer.text
     held_to(PolicyOut, answer.json())
-    looked = varied.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
-    held_to(PolicyOut, looked)
-    assert ("forecast" in looked) == ("value" in looked)
+    with_forecast = varied.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
+    held_to(PolicyOut, with_forecast)
+    assert ("forecast" in with_forecast) == ("value" in with_forecast)
     for method in ({"method": "greedy"}, {"method": "sample"}, {"method": "sample", "seed": 3}):
         held_to(MoveChosenOut, varied.post("/v1/move", json={**asked, **method}).json())
     own = {name: asked[name] for name in ("fen", "moves", "chess960", "elo") if name in asked}
@@ -112,8 +112,8 @@ UNITS = re.compile(
 
 def fields() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, schema in SCHEMAS.items():
-        for field, found in schema.get("properties", {}).items():
-            yield f"{name}.{field}", found
+        for field, definition in schema.get("properties", {}).items():
+            yield f"{name}.{field}", definition
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             for parameter in operation.get("parameters", []):
@@ -131,21 +131,23 @@ def is_number(field: dict[str, Any]) -> bool:
 
 
 def test_fields_have_descriptions_and_units() -> None:
-    found = list(fields())
-    assert len(found) > 240
-    undescribed = [name for name, field in found if not field.get("description") and not referred(field)]
-    unitless = [name for name, field in found if is_number(field) and not UNITS.search(field.get("description", ""))]
+    all_fields = list(fields())
+    assert len(all_fields) > 240
+    undescribed = [name for name, field in all_fields if not field.get("description") and not referred(field)]
+    unitless = [
+        name for name, field in all_fields if is_number(field) and not UNITS.search(field.get("description", ""))
+    ]
     assert (undescribed, unitless) == ([], [])
     assert [name for name, schema in SCHEMAS.items() if not schema.get("description")] == []
 
 
 def test_bodies_and_answers_have_complete_examples() -> None:
-    shown = set()
+    names = set()
     for operation in (operation for methods in DOCUMENT["paths"].values() for operation in methods.values()):
         for part in (operation.get("requestBody", {}), *operation["responses"].values()):
-            shown |= {name for media in part.get("content", {}).values() for name in referred(media.get("schema", {}))}
-    assert len(shown) == 25
-    assert [name for name in shown if not SCHEMAS[name].get("examples")] == []
+            names |= {name for media in part.get("content", {}).values() for name in referred(media.get("schema", {}))}
+    assert len(names) == 25
+    assert [name for name in names if not SCHEMAS[name].get("examples")] == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
@@ -175,5 +177,5 @@ def test_head_of_a_stream_reads_no_rows(client: TestClient) -> None:
 
 
 def test_version(client: TestClient) -> None:
-    found = client.get("/v1/version").json()
-    assert found == {"name": "movemask", "version": DOCUMENT["info"]["version"], "api": "v1", "model": "fake"}
+    answer = client.get("/v1/version").json()
+    assert answer == {"name": "movemask", "version": DOCUMENT["info"]["version"], "api": "v1", "model": "fake"}

@@ -78,9 +78,9 @@ def test_lost_lines_are_reported_once() -> None:
         process.stdin.write(b"go on")
         process.stdin.close()
         lines += process.stderr.readlines()
-    told = [int(line.split()[3]) for line in lines if b" log lines were lost: " in line]
-    assert len(told) == 1
-    assert len(lines) + told[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
+    counts = [int(line.split()[3]) for line in lines if b" log lines were lost: " in line]
+    assert len(counts) == 1
+    assert len(lines) + counts[0] == 2 * logs.QUEUE + len([b"the last", b"told"])
 
 
 def test_access_lines_have_own_times_in_order(
@@ -136,8 +136,8 @@ def test_supervisor_and_workers_log_json(models: Path) -> None:
     assert any("listening on http" in line["message"] for line in lines)
     assert not [line for line in lines if "Warning" in line["message"]]
     access = [line for line in lines if line["logger"] == "access" and line["route"] != "/readyz"]
-    told = sorted((line["route"], line["status"], line["positions"]) for line in access)
-    assert told == [("/v1/policy", 200, 1), ("/v1/policy/batch", 200, 2)]  # each once
+    requests = sorted((line["route"], line["status"], line["positions"]) for line in access)
+    assert requests == [("/v1/policy", 200, 1), ("/v1/policy/batch", 200, 2)]  # each once
     ended = [line["pid"] for line in lines if line["message"] == "worker has finished"]
     assert len(ended) == len(set(ended)) == 2
     assert len({line["pid"] for line in lines}) == 3
@@ -150,25 +150,27 @@ def test_text_lines_have_time_and_level(models: Path) -> None:
     lines = (models / "log.txt").read_text().splitlines()
     assert len(lines) < 10  # a first start is quiet
     assert all(re.match(rf"{TIME} (INFO|WARNING) +[\w.]+: ", line) for line in lines)
-    shown = re.compile(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$")
-    assert any(map(shown.search, lines))
+    access_line = re.compile(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$")
+    assert any(map(access_line.search, lines))
 
 
 HEADER = "X-Request-ID"
 
 
-@pytest.mark.parametrize("given", ["7", "6d0f3a1b-9c0e-4c7f-8a52-d1e07b3c9f44", "a" * 128, "a.b:c/d+e=f@g_h"])
-def test_request_id_is_returned(client: TestClient, given: str) -> None:
-    for answer in (client.post("/v1/policy", json={"moves": []}, headers={HEADER: given}), client.get("/livez")):
+@pytest.mark.parametrize("request_id", ["7", "6d0f3a1b-9c0e-4c7f-8a52-d1e07b3c9f44", "a" * 128, "a.b:c/d+e=f@g_h"])
+def test_request_id_is_returned(client: TestClient, request_id: str) -> None:
+    for answer in (client.post("/v1/policy", json={"moves": []}, headers={HEADER: request_id}), client.get("/livez")):
         assert len(answer.headers.get_list(HEADER)) == 1
-    assert client.get("/livez", headers={HEADER: given}).headers[HEADER] == given
+    assert client.get("/livez", headers={HEADER: request_id}).headers[HEADER] == request_id
 
 
-@pytest.mark.parametrize("given", ["", "a" * 129, "a b", 'a"b', "a,b", "ä".encode(), "\x1b[31m"])
-def test_unsafe_request_id_is_replaced(client: TestClient, given: str | bytes) -> None:
-    found = client.get("/livez", headers=[(b"X-Request-ID", given if isinstance(given, bytes) else given.encode())])
-    assert len(found.headers[HEADER]) == 32
-    assert int(found.headers[HEADER], 16) >= 0
+@pytest.mark.parametrize("request_id", ["", "a" * 129, "a b", 'a"b', "a,b", "ä".encode(), "\x1b[31m"])
+def test_unsafe_request_id_is_replaced(client: TestClient, request_id: str | bytes) -> None:
+    response = client.get(
+        "/livez", headers=[(b"X-Request-ID", request_id if isinstance(request_id, bytes) else request_id.encode())]
+    )
+    assert len(response.headers[HEADER]) == 32
+    assert int(response.headers[HEADER], 16) >= 0
 
 
 def test_request_ids_are_unique(client: TestClient) -> None:
@@ -218,7 +220,7 @@ def test_internal_error_has_request_id(client: TestClient, caplog: pytest.LogCap
 def test_access_lines_count_positions_and_hide_bodies(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     pgn = "1. e4 e5 2. Nf3 *"
-    asked = [
+    requests = [
         ("/v1/policy", {"fen": mate}, 1),
         ("/v1/policy/batch", {"positions": [{"fen": "secret"}, {"fen": mate}, {"moves": ["e2e4"]}]}, 2),
         ("/v1/games", {"pgn": pgn}, 3),
@@ -228,11 +230,11 @@ def test_access_lines_count_positions_and_hide_bodies(client: TestClient, caplog
     ]
     client.headers[HEADER] = "mine"  # a drawn id may hold e2e4
     with caplog.at_level(logging.DEBUG):
-        for path, body, _ in asked:
+        for path, body, _ in requests:
             client.post(path, json=body)
         stream = {"Accept": "application/x-ndjson"}
         client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 70}, headers=stream)
     lines = [one for one in caplog.records if one.name == "access"]
-    assert [one.args[4] for one in lines] == [*(count for _, _, count in asked), 70]  # type: ignore[index]
+    assert [one.args[4] for one in lines] == [*(count for _, _, count in requests), 70]  # type: ignore[index]
     own = [one.getMessage() for one in caplog.records if one.name.startswith(("access", "movemask"))]
     assert not [line for line in own if "secret" in line or "e2e4" in line or "Nf3" in line]

@@ -60,27 +60,27 @@ def test_label_sets_without_room_are_refused_and_counted(
 ) -> None:
     metrics = worker_metrics(monkeypatch, tmp_path)
     file = tmp_path / f"{'counter' if metric == 'requests' else 'histogram'}_0.db"
-    size, made = file.stat().st_size, 0
+    size, count = file.stat().st_size, 0
     while not metrics.refused:
-        made += 1
-        labels = getattr(metrics, metric).labels(f"/{made}", "x" * (made % 50), "true")
+        count += 1
+        labels = getattr(metrics, metric).labels(f"/{count}", "x" * (count % 50), "true")
         labels.inc() if metric == "requests" else labels.observe(0.5)
-    assert made > (500 if metric == "requests" else 20)
+    assert count > (500 if metric == "requests" else 20)
     assert file.stat().st_size == size
     name = f"movemask_{metric}_total" if metric == "requests" else f"movemask_{metric}_count"
-    assert sum(samples(metrics, name).values()) == made - 1
+    assert sum(samples(metrics, name).values()) == count - 1
     if metric == "leakage":
-        assert len(samples(metrics, "movemask_leakage_bucket")) == 16 * (made - 1), "a label set is whole or refused"
+        assert len(samples(metrics, "movemask_leakage_bucket")) == 16 * (count - 1), "a label set is whole or refused"
     metrics.update_gauges(0, {}, 0, ledger_writable=True)
     assert samples(metrics, "movemask_metrics_refused_total") == {"movemask_metrics_refused_total": 1}
 
 
 def test_counters_go_on_with_the_number_also_in_a_full_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = worker_metrics(monkeypatch, tmp_path)
-    made = 0
+    count = 0
     while not metrics.refused:
-        made += 1
-        metrics.requests.labels(f"/{made}", "GET", "200").inc()
+        count += 1
+        metrics.requests.labels(f"/{count}", "GET", "200").inc()
     metrics = worker_metrics(monkeypatch, tmp_path)
     metrics.requests.labels("/1", "GET", "200").inc()
     assert metrics.refused == 0

@@ -37,10 +37,10 @@ def ledger(database_url: str) -> Iterator[Ledger]:
 
 def left(ledger: Ledger) -> set[str]:
     figures = LedgerReader(ledger.database)
-    kept = {position["fen"] for position in figures.positions(100)}
+    positions = {position["fen"] for position in figures.positions(100)}
     worst = {position["fen"] for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
-    assert worst == kept
-    return kept
+    assert worst == positions
+    return positions
 
 
 def counts(ledger: Ledger) -> dict[str, int]:
@@ -132,6 +132,6 @@ def test_delete_command_output(tmp_path: Path) -> None:
     assert delete("--before", "7d", "--dry-run") == (0, f"would be {deleted}")
     assert delete("--before", "7d") == delete("--all") == (0, deleted)
     for arguments in ([], ["--all", "--model", "net"], ["--figures", "--before", "7d"], ["--before", "soon"]):
-        code, said = delete(*arguments)
+        code, output = delete(*arguments)
         assert code == 1
-        assert said.startswith("Error: ")
+        assert output.startswith("Error: ")

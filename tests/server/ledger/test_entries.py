@@ -32,9 +32,11 @@ WORDS = ("movemask-1880", "lc0-1858")
 
 def boards() -> list[chess.Board]:
     """Standard and Chess960, with legal moves, in an order of no meaning."""
-    found = [board for fen, moves, _ in tricky() if moves and (board := chess.Board(fen)).is_valid()][::9]
-    found += [board for row in perft("chess960")[::60] if (board := chess.Board(row.fen, chess960=True)).is_valid()]
-    return [found[place] for place in np.random.default_rng(1).permutation(len(found))]
+    boards_of_suite = [board for fen, moves, _ in tricky() if moves and (board := chess.Board(fen)).is_valid()][::9]
+    boards_of_suite += [
+        board for row in perft("chess960")[::60] if (board := chess.Board(row.fen, chess960=True)).is_valid()
+    ]
+    return [boards_of_suite[place] for place in np.random.default_rng(1).permutation(len(boards_of_suite))]
 
 
 BOARDS = boards()
@@ -55,12 +57,12 @@ def table_of(*batches: AnsweredBatch) -> LedgerTable:
 
 def positions(table: LedgerTable) -> list[Any]:
     """Each position of a table, with everything that the ledger gets of it."""
-    groups, found = table.groups(), []
+    groups, rows = table.groups(), []
     for row, moment in enumerate(table.times.tolist()):
         figures = {kind: one.figure(row) for kind, one in table.measured.items()}
         own = table.model, table.fens[row], bool(table.chess960[row]), table.elos[row], groups[:, row].tolist()
-        found.append((moment, *own, figures, table.explained.of(row)))
-    return found
+        rows.append((moment, *own, figures, table.explained.of(row)))
+    return rows
 
 
 PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
@@ -80,9 +82,9 @@ def test_table_leaves_out_positions_without_answer(places: list[int], seed: int,
     keep = sorted(data.draw(st.sets(st.integers(0, len(places) - 1), min_size=1)))
     failed = [row for row in range(len(places)) if row not in keep]
     table = table_of(batch(places, seed))
-    kept = [positions(table)[row] for row in keep]
-    assert positions(table.rows(keep)) == kept
-    assert positions(table_of(batch(places, seed, failed=failed))) == kept
+    expected = [positions(table)[row] for row in keep]
+    assert positions(table.rows(keep)) == expected
+    assert positions(table_of(batch(places, seed, failed=failed))) == expected
 
 
 def test_table_matches_python_chess() -> None:
@@ -128,15 +130,15 @@ def test_unwritable_answer_fails_only_its_caller() -> None:
         return answer.position.turn
 
     async def story() -> None:
-        client = ClientPipeline(asked, "", lambda submission: None)
+        client = ClientPipeline(queue, "", lambda submission: None)
         both = [client.submit([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
         good, bad = await asyncio.gather(*both, return_exceptions=True)
         assert good == ["white", "white"]
         assert isinstance(bad, ZeroDivisionError)
 
-    asked = pipeline(fake_model())
+    queue = pipeline(fake_model())
     asyncio.run(story())
-    asked.close()
+    queue.close()
 
 
 def test_sound_excludes_invalid_figures() -> None:

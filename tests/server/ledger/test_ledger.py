@@ -74,13 +74,13 @@ def test_figures_are_exact_and_quantiles_within_2_percent(ledger: Ledger) -> Non
     (figures,) = models(ledger)
     assert figures.positions == 5000
     for kind, values in (("raw", raws), ("multiplied", multiplieds)):
-        found = figures.kinds[kind]
-        assert found.count == 5000
-        assert found.max == values.max()
-        assert found.mean == pytest.approx(values.mean(), rel=1e-12)
+        cell = figures.kinds[kind]
+        assert cell.count == 5000
+        assert cell.max == values.max()
+        assert cell.mean == pytest.approx(values.mean(), rel=1e-12)
         for name, q in QUANTILES.items():
             true = np.quantile(values, q, method="inverted_cdf")
-            assert true <= (found.quantiles[name] or 0) <= min(1.0203 * true, values.max())
+            assert true <= (cell.quantiles[name] or 0) <= min(1.0203 * true, values.max())
     assert figures.kinds["raw"].flips == (raws > 0.5).sum()
     assert figures.kinds["raw"].figures()["mean_kl"] == pytest.approx(raws.mean())
     assert figures.kinds["served"].max == 0.0
@@ -260,23 +260,23 @@ def test_repeated_write_adds_nothing_and_writers_expire(reopened: Open) -> None:
 
 def test_pages_neither_repeat_nor_miss_new_rows(ledger: Ledger) -> None:
     write(ledger, [record(fen=str(number)) for number in range(25)])
-    seen: list[str] = []
+    fens_of_pages: list[str] = []
     before = None
     while page := read(ledger).positions(10, before=before):
-        seen += [position["fen"] for position in page]
+        fens_of_pages += [position["fen"] for position in page]
         before = page[-1]["id"]
-        write(ledger, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
-    assert seen == [str(number) for number in range(24, -1, -1)]
+        write(ledger, [record(fen=f"new {len(fens_of_pages)} {number}") for number in range(7)])
+    assert fens_of_pages == [str(number) for number in range(24, -1, -1)]
 
 
 def test_position_round_trip(ledger: Ledger) -> None:
     more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
     write(ledger, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
-    (found,) = read(ledger).positions(5)
-    traits = [found[name] for name in ("fen", "time", "trained_with_mask", "elo", "phase")]
+    (position,) = read(ledger).positions(5)
+    traits = [position[name] for name in ("fen", "time", "trained_with_mask", "elo", "phase")]
     assert traits == ["f", NOON, True, 1500, "opening"]
-    assert found["causes"] == {"castling_path": 0.25}
-    raw, rounded = found["kinds"]["raw"], found["kinds"]["rounded"]
+    assert position["causes"] == {"castling_path": 0.25}
+    raw, rounded = position["kinds"]["raw"], position["kinds"]["rounded"]
     assert (raw.leaked, raw.flipped, raw.kl) == (0.75, True, 0.75)
     assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
 
@@ -323,11 +323,11 @@ def test_readers_do_not_wait_for_writer(ledger: Ledger) -> None:
     write(ledger, [record()])
     with ledger.database.writing() as connection:
         connection.exec_driver_sql("UPDATE model SET last_time = 0")
-        found: list[int] = []
-        reader = threading.Thread(target=lambda: found.append(models(ledger)[0].positions))
+        counts: list[int] = []
+        reader = threading.Thread(target=lambda: counts.append(models(ledger)[0].positions))
         reader.start()
         reader.join(4)  # less than the five seconds that a writer would wait for the lock
-        assert found == [1]
+        assert counts == [1]
 
 
 @pytest.mark.parametrize(
@@ -383,11 +383,11 @@ def test_url_parameters_reach_postgresql(postgres: Server) -> None:
     url = url.replace("postgresql:", "postgres:", 1)  # as Heroku writes it
     with opened(f"{url}?options=-c%20search_path%3Daudits&application_name=other&keepalives_idle=60") as ledger:
         with ledger.database.reading() as connection:
-            shown = [
+            parameters = [
                 connection.exec_driver_sql(f"SHOW {name}").scalar()
                 for name in ("search_path", "application_name", "lock_timeout", "statement_timeout")
             ]
-        assert shown == ["audits", "other", "5s", "8s"]
+        assert parameters == ["audits", "other", "5s", "8s"]
         assert models(ledger) == []
 
 
@@ -399,8 +399,8 @@ def test_time_limits_are_lifted_for_deletions_only(postgres: Server) -> None:
 
 
 def test_unreachable_server_error_hides_password() -> None:
-    told = r"'postgresql://u:\*\*\*@127.0.0.1:1/d' cannot be opened: .*Connection refused"
-    with pytest.raises(LedgerUnreachable, match=told), opened("postgresql://u:secret@127.0.0.1:1/d"):
+    message = r"'postgresql://u:\*\*\*@127.0.0.1:1/d' cannot be opened: .*Connection refused"
+    with pytest.raises(LedgerUnreachable, match=message), opened("postgresql://u:secret@127.0.0.1:1/d"):
         pass
 
 
@@ -414,7 +414,7 @@ def test_file_without_database_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("statements", "words"),
     [
         (("CREATE TABLE cell (count INTEGER)",), "has tables without a version"),
         (
@@ -423,10 +423,10 @@ def test_file_without_database_is_rejected(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_database_of_another_version_is_left_alone(made: tuple[str, ...], words: str, database_url: str) -> None:
+def test_database_of_another_version_is_left_alone(statements: tuple[str, ...], words: str, database_url: str) -> None:
     engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sa.NullPool)
     with engine.begin() as connection:
-        for statement in made:
+        for statement in statements:
             connection.exec_driver_sql(statement)
     rest = f"{words}, and this movemask writes version {VERSION}: move the database away or name another, "
     with pytest.raises(LedgerError, match=rest), opened(database_url):

@@ -156,12 +156,12 @@ def test_missing_database_keeps_max_waiting_positions(tmp_path: Path) -> None:
     ledger.close()
 
 
-def with_long_fens(made: AnsweredBatch, bad: list[int]) -> AnsweredBatch:
+def with_long_fens(batch: AnsweredBatch, bad: list[int]) -> AnsweredBatch:
     """A batch with positions that PostgreSQL refuses as it does when a disk is full, which passes; this never does."""
-    assert made.evaluated is not None
+    assert batch.evaluated is not None
     for row in bad:
-        made.evaluated.batch.positions[row].board.fullmove_number = 10**4000
-    return made
+        batch.evaluated.batch.positions[row].board.fullmove_number = 10**4000
+    return batch
 
 
 def test_unwritable_position_is_lost_alone(either: Ledger) -> None:
@@ -169,23 +169,23 @@ def test_unwritable_position_is_lost_alone(either: Ledger) -> None:
         own.record(with_long_fens(started(range(1, 81)), [70]))
         own.record(with_long_fens(started(range(101, 123)), [0, 21]))
     assert (count(either), own.lost, own.failure) == (99, 3, None)
-    kept = {position["fen"] for position in LedgerReader(either.database).positions(1_000_000)}
-    assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
+    fens = {position["fen"] for position in LedgerReader(either.database).positions(1_000_000)}
+    assert fens == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
 def test_unconfirmed_commit_is_not_repeated(database_url: str) -> None:
     """The database has committed a table, and its reply was lost."""
 
-    class Untold(Ledger):
-        told = True
+    class Unconfirmed(Ledger):
+        confirmed = True
 
         def write(self, table: LedgerTable) -> None:
             super().write(table)
-            self.told = not self.told
-            if not self.told:
+            self.confirmed = not self.confirmed
+            if not self.confirmed:
                 raise LedgerError("the reply was lost")
 
-    ledger = Untold(database_url, keep_seconds=3600, keep_positions=10_000)
+    ledger = Unconfirmed(database_url, keep_seconds=3600, keep_positions=10_000)
     with recording(ledger) as own:
         own.record(with_long_fens(started(range(1, 65)), [40]))
         until(lambda: written(own), "all is written")
