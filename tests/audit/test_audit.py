@@ -158,7 +158,7 @@ def test_audit_counts_positions_of_each_side(tmp_path: Path, models: Path) -> No
     assert "warning" not in result.output
     (tmp_path / "white.fen").write_text("\n".join(fen for fen in fens(40) if " w " in fen))
     result = audited(tmp_path / "white.fen", *options, "--out", tmp_path / "white")
-    assert "warning: no position has Black to move, so this says nothing of how those are read" in result.stderr
+    assert "warning: no position has Black to move, so this does not say how such positions are read" in result.stderr
     assert "Warning: no position has Black to move" in (tmp_path / "white" / "report.html").read_text()
 
 

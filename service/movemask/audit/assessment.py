@@ -126,7 +126,7 @@ def one_sided(model: ModelSummary) -> str | None:
     missing = [side for side, count in sides(model).items() if not count]
     if not missing:
         return None
-    return f"no position has {missing[0].capitalize()} to move, so this says nothing of how those are read"
+    return f"no position has {missing[0].capitalize()} to move, so this does not say how such positions are read"
 
 
 def _of_singles(model: ModelSummary) -> Iterator[str]:

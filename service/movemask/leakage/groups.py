@@ -1,4 +1,4 @@
-"""Groups of positions that figures of leakage are told for: by phase, side, check, number of legal moves, rating."""
+"""Groups of positions with figures of their own: by phase, side, check, number of legal moves, rating."""
 
 from __future__ import annotations
 

@@ -286,11 +286,11 @@ class CostOut(Out):
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     lost: float | None = Field(
         None,
-        description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if nothing tells.",
+        description="What it cost: the fall of the mover's expected score, 0 to 1. Left out if it is unknown.",
     )
     source: Literal["rules", "evaluations", "engine"] | None = Field(
         None,
-        description="What told `lost`: the `rules`, `evaluations` in the PGN (`[%eval]`), or the service's `engine`.",
+        description="Source of `lost`: the `rules`, `evaluations` in the PGN (`[%eval]`), or the service's `engine`.",
     )
     mark: Mark | None = Field(
         None,
@@ -298,7 +298,7 @@ class CostOut(Out):
     )
     fact: Literal["allows_mate", "misses_mate", "stalemates", "draws"] | None = Field(
         None,
-        description="What the rules know of the move. Mates are mates in one that another move avoids or gives.",
+        description="What the rules say about the move. Mates are mates in one that another move avoids or gives.",
     )
     line: Items[NamedMoveOut] | None = Field(
         None,
@@ -381,7 +381,7 @@ class SideOut(Out):
 
 
 class MomentOut(Out):
-    """A key move: a mistake or a blunder, one of those that cost most; or without a cost, a fault by the rules.
+    """A key move: one of the costliest mistakes and blunders, or without a cost, a fault by the rules.
 
     In a game without any, one of the costliest inaccuracies."""
 
@@ -424,7 +424,7 @@ class GameOut(Out):
     )
     scores: Items[float | None] = Field(
         description="White's expected score, 0 to 1, in each position from the first to the last, by its end, its "
-        "`[%eval]` or the engine; null where none tells."
+        "`[%eval]` or the engine; null where it is unknown."
     )
     moments: Items[MomentOut] = Field(description="Key moves, at most five, the costliest first.")
     summary: str | None = Field(
@@ -467,7 +467,7 @@ class GamesOut(Out):
 
 
 class EvaluatedOut(Out):
-    """A line of NDJSON: a position that the engine has evaluated, and what it tells of the moves around it."""
+    """A line of NDJSON: a position that the engine has evaluated, and what it says about the moves around it."""
 
     game: int = Field(description="Number of the game in `games`, from 0.")
     position: int = Field(description="Number of plies before the position.")

@@ -35,7 +35,7 @@ def _elements(der: bytes) -> list[tuple[int, bytes]]:
     elements = []
     while der:
         tag, size, start = der[0], der[1], 2
-        if size >= 0x80:  # the size is in the next bytes, so many
+        if size >= 0x80:  # the size is in the next `size - 0x80` bytes
             start += size - 0x80
             size = int.from_bytes(der[2:start])
         elements.append((tag, der[start : start + size]))

@@ -149,14 +149,10 @@ def configure(level: str, log_format: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
-    logging.getLogger("asyncio").setLevel(
-        logging.ERROR
-    )  # it warns of each write to a client that has gone
-    for library in (
-        "uvicorn",
-        "httpx2",
-        "mcp",
-    ):  # which use many lines for what movemask says in one
+    # asyncio warns of each write to a client that has disconnected.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    # These use many lines for what movemask says in one.
+    for library in ("uvicorn", "httpx2", "mcp"):
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a line that cannot be written is lost

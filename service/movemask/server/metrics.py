@@ -74,7 +74,7 @@ class Metrics:
             ["route", "method", "status"],
         )
         self.request_seconds = seconds(
-            "movemask_request_seconds", "Time to answer, of the routes of /v1 and /mcp.", ["route"]
+            "movemask_request_seconds", "Time to answer requests to /v1 and /mcp.", ["route"]
         )
         self.positions = counter(
             "movemask_positions",
@@ -129,8 +129,8 @@ class Metrics:
         )
         self.ledger_lost = counter(
             "movemask_ledger_lost",
-            "Answered positions that the ledger has not and will not get: the buffer was full while the database could "
-            "not be written, or a bug (see the log); should stay 0.",
+            "Answered positions that the ledger will not get: the buffer was full while the database could not be "
+            "written, or a bug (see the log); should stay 0.",
         )
         self.metrics_refused = counter(
             "movemask_metrics_refused",

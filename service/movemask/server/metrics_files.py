@@ -36,7 +36,7 @@ _HISTOGRAM_BYTES_PER_MODEL = 96 << 10
 #: Most values of a label set of a histogram: the sum, and one for each bucket.
 _MOST_VALUES = 20
 
-#: Most bytes of a value besides its key, and those by which the key of a bucket is longer than that of the sum.
+#: Most bytes of a value besides its key, and most bytes by which a bucket's key is longer than the sum's.
 _VALUE_BYTES, _BUCKET_BYTES = 28, 32
 
 #: The head of a file: how many of its bytes are in use.
@@ -52,7 +52,7 @@ class SharedValues:
     Parameters
     ----------
     folder : of the service's metrics
-    number : of this worker; the counters of an ended worker with the same number go on
+    number : of this worker, which continues the counters of an ended worker with the same number
     models : number of models that the worker may serve
 
     Attributes
@@ -67,7 +67,7 @@ class SharedValues:
         self.refused: set[tuple[str, ...]] = set()
         self._in_file = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
         self._files = {name: _file(folder, name, number) for name in _BYTES}
-        self._keys: set[str] = set()  # those that an ended worker has left
+        self._keys: set[str] = set()  # that an ended worker has left
         forget_gauges(folder, number)
         try:
             for name, file in self._files.items():
@@ -166,7 +166,7 @@ def _file(folder: Path, name: str, number: int) -> Path:
 
 
 def _allocate(file: Path, size: int) -> None:
-    """Makes a file at least so many bytes long, and has the file system find room for all of them.
+    """Makes a file at least `size` bytes long, all of them allocated by the file system.
 
     Raises OSError if there is no room. A file that is there and cannot grow stays as it is.
     """

@@ -45,9 +45,9 @@ _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 class Recorder:
     """Counts answered batches in the metrics, measures their leakage, and writes it to the ledger, after the replies.
 
-    While the ledger cannot be opened or written, `max_waiting` positions wait, measured. Positions beyond it are lost;
-    so are those whose figures are no probabilities or whose FEN is too long, batches that raise, and what is left when
-    the service stops. Every answered position is written, waits, or is lost.
+    Every answered position is written, waits, or is lost. While the ledger cannot be opened or written, `max_waiting`
+    measured positions wait. These are lost: positions beyond that number, positions with invalid figures or too long a
+    FEN, batches that raise, and the positions that still wait at the end of a stop.
 
     Parameters
     ----------
@@ -209,8 +209,11 @@ class Recorder:
         self._done(lost=positions - recorded)
 
     def _fits_last_table(self, table: LedgerTable) -> bool:
-        """Returns whether a table goes into the last that waits: a table of few positions takes as much memory as of
-        many. The first may have been written already, and its reply been lost."""
+        """Returns whether a table can be added to the last waiting one.
+
+        A table of few positions takes as much memory as one of many. The first waiting table never grows: it may have
+        been written already, and its reply been lost.
+        """
         last = self._tables[-1] if len(self._tables) > 1 else None
         return (
             last is not None
@@ -248,7 +251,7 @@ class Recorder:
         self._note_success()
 
     def _done(self, *, written: int = 0, lost: int = 0) -> None:
-        """Counts positions that wait no longer; after `close`, which has counted all that waited, those are lost."""
+        """Counts positions that wait no longer. Does nothing after `close`, which has counted them as lost."""
         with self._changed:
             if self._abandoned:
                 return
@@ -258,7 +261,7 @@ class Recorder:
             self._metrics.ledger_lost.inc(lost)
 
     def _fail(self, error: LedgerError) -> None:
-        """Notes a failure that may pass, and when to try again; tells the first."""
+        """Notes a failure that may pass, and when to try again. Logs the first of a series."""
         if self.failure is None:
             log.error("%s; %d positions wait", error, self.waiting)
             self._retry = _FIRST_RETRY
