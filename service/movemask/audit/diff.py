@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 #: Standard errors above which a mean difference is called clear.
 CLEAR = 5.0
 _MOST_CHANGED = 5  # positions and causes that are listed
-_POSITION = [
-    "fen",
-    "chess960",
-    "elo",
-    "opponent_elo",
-]  # columns: a position in both audits has the same in each
+
+#: Columns that are equal for a position in both audits.
+_POSITION = ["fen", "chess960", "elo", "opponent_elo"]
+
 _STATISTICS = ("mean", "p50", "p99", "max", "flips")
 
 

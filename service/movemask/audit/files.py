@@ -88,9 +88,8 @@ class Folder:
         from pyarrow import fs
 
         system, path = self.place
-        if isinstance(
-            system, fs.S3FileSystem | fs.GcsFileSystem
-        ):  # a file appears only when it is closed
+        # There, a file appears only when it is closed.
+        if isinstance(system, fs.S3FileSystem | fs.GcsFileSystem):
             yield system, path
             return
         partial = f"{path}.{uuid.uuid4().hex}.partial"  # unique, because a worker that counts as dead may still write

@@ -28,9 +28,8 @@ from movemask.network.onnx import Provider, provider_named
 from movemask.network.registry import network_file, open_model
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, or Ray reports its use
-os.environ.setdefault(
-    "RAY_BACKEND_LOG_LEVEL", "fatal"
-)  # stderr shows the progress; Ray keeps logs of its own
+# stderr shows the progress; Ray keeps logs of its own.
+os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
 
 import ray
 

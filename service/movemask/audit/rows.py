@@ -134,9 +134,8 @@ def _evaluate(
         f"cause_{cause.value}": causes.by_cause[:, place] for place, cause in enumerate(CAUSES)
     }
     table_schema = schema(choice.kinds)
-    arrays = [
-        pa.array(columns[field.name], field.type, from_pandas=True) for field in table_schema
-    ]  # NaN is null
+    # `from_pandas` makes NaN null.
+    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in table_schema]
     return [pa.table(arrays, schema=table_schema)]
 
 

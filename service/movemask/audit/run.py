@@ -91,14 +91,15 @@ class PartDone:
 
 @dataclass(slots=True)
 class Finished:
-    """The results over all files so far: chunks, errors of files that could not be read to their end, skipped items."""
+    """The results over all files so far: chunks, errors of files that could not be read to their end, skipped items.
+
+    examples : pairs as in `Skipped`, each with its chunk
+    """
 
     chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[ChunkKey, tuple[str, str]]] = field(
-        default_factory=list
-    )  # pairs as in `Skipped`
+    examples: list[tuple[ChunkKey, tuple[str, str]]] = field(default_factory=list)
 
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
@@ -223,9 +224,8 @@ class LocalBackend:
 
 
 def _start() -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent gets the signal too, and stops the workers
+    # The parent gets the signal too, and stops the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
 

@@ -42,26 +42,29 @@ _ROWS = 1 << 15
 
 @dataclass(slots=True)
 class ModelSummary:
-    """The figures of one network."""
+    """The figures of one network.
+
+    worst : by kind, rows of the table
+    histograms : by kind, each bin's highest value and count
+    of_games : number of positions that come from games; the others are single positions, from lists
+    judged : number of these positions whose played move has a slot
+    surprise : sum of -ln p of the judged moves, in nats
+    first : number of judged moves that were the most probable
+    games : `raw` of the positions of games alone, if there are single positions too
+    """
 
     name: str
     digest: str
     trained_with_mask: bool
     positions: int = 0
     cells: dict[CellKey, Cell] = field(default_factory=dict)
-    worst: dict[str, list[dict[str, Any]]] = field(
-        default_factory=dict
-    )  # by kind: rows of the table
-    histograms: dict[str, list[tuple[float, int]]] = field(
-        default_factory=dict
-    )  # by kind: bins' highest value, count
-    of_games: int = 0  # positions that come from games; the others are single positions, from lists
-    judged: int = 0  # of these, positions whose played move has a slot
-    surprise: float = 0.0  # of the judged moves: the sum of -ln p, in nats
-    first: int = 0  # how many of these moves were the most probable
-    games: ModelSummary | None = (
-        None  # `raw` of the positions of games alone, if there are single positions too
-    )
+    worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    of_games: int = 0
+    judged: int = 0
+    surprise: float = 0.0
+    first: int = 0
+    games: ModelSummary | None = None
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """Returns the figures of a group; an empty cell if it has no positions."""
@@ -122,11 +125,9 @@ def summarise(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list
     system, path = table.place
     with system.open_input_file(path) as file:
         parquet = pq.ParquetFile(file)
-        groups_of_rows = range(
-            parquet.num_row_groups
-        )  # read one at a time, or memory grows with the table
+        # Row groups are read one at a time, or memory grows with the table.
         for batch in chain.from_iterable(
-            parquet.iter_batches(_ROWS, row_groups=[at]) for at in groups_of_rows
+            parquet.iter_batches(_ROWS, row_groups=[at]) for at in range(parquet.num_row_groups)
         ):
             for name in pc.unique(batch["model"]).to_pylist():
                 rows = pa.table(batch).filter(pc.equal(batch["model"], name))

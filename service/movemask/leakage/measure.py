@@ -172,9 +172,8 @@ class UnmaskedLogits:
         highest = logits.max(axis=1, initial=-np.inf).astype(np.float64)
         shift = np.where(highest == -np.inf, 0.0, highest)
         total = np.empty(count)
-        buffer = np.empty(
-            (min(count, _ROWS_PER_SUM), size)
-        )  # float64, because the difference is not exact in float32
+        # float64, because the difference is not exact in float32.
+        buffer = np.empty((min(count, _ROWS_PER_SUM), size))
         for start in range(0, count, _ROWS_PER_SUM):
             shifted = buffer[: min(_ROWS_PER_SUM, count - start)]
             span = slice(start, start + _ROWS_PER_SUM)

@@ -117,10 +117,9 @@ class Metrics:
             "Requests and connections rejected with a 429 or 503, by problem.",
             ["reason"],
         )
+        # From the first scrape on, so that the first refusal is an increase, too.
         for name, status in problems.STATUSES.items():
-            if (
-                status in _REFUSED
-            ):  # from the first scrape on: the first refusal is an increase, too
+            if status in _REFUSED:
                 self.rejected.labels(name)
         self.invalid = counter(
             "movemask_invalid",

@@ -75,10 +75,7 @@ class Database:
         self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._ready = False  # whether the tables are there, as far as is known
-        self._refused: tuple[float, str] = (
-            0.0,
-            "",
-        )  # until when reads fail (time.monotonic), and why
+        self._refused = 0.0, ""  # until when reads fail (time.monotonic), and why
 
     @contextmanager
     def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:

@@ -74,9 +74,8 @@ class LedgerTable(Columns):
     black: Flags
     in_check: Flags
     legal_moves: Index
-    id: str = field(
-        default_factory=lambda: uuid4().hex, init=False, metadata=SHARED
-    )  # `replace` makes a new one
+    # Not in `__init__`, so that `replace` makes a new one.
+    id: str = field(default_factory=lambda: uuid4().hex, init=False, metadata=SHARED)
 
     def __len__(self) -> int:
         return len(self.fens)

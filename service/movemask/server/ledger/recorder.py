@@ -184,12 +184,10 @@ class Recorder:
         recorded = 0
         try:
             _count(self._metrics, batches)
-            if (
-                positions and room > 0
-            ):  # one draw for all: every kind costs most for the first position of a table
-                table = LedgerTable.of(
-                    batches, self._plan.draw_kinds(random.random()), self._plan.least
-                )
+            if positions and room > 0:
+                # One draw for all: every kind costs most for the first position of a table.
+                kinds = self._plan.draw_kinds(random.random())
+                table = LedgerTable.of(batches, kinds, self._plan.least)
                 sound = table.sound()
                 if len(sound) < positions:
                     log.error(

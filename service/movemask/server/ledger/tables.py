@@ -41,9 +41,8 @@ CELL = sa.Table(
     sa.Column("sum", sa.Double, nullable=False),
     sa.Column("kl", sa.Double, nullable=False),
     sa.Column("max", sa.Double, nullable=False),
-    sa.Column(
-        "histogram", sa.LargeBinary, nullable=False
-    ),  # uint64, little-endian: bin << 48 | count
+    # uint64, little-endian: bin << 48 | count
+    sa.Column("histogram", sa.LargeBinary, nullable=False),
     sa.PrimaryKeyConstraint("model", "tier", "start", "dimension", "kind", "group"),
 )
 
