@@ -310,7 +310,7 @@ class CostOut(Out):
     )
     nodes: int | None = Field(
         None,
-        description="Nodes of the engine's search that `lost` stands on; left out for other sources.",
+        description="Number of nodes of the engine's search from which `lost` comes; left out for other sources.",
     )
 
 

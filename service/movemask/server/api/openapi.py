@@ -58,7 +58,13 @@ def install(app: FastAPI, table: Table, *, keyed: bool) -> None:
 
 
 @routes.get(
-    "/openapi.json", scopes=OPEN, cached=True, shared=True, timed=False, include_in_schema=False
+    "/openapi.json",
+    scopes=OPEN,
+    any_parameters=True,
+    cached=True,
+    shared=True,
+    timed=False,
+    include_in_schema=False,
 )
 async def document(http: Request) -> Response:
     """The OpenAPI document, with the server's own path prefix."""
