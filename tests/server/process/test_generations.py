@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 import pytest
 
@@ -254,6 +256,24 @@ def test_stop_before_any_worker_serves() -> None:
     world.turn()
     assert world.turn()
     assert len(world.processes) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_sighup_of_a_terminal_that_is_closed_stops(monkeypatch: pytest.MonkeyPatch, closed: bool) -> None:
+    """A terminal sends SIGHUP when it is closed; one that is open did not send it."""
+    terminal, stderr = os.openpty()
+    with open(stderr, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        world = World(1)
+        world.turns(5)
+        if closed:
+            os.close(terminal)
+        world.hang_up()
+        world.turn()
+        assert (world.stops > 0, len(world.reloads)) == ((True, 0) if closed else (False, 1))
+    if not closed:
+        os.close(terminal)
 
 
 @pytest.mark.parametrize(("signals", "seconds"), [(1, GRACE), (2, 0)])

@@ -183,13 +183,12 @@ class Supervisor:
         generation, models = worker.generation, worker.models
         assert models is not None
         if generation.models is None:
-            generation.models = models
-            first, self._proved = self._proved is None, generation
+            if self._proved is None:
+                self._ready()
+            generation.models, self._proved = models, generation
             for reload in list(self._reloads.values()):
                 if reload.outcome == "reloading" and reload.reload < generation.number:
                     self._note(replace(reload, outcome="superseded", reason=""))
-            if first:
-                self._ready()
         elif models != generation.models:
             changed = sorted({name for name, _ in models.items() ^ generation.models.items()})
             fault = "model %s: worker %d has other files than the last reload found; reload, so that all workers agree"
@@ -257,24 +256,24 @@ class Supervisor:
                 self._start_worker(self._wanted, now)
             return
         unproved = self._wanted is not self._proved
-        # A generation of which no worker has served fills no place: it may have to go again.
+        current = [worker for worker in self.workers if worker.generation is self._wanted]
+        # A generation of which no worker has served fills no place: it may be dropped.
         places = [
             worker
             for worker in self.workers
-            if not worker.leaving and not (unproved and worker.generation is self._wanted)
+            if not worker.leaving and not (unproved and worker in current)
         ]
-        outdated = [worker for worker in places if worker.generation is not self._wanted]
+        outdated = [worker for worker in places if worker not in current]
         loading = [worker for worker in places if not worker.serving]
         missing = self._state.desired - len(places)
-        # One after the other, so that there is never more than one process too many.
-        settled = not any(worker.leaving or not worker.serving for worker in self.workers)
-        if missing < 0:  # a replacement has been started
-            current_loads = any(worker.generation is self._wanted for worker in loading)
-            if outdated and not current_loads:
+        if missing < 0:  # a replacement runs beside the worker that it replaces
+            if outdated and not any(worker in current for worker in loading):
                 unready = [worker for worker in outdated if not worker.serving]
                 (unready or outdated)[0].leave(now, self._grace)
             return
-        if unproved and not any(w.leaving or w.generation is self._wanted for w in self.workers):
+        # One after the other, so that there is never more than one process too many.
+        one_leaves = any(worker.leaving for worker in self.workers)
+        if unproved and not current and not one_leaves:
             self._start_worker(self._wanted, now)
         if now < self._next_start:
             return
@@ -283,7 +282,7 @@ class Supervisor:
         for _ in range(missing):
             if not self._start_worker(self._proved, now):
                 return
-        if not missing and outdated and settled and not unproved:
+        if outdated and not (missing or loading or one_leaves or unproved):
             self._start_worker(self._wanted, now)
 
     def _start_worker(self, generation: Generation, now: float) -> bool:
