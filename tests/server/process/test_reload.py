@@ -112,7 +112,7 @@ def test_service_outlives_workers_and_reloads(models: Path, tmp_path: Path, monk
             finally:
                 reloaded.set()
             assert (result.exit_code, result.output) == (0, f"the service on http://127.0.0.1:{port} is reloaded\n")
-            assert ": reloaded\n" in log()
+            until(lambda: ": reloaded\n" in log(), "the log says so")
             assert [client.result() for client in clients] == [{200}] * 8
         after = workers(process.pid)
         assert not before & after
@@ -126,7 +126,8 @@ def test_service_outlives_workers_and_reloads(models: Path, tmp_path: Path, monk
         result = run("reload")
         assert result.exit_code == 1
         assert re.match(r"Error: not reloaded: the new worker cannot serve: .*net.onnx", result.output)
-        assert re.search(r"not reloaded: the new worker cannot serve: .*net.onnx.*; the workers stay as they ", log())
+        words = r"not reloaded: the new worker cannot serve: .*net.onnx.*; the workers stay as they were"
+        until(lambda: re.search(words, log()), "the log says so")
         until(lambda: workers(process.pid) == after, "the new worker has ended")
         assert statuses(port, kept) == {200}
         assert metric(port, watch, "movemask_last_reload_successful") == 0
