@@ -1,4 +1,4 @@
-"""What a user would lose: a network that sees the position as it was trained to see it, ours and those of others."""
+"""Plane encoders of Maia-2, Maia-3, movemask, AlphaZero and searchless_chess."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fens() -> list[str]:
 
 
 @pytest.mark.parametrize("name", plane_encoder_names())
-def test_many_positions_at_once_are_each_alone_in_the_encoders_shape_and_dtype(name: str) -> None:
+def test_batch_matches_single_positions(name: str) -> None:
     encoder = plane_encoder(name)
     game = ["e2e4", "c7c5", "g1f3", "d7d6", "d2d4", "c5d4", "f3d4", "g8f6", "b1c3", "a7a6"]
     played = [Position.read(moves=game[:plies]) for plies in range(11)]
@@ -35,7 +35,7 @@ def test_many_positions_at_once_are_each_alone_in_the_encoders_shape_and_dtype(n
         np.testing.assert_array_equal(planes, encoder.encode(position), position.fen)
 
 
-def test_maia2_planes_are_those_of_the_mirrored_board() -> None:
+def test_maia2_planes_match_mirrored_board() -> None:
     """Written from the package's description, square by square, on python-chess's own mirrored board."""
     encode = plane_encoder("maia2-18").encode
     for fen in fens():
@@ -70,7 +70,7 @@ def test_maia3_tokens_name_the_piece_on_each_square() -> None:
             assert found == (piece.symbol() if piece else "")
 
 
-def test_maia3_history_is_oldest_first_each_seen_by_its_own_side() -> None:
+def test_maia3_history_is_oldest_first() -> None:
     encode, one = plane_encoder("maia3-tokens-96").encode, plane_encoder("maia3-tokens-12").encode
     tokens = encode(Position.read(moves=GAME))
     for back in range(8):
@@ -82,7 +82,7 @@ def test_maia3_history_is_oldest_first_each_seen_by_its_own_side() -> None:
     assert all(np.array_equal(bare[:, 12 * i : 12 * (i + 1)], one(Position.read(AFTER))) for i in range(8))
 
 
-def test_our_tokens_are_maia3s_with_castling_rooks_and_en_passant_behind() -> None:
+def test_movemask_tokens_extend_maia3_tokens() -> None:
     """What a user would lose: `moves` that say more than the FEN, and the rights that Maia-3 does not know."""
     ours, theirs = plane_encoder("movemask-tokens-99"), plane_encoder("maia3-tokens-96")
     game = ["g1f3", "g8f6", "g2g3", "g7g6", "f1g2", "f8g7", "e1g1", "e7e5", "d2d4", "e5e4", "c2c4", "e4e3"]
@@ -109,7 +109,7 @@ def test_our_tokens_are_maia3s_with_castling_rooks_and_en_passant_behind() -> No
         ("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b - e3 0 1", [], [], []),  # no pawn can take there
     ],
 )
-def test_our_tokens_mark_the_rooks_that_may_castle_and_the_square_that_may_be_taken(
+def test_movemask_tokens_of_castling_and_en_passant(
     fen: str, ours: list[str], theirs: list[str], en_passant: list[str]
 ) -> None:
     tokens = plane_encoder("movemask-tokens-99").encode(Position.read(fen, chess960="GB" in fen))
@@ -117,7 +117,7 @@ def test_our_tokens_mark_the_rooks_that_may_castle_and_the_square_that_may_be_ta
     assert marked == [ours, theirs, en_passant]
 
 
-def test_positions_of_one_game_share_its_boards() -> None:
+def test_positions_of_one_game_share_boards() -> None:
     encoder, played = plane_encoder("movemask-tokens-99"), chess.Board()
     for uci in GAME:
         played.push_uci(uci)
@@ -127,7 +127,7 @@ def test_positions_of_one_game_share_its_boards() -> None:
     assert np.array_equal(encoder.encode_all(along, boards_of(along)), np.stack(expected))
 
 
-def test_alphazero_planes_are_pgxs_own_over_its_games() -> None:
+def test_alphazero_planes_match_pgx() -> None:
     encode = plane_encoder("pgx-119").encode
     weights = np.arange(1, 65).reshape(8, 8, 1)
     repeated = 0

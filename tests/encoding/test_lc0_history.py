@@ -1,4 +1,4 @@
-"""What a user would lose: the past of a position as lc0 shows it to its networks.
+"""lc0's planes with and without history, against a second encoder.
 
 The judge is a second encoder, written from lc0's rules (`src/neural/encoder.cc`, `PositionHistory` in
 `src/chess/position.cc`, `ChessBoard::operator==`) square by square; python-chess only plays the moves.
@@ -139,7 +139,7 @@ def check(fen: str, moves: list[str], *, chess960: bool = False) -> None:
 @pytest.mark.parametrize("turn", ["w", "b"])
 @pytest.mark.parametrize("rights", RIGHTS)
 @pytest.mark.parametrize("counters", ["0 1", "3 7"])
-def test_the_start_placement_with_every_set_of_castling_rights(turn: str, rights: str, counters: str) -> None:
+def test_start_position_with_all_castling_rights(turn: str, rights: str, counters: str) -> None:
     fen = f"{PLACEMENT} {turn} {rights} - {counters}"
     white, black = KNIGHTS_OUT_AND_BACK[::2], KNIGHTS_OUT_AND_BACK[1::2]
     first, second = (white, black) if turn == "w" else (black, white)
@@ -175,7 +175,7 @@ def test_repetitions_and_en_passant_fields(fen: str, moves: list[str]) -> None:
         check(mirrored, [uci.translate(OTHER_RANKS) for uci in moves[:count]])
 
 
-def test_every_position_of_the_suites() -> None:
+def test_positions_of_the_suites() -> None:
     for row in perft("standard")[::8]:
         if chess.Board(row.fen).is_valid():
             check(row.fen, [])
@@ -217,6 +217,6 @@ def undoes(move: chess.Move, before: chess.Move) -> bool:
 
 
 @given(shuffles())
-def test_any_game_from_any_start(game: tuple[str, list[str], bool]) -> None:
+def test_random_games_from_random_starts(game: tuple[str, list[str], bool]) -> None:
     fen, moves, chess960 = game
     check(fen, moves, chess960=chess960)

@@ -1,4 +1,4 @@
-"""What a user would lose: a legal move, or a move more. Node counts through our own code: mask → slot → move → push."""
+"""Leaf counts of move trees whose moves come from the legal mask."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_suites(name: str, suite: str, depth: int, every: int) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ["lc0-1858", "maia2-1880", "movemask-1880"])
 @pytest.mark.parametrize("suite", ["standard", "chess960"])
-def test_suites_to_depth_three_and_some_to_four(name: str, suite: str) -> None:
+def test_suites_to_depth_three_and_four(name: str, suite: str) -> None:
     words, rows = vocabulary(name), perft(suite)
     if suite == "chess960" and not words.chess960:
         pytest.skip(f"{name} has no Chess960")

@@ -1,4 +1,4 @@
-"""What a user would lose in a batch: a move at another slot than it has alone, or a refusal of its own.
+"""`Vocabulary.slots` of batches against `Vocabulary.slot` of single moves.
 
 The scalar `Vocabulary.slot` of each of python-chess's moves is the judge, itself held to lc0's, Maia's and pgx's own
 slots in `test_vocabularies`.
@@ -60,7 +60,7 @@ def mixed(every: int) -> list[chess.Board]:
 
 
 @pytest.mark.parametrize("name", vocabulary_names())
-def test_every_move_of_the_suites_and_of_games(name: str) -> None:
+def test_batch_slots_match_single_moves(name: str) -> None:
     words, rng = vocabulary(name), random.Random(11)
     boards = mixed(8)
     refused = agree(boards, words)
@@ -68,7 +68,7 @@ def test_every_move_of_the_suites_and_of_games(name: str) -> None:
     agree([*played(rng, 800), *played(rng, 200, chess960=True)], words)
 
 
-def test_only_those_that_cannot_be_written_are_refused_and_each_with_its_reason() -> None:
+def test_unwritable_positions_are_refused_with_reason() -> None:
     every = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES if source != target]
     no_promotion = Vocabulary("bare", every, castling=Castling.KING_TWO_SQUARES)
     promotion = Position.read("7k/P7/8/8/8/8/8/K7 w - - 0 1")

@@ -1,4 +1,4 @@
-"""What a user would lose: a network that differs from its kind in one thing, served as it was trained."""
+"""Variations of planes and slots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def slot_name(name: str, words: str, uci: str, fen: str = FEN) -> str:
         ("no_history", "lc0-112", set(range(13, 104))),
     ],
 )
-def test_planes_change_where_they_should_and_nowhere_else(name: str, encoder: str, changed: set[int]) -> None:
+def test_plane_variations_change_only_their_planes(name: str, encoder: str, changed: set[int]) -> None:
     usual, varied = planes(name, encoder)
     different = {plane for plane in range(len(usual)) if not np.array_equal(usual[plane], varied[plane])}
     assert different
@@ -50,7 +50,7 @@ def test_planes_change_where_they_should_and_nowhere_else(name: str, encoder: st
     assert name != "clock_scale" or varied[109, 0, 0] == pytest.approx(0.30)
 
 
-def test_black_seen_unmirrored_and_turned_around() -> None:
+def test_planes_unmirrored_and_rotated() -> None:
     usual, unmirrored = planes("planes_unmirrored")
     assert np.array_equal(unmirrored[:12], usual[:12, ::-1])
     assert unmirrored[5, 7, 4] == 1  # Black's king, ours, stays on e8
@@ -60,14 +60,14 @@ def test_black_seen_unmirrored_and_turned_around() -> None:
     assert np.array_equal(*planes("planes_rotated", fen=white))
 
 
-def test_an_en_passant_square_that_stays_where_it_is() -> None:
+def test_en_passant_unflipped() -> None:
     fen = "4k3/8/8/8/3pP3/8/8/4K3 b - e3 0 1"
     usual, varied = planes("en_passant_unflipped", "maia2-18", fen)
     assert np.argwhere(usual[17]).tolist() == [[5, 4]]
     assert np.argwhere(varied[17]).tolist() == [[2, 4]]
 
 
-def test_slots_read_otherwise() -> None:
+def test_slot_variations_read_another_slot() -> None:
     assert slot_name("castling_slot", "lc0-1858", "e8c8") == "e1c1"
     assert slot_name("castling_slot", "maia2-1880", "e8c8") == "e1a1"
     assert slot_name("bare_promotion", "lc0-1858", "b2a1q") == "b7a8"
@@ -83,7 +83,7 @@ def test_slots_read_otherwise() -> None:
 
 @pytest.mark.parametrize("name", variation_names())
 @pytest.mark.parametrize("words", ["lc0-1858", "maia2-1880", "maia3-4352", "alphazero-4672"])
-def test_a_variation_of_slots_keeps_every_move_apart(name: str, words: str) -> None:
+def test_slot_variations_keep_moves_apart(name: str, words: str) -> None:
     if not variation(name).applies("none", vocabulary(words)) or name == "slots_unmirrored":
         return
     varied = varied_vocabulary(vocabulary(words), [name])
@@ -101,7 +101,7 @@ def test_a_variation_of_slots_keeps_every_move_apart(name: str, words: str) -> N
         (["en_passant_unflipped"], "'en_passant_unflipped' changes nothing for lc0-112 and lc0-1858"),
     ],
 )
-def test_a_contract_names_only_variations_that_change_something(names: list[str], words: str) -> None:
+def test_contract_refuses_variations_without_effect(names: list[str], words: str) -> None:
     table = {**PLAIN, "inputs": {"planes": "p"}, "outputs": {"logits": "l"}}
     with pytest.raises(ValueError, match=words):
         Contract.model_validate({**table, "contract": {**PLAIN["contract"], "variations": names}})

@@ -1,4 +1,4 @@
-"""What a user would lose: a move read from the slot that the network means by it, both colours, every kind of move."""
+"""Built-in vocabularies: sizes, orders, castling and promotion slots."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def test_sizes_and_names() -> None:
         vocabulary("lc0")
 
 
-def test_lc0_slots_are_lc0s_own() -> None:
+def test_lc0_slots_match_lc0() -> None:
     for fen, expected in lc0_slots():
         moves, slots = vocabulary("lc0-1858").legal_slots(Position.read(fen))
         assert dict(zip((move.uci() for move in moves), slots.tolist(), strict=True)) == expected
 
 
-def test_maia2_order_is_the_packages_own() -> None:
+def test_maia2_order_matches_its_package() -> None:
     assert vocabulary("maia2-1880").names() == maia2_moves()
 
 
-def test_maia3_slots_are_those_that_other_readers_pin() -> None:
+def test_maia3_slots_match_public_readers() -> None:
     """Facts from MODELS.md and from a public reader's own test of its table."""
     names = vocabulary("maia3-4352").names()
     slots = {"a1a1": 0, "a1h8": 63, "e2e4": 12 * 64 + 28, "a7a8q": 4096, "a7a8r": 4097, "a7a8b": 4098, "a7a8n": 4099}
@@ -61,7 +61,7 @@ def _reachable(name: str) -> bool:
     return name[:2] != name[2:] and (0 in (across, up) or across == up or {across, up} == {1, 2})
 
 
-def test_alphazero_slots_are_pgxs_own_in_every_position_of_its_games() -> None:
+def test_alphazero_slots_match_pgx() -> None:
     """The legal slots that pgx itself gives, over games that it played; how they were made: tests/data/README.md."""
     words = vocabulary("alphazero-4672")
     for fen, _, expected, _ in pgx_positions():
@@ -69,7 +69,7 @@ def test_alphazero_slots_are_pgxs_own_in_every_position_of_its_games() -> None:
         assert slots.tolist() == expected, fen
 
 
-def test_uci_order_is_square_by_square_then_promotions_of_both_colours() -> None:
+def test_uci_order_is_by_square_then_promotions() -> None:
     names = vocabulary("uci-1968").names()
     assert names[:3] == ("a1b1", "a1c1", "a1d1")
     assert names[21:24] == ("a1c2", "a1b3", "b1a1")
@@ -81,7 +81,7 @@ def test_uci_order_is_square_by_square_then_promotions_of_both_colours() -> None
     assert names[vocabulary("uci-1968").slot(chess.Move.from_uci("a2a1n"), board)] == "a2a1n"
 
 
-def test_every_legal_move_has_one_slot_and_comes_back_the_same(any_vocabulary: Vocabulary) -> None:
+def test_legal_moves_and_slots_round_trip(any_vocabulary: Vocabulary) -> None:
     boards = [*suite("standard", 16), *map(chess.Board, [fen for fen, _, _ in tricky()])]
     for board in (*boards, *suite("chess960", 16)) if any_vocabulary.chess960 else boards:
         moves, slots = any_vocabulary.legal_slots(Position(board))
@@ -90,7 +90,7 @@ def test_every_legal_move_has_one_slot_and_comes_back_the_same(any_vocabulary: V
         assert tuple(any_vocabulary.move(slot, board) for slot in slots.tolist()) == moves
 
 
-def test_a_vocabulary_that_cannot_tell_chess960_castling_says_so() -> None:
+def test_chess960_without_its_castling_raises() -> None:
     position = Position.read(perft("chess960")[0].fen, chess960=True)
     with pytest.raises(UnsupportedVariant, match="chess960: the vocabulary maia2-1880"):
         vocabulary("maia2-1880").legal_slots(position)
@@ -107,7 +107,7 @@ def test_a_vocabulary_that_cannot_tell_chess960_castling_says_so() -> None:
         ("alphazero-4672", "e1g1", "e1c1", "a7a8", "a7a8n"),
     ],
 )
-def test_slots_of_castling_to_both_sides_and_of_promotions_straight_and_by_capture(
+def test_slots_of_castling_and_promotions(
     turn: str, name: str, kingside: str, queenside: str, queen: str, knight: str
 ) -> None:
     def slot_name(fen: str, uci: str) -> str:

@@ -1,4 +1,4 @@
-"""What a user would lose: a network that breaks its contract, caught before it answers, with words that say how."""
+"""The contract check: each step's pass and failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def judged(folder: Path, toml: str = ONNX_TOML, **arguments: object) -> Entry:
     return load_entry(folder / "net.toml", threads=1)
 
 
-def test_a_network_that_keeps_its_contract_passes_every_step(tmp_path: Path) -> None:
+def test_right_network_passes_every_step(tmp_path: Path) -> None:
     entry = judged(tmp_path)
     assert entry.model is not None
     assert [step.name for step in entry.steps] == ["tensors", "outputs", "batches", "value"]
@@ -27,7 +27,7 @@ def test_a_network_that_keeps_its_contract_passes_every_step(tmp_path: Path) -> 
     assert entry.steps[-1].found.startswith("won positions score 1.00, lost 0.00; with Black to move 1.00 and 0.00")
 
 
-def test_a_value_in_the_other_order_is_caught(tmp_path: Path) -> None:
+def test_value_in_another_order_fails(tmp_path: Path) -> None:
     entry = judged(tmp_path, inverted=True)
     assert entry.model is None
     assert entry.failure is not None
@@ -36,7 +36,7 @@ def test_a_value_in_the_other_order_is_caught(tmp_path: Path) -> None:
     assert judged(tmp_path, ONNX_TOML + 'order = "loss_draw_win"\n', inverted=True).model is not None
 
 
-def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
+def test_value_of_white_fails_with_black_to_move(tmp_path: Path) -> None:
     toml = ONNX_TOML.replace("maia2-18", "lc0-112")
     entry = judged(tmp_path, toml, for_white=True)
     assert entry.failure is not None
@@ -48,7 +48,7 @@ def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
     assert (wrong.failure or "").endswith("is outputs.value.point_of_view 'side_to_move'?")
 
 
-def test_probabilities_that_the_contract_calls_logits_are_caught(tmp_path: Path) -> None:
+def test_probabilities_called_logits_fail(tmp_path: Path) -> None:
     """A second softmax would make every forecast nearly even."""
     outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
     write_named(tmp_path / "net.onnx", [Tensor("planes", (18, 8, 8))], outputs, softmaxed="value")
@@ -71,9 +71,7 @@ def test_probabilities_that_the_contract_calls_logits_are_caught(tmp_path: Path)
         ("nan value", "outputs", "output 'value', the value, holds NaN or infinity in '4k3/8/8/8/8/8/4q3/4K3 w"),
     ],
 )
-def test_a_network_that_answers_by_chance_or_company_is_not_served(
-    fault: str, step: str, words: str, tmp_path: Path
-) -> None:
+def test_faulty_networks_fail_a_step(fault: str, step: str, words: str, tmp_path: Path) -> None:
     entry = judged(tmp_path, faults=(fault,))
     assert entry.model is None
     assert entry.failure is not None
@@ -82,13 +80,13 @@ def test_a_network_that_answers_by_chance_or_company_is_not_served(
     assert not entry.steps[-1].passed
 
 
-def test_a_network_without_finite_logits_is_caught() -> None:
+def test_nonfinite_logits_fail() -> None:
     step = check(fixed_model(np.full(1880, np.nan)))[-1]
     assert step.found.startswith("output 'logits' holds nan for the legal move b1a3 in 'rnbqkbnr/")
 
 
 @pytest.mark.parametrize("words", ["lc0-1858", "maia2-1880", "maia3-4352", "alphazero-4672", "uci-1968"])
-def test_every_vocabulary_passes(words: str) -> None:
+def test_vocabularies_pass(words: str) -> None:
     assert all(step.passed for step in check(fake_model(words=words)))
 
 

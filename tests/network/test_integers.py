@@ -1,4 +1,4 @@
-"""What a user would lose: 8-bit networks that open, and a shipped network that answers alike on every processor."""
+"""Integer networks: 8-bit weights and 16-bit sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from movemask.network.onnx import OnnxSession
 LARGEST_INPUT, LARGEST_SUM = 255, 32_767  # of unsigned 8-bit integers, of signed 16-bit ones
 
 
-def test_a_network_whose_products_share_8_bit_weights_is_opened(tmp_path: Path) -> None:
+def test_shared_8_bit_weights_load(tmp_path: Path) -> None:
     """With `session.x64quantprecision` onnxruntime refused it, on processors without VNNI."""
     size = 64
     constants = {
@@ -44,7 +44,7 @@ def test_a_network_whose_products_share_8_bit_weights_is_opened(tmp_path: Path) 
         assert np.unique(y).tolist() == [127 * size]
 
 
-def test_no_sum_of_two_products_of_the_shipped_network_is_cut_off() -> None:
+def test_shipped_network_sums_fit_16_bits() -> None:
     """Processors without VNNI add two products in 16 bits. These are all products of integers in the file."""
     (file,) = shipped_models().glob("*.onnx")
     graph = onnx.load(str(file)).graph

@@ -1,4 +1,4 @@
-"""What a user would lose: Maia-2 answered as its own package answers; random weights have the true contract."""
+"""Maia-2: policies against its own package."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def model(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Model:
     return open_model(folder / "m" / "maia2.toml", threads=1)
 
 
-def test_every_probability_is_the_packages_own(package: Any, model: Model) -> None:
+def test_probabilities_match_maia2_package(package: Any, model: Model) -> None:
     network, inference = package
     prepared = inference.prepare()
     draw = random.Random(1)

@@ -1,4 +1,4 @@
-"""What a user of Maia-3 would lose: the numbers that the network itself gives, with and without the game's history."""
+"""Maia-3 5M: its policy through the service's code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def slot(move: chess.Move, turn: chess.Color) -> int:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("count", [500])
-def test_the_policy_is_the_networks_own_with_and_without_history(model: Model, count: int) -> None:
+def test_policy_matches_network_with_and_without_history(model: Model, count: int) -> None:
     session, rng = ort.InferenceSession(NETWORK), random.Random(4)
     promotions = 0
     for history in (True, False):

@@ -1,4 +1,4 @@
-"""What an operator would lose: a process that no file of the models folder can stop, block or make read elsewhere."""
+"""Files of a models folder: external weights, damage, absurd contracts, pipes."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ PLACES: dict[str, Callable[[onnx.ModelProto], object]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_external_weights_are_refused_wherever_they_are(models: Path, place: str) -> None:
+def test_external_weights_are_refused(models: Path, place: str) -> None:
     model = onnx.load(models / "net.onnx")
     PLACES[place](model)
     (models / "weights.bin").write_bytes(bytes(16))
     assert "its weights are in another file" in str(failure(models, model.SerializeToString()))
 
 
-def test_loading_ends_whatever_the_bytes(models: Path) -> None:
+def test_loading_damaged_files_ends(models: Path) -> None:
     good = (models / "net.onnx").read_bytes()
     rng = np.random.default_rng(0)
     deep = b"\x3a\x00"
@@ -89,18 +89,18 @@ def failure(models: Path, raw: bytes) -> str | None:
         ("x = " + "{a=" * 20_000 + "1" + "}" * 20_000, "nested more than 16 deep"),
     ],
 )
-def test_absurd_contracts_are_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
+def test_absurd_contracts_are_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "net.toml").write_text(text)
     assert said in str(load_entry(tmp_path / "net.toml", 1).failure)
 
 
-def test_a_model_needs_a_name_that_can_be_asked_for(tmp_path: Path) -> None:
+def test_unprintable_model_names_are_ignored(tmp_path: Path) -> None:
     for name in (" ", ".", "-_-", "net"):
         (tmp_path / f"{name}.toml").write_text(ONNX_TOML)
     assert list(ModelFolders((tmp_path,)).found()) == ["net"]
 
 
-def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, models: Path) -> None:
+def test_pipes_and_devices_do_not_block_the_service(serve: Serve, models: Path) -> None:
     for name in ("piped", "endless"):
         (models / f"{name}.toml").write_text(ONNX_TOML)
     os.mkfifo(models / "piped.onnx")
@@ -115,7 +115,7 @@ def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, mode
     assert client.get("/readyz").status_code in (200, 503)
 
 
-def test_no_path_of_the_machine_is_shown(serve: Serve, models: Path) -> None:
+def test_failures_show_no_path(serve: Serve, models: Path) -> None:
     for name, raw in (("cut", b"\x08\x09"), ("text", b"hello"), ("none", None), ("other", b"")):
         (models / f"{name}.toml").write_text(ONNX_TOML)
         if raw is not None:

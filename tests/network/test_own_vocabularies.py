@@ -89,7 +89,7 @@ def test_policies_of_64_by_64_are_softmax_over_their_slots(name: str, tmp_path: 
         assert answer["leakage"]["raw"] == pytest.approx(1 - total / np.exp(logits).sum(), rel=1e-4)
 
 
-def test_move_without_slot_is_an_error_unless_the_contract_says_so(tmp_path: Path) -> None:
+def test_move_without_slot_needs_incomplete(tmp_path: Path) -> None:
     failure = load_entry(written(tmp_path, "from-to-4096"), 1).failure or ""
     assert "a7a8r in '1n5k/P4ppp" in failure or "has no slot in the vocabulary from-to-4096" in failure
     assert "write incomplete = true" in failure

@@ -1,4 +1,4 @@
-"""What a user would lose: the reason in an error of onnxruntime, rather than a place in its source."""
+"""Reasons taken from onnxruntime's messages."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from movemask.network.onnx import reason_of
         ("plain words", "plain words"),
     ],
 )
-def test_the_reason_is_left_without_signatures(raised: str, reason: str) -> None:
+def test_reason_without_signatures(raised: str, reason: str) -> None:
     assert reason_of(RuntimeError(raised)) == reason
 
 
-def test_a_long_reason_keeps_its_beginning() -> None:
+def test_long_reason_keeps_its_beginning() -> None:
     assert reason_of(RuntimeError("word " * 200)) == ("word " * 60)[:300] + "…"

@@ -1,4 +1,4 @@
-"""What a user would lose: a network served only under a contract it keeps, and a failure that says what to mend."""
+"""The registry: contracts, failures, the default model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.networks import ONNX_TOML, write_fake, write_net
 ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
 
 
-def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: Path) -> None:
+def test_onnxruntime_telemetry_is_off(models: Path, tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from movemask.network.registry import load_entry; "
         "entry = load_entry(pathlib.Path(sys.argv[1]), 1); assert entry.model, entry.failure"
@@ -74,14 +74,14 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ("[contract]", f"{2 * ROW}[contract]", "net.toml: card.strength: elo must increase from row to row"),
     ],
 )
-def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_broken_contract_names_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in ONNX_TOML
     entry = load_entry(write_net(tmp_path, toml=ONNX_TOML.replace(old, new, 1)), 1)
     assert entry.model is None
     assert re.search(words, str(entry.failure))
 
 
-def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
+def test_file_that_is_not_onnx_or_toml(tmp_path: Path) -> None:
     file = write_net(tmp_path)
     (tmp_path / "net.onnx").write_bytes(b"not a network")
     failure = load_entry(file, 1).failure
@@ -92,7 +92,7 @@ def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
         read_contract(file)
 
 
-def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
+def test_failing_model_leaves_others_served(tmp_path: Path) -> None:
     write_fake(tmp_path, "good")
     (tmp_path / "bad.toml").write_text(ONNX_TOML)
     registry = load_registry(tmp_path, None, 1)
@@ -129,7 +129,7 @@ def test_recorded_default_is_not_replaced(tmp_path: Path) -> None:
     assert load_registry(tmp_path, "alpha", 1).get(None).name == "alpha"
 
 
-def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_set(tmp_path: Path) -> None:
+def test_folder_without_models_or_default_raises(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="models_dir: no model in"):
         load_registry(tmp_path, None, 1)
     with pytest.raises(SettingsError, match=r"models_dir: .* is not a folder; name one by --models-dir"):

@@ -1,4 +1,4 @@
-"""What a user would lose: the shipped network as it was trained, by answers of torch that are stored, on its device."""
+"""The shipped network in onnxruntime: against torch, threads, providers, its card."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored() -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def test_the_file_answers_as_torch_did(stored: dict[str, NDArray[Any]]) -> None:
+def test_shipped_network_matches_torch(stored: dict[str, NDArray[Any]]) -> None:
     session = OnnxSession(ROOT / "models" / f"{NAME}.onnx", threads=1)
     ratings = {key: stored[key] for key in ("elo_self", "elo_opponent")}
     logits, value = session.run({"planes": stored["planes"].astype(np.float32), **ratings}, ["logits", "value"])
@@ -40,7 +40,7 @@ def test_the_file_answers_as_torch_did(stored: dict[str, NDArray[Any]]) -> None:
     np.testing.assert_allclose(value, stored["value"], atol=VALUE, rtol=0)
 
 
-def test_the_card_names_data_licence_training_and_figures() -> None:
+def test_card_names_data_licence_and_figures() -> None:
     entry = load_entry(ROOT / "models" / f"{NAME}.toml", threads=1)
     assert entry.contract is not None
     card = entry.contract.card
@@ -53,7 +53,7 @@ def test_the_card_names_data_licence_training_and_figures() -> None:
 CUDA = "CUDAExecutionProvider"
 
 
-def test_a_provider_that_is_not_there_is_named() -> None:
+def test_missing_provider_is_named() -> None:
     assert provider_named("cpu") is Provider.CPU
     if CUDA in ort.get_available_providers():
         pytest.skip("this onnxruntime has CUDA")
@@ -61,7 +61,7 @@ def test_a_provider_that_is_not_there_is_named() -> None:
         provider_named("cuda")
 
 
-def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
+def test_parallel_runs_match_one_run() -> None:
     file = shipped_models() / f"{NAME}.onnx"
     session, pair = OnnxSession(file, threads=2), OnnxSession(file, threads=1, runs=2)
     assert (session.runs, pair.runs) == (1, 2)
@@ -75,7 +75,7 @@ def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
         np.testing.assert_allclose(alone, beside, rtol=1e-4, atol=1e-4)
 
 
-def test_a_network_on_a_gpu_answers_as_on_the_cpu(tmp_path: Path) -> None:
+def test_gpu_matches_cpu(tmp_path: Path) -> None:
     if CUDA not in ort.get_available_providers():
         pytest.skip(f"onnxruntime has no {CUDA}: a machine with a GPU and onnxruntime-gpu is needed")
     entry = load_entry(shipped_models() / f"{NAME}.toml", 1, Provider.CUDA)

@@ -1,4 +1,4 @@
-"""What an operator would lose: a network file from elsewhere that `models add` refuses in words."""
+"""The trial: foreign networks in a process of their own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_crash(file: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 @pytest.mark.parametrize(("name", "told"), [("crashes", "ended with SIGFPE"), ("huge", "allocate")])
-def test_a_network_that_only_a_process_of_its_own_can_try_is_not_added(
+def test_network_that_ends_its_process_is_not_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
 ) -> None:
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
@@ -61,7 +61,7 @@ def test_a_network_that_only_a_process_of_its_own_can_try_is_not_added(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/zero is Linux's")
-def test_a_file_that_cannot_be_opened_is_its_own_models_failure(tmp_path: Path) -> None:
+def test_unreadable_file_fails_its_own_model(tmp_path: Path) -> None:
     write_steps(tmp_path / "unknown.onnx", ["spoilt = Teleport(flat)"])
     write_judge(tmp_path / "blind.onnx", faults=["blind"])
     os.symlink("/dev/zero", tmp_path / "device.onnx")

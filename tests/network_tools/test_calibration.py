@@ -1,4 +1,4 @@
-"""What a user would lose: a temperature fitted to their games, in their contract, with the rest of it left alone."""
+"""`movemask calibrate`: the fit, refusals, and what is written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def games(played: str, tmp_path: Path) -> Path:
     return file
 
 
-def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract: Path, games: Path) -> None:
+def test_fit_finds_the_temperature_of_drawn_moves(contract: Path, games: Path) -> None:
     result = run("calibrate", str(games), "--model", "net", "--models-dir", str(contract.parent))
     assert result.exit_code == 0
     with open(games) as stream:
@@ -98,7 +98,7 @@ def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract:
     assert not list(contract.parent.glob("*.part"))
 
 
-def test_too_few_moves_are_refused_and_nothing_is_written(contract: Path, games: Path) -> None:
+def test_too_few_moves_write_nothing(contract: Path, games: Path) -> None:
     before = contract.read_bytes()
     result = run("calibrate", str(games), "--models-dir", str(contract.parent), "--limit", str(MINIMUM_MOVES - 1))
     assert result.exit_code == 1
@@ -109,7 +109,7 @@ def test_too_few_moves_are_refused_and_nothing_is_written(contract: Path, games:
     assert contract.read_bytes() == before
 
 
-def test_a_fit_that_is_not_known_well_is_refused() -> None:
+def test_uncertain_fit_is_refused() -> None:
     def refusal(temperature: float, error: float, at_bound: bool = False) -> str | None:
         return Fitted(TemperatureFit(temperature, error, 2.0, 1.9, at_bound), 100, 5000, ()).refusal
 
@@ -120,9 +120,7 @@ def test_a_fit_that_is_not_known_well_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_compressed_games_give_the_same_fit_and_a_dry_run_writes_nothing(
-    contract: Path, games: Path, ending: str
-) -> None:
+def test_compressed_games_and_dry_run(contract: Path, games: Path, ending: str) -> None:
     before = contract.read_bytes()
     packed = games.with_suffix(f".pgn.{ending}")
     raw = games.read_bytes()
@@ -136,7 +134,7 @@ def test_compressed_games_give_the_same_fit_and_a_dry_run_writes_nothing(
     assert contract.read_bytes() == before
 
 
-def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_models: Path, tmp_path: Path) -> None:
+def test_shipped_model_is_calibrated_as_a_copy(own_models: Path, tmp_path: Path) -> None:
     games = tmp_path / "games.pgn"
     games.write_text(drawn_games(load_registry(ModelFolders.chosen(), None, 1).get(None), 20, 40))
     before = {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")}
@@ -155,7 +153,7 @@ def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_mod
         shutil.rmtree(own_models, ignore_errors=True)
 
 
-def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> None:
+def test_shipped_models_are_not_written(games: Path, tmp_path: Path) -> None:
     folder = ("--models-dir", str(ROOT / "service" / "movemask" / "shipped_models"))
     before = {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()}
     (tmp_path / "net.onnx").write_bytes(b"")
@@ -170,7 +168,7 @@ def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> N
     assert {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()} == before
 
 
-def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:
+def test_nothing_to_fit_raises(model: Model, contract: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidPgn, match="no positions to fit to; 1 games end within the 8 plies that are left out"):
         fitted(model, io.StringIO("1. e4 e5 2. Nf3 *"), first_ply=8)
     (tmp_path / "empty.pgn").write_text("")

@@ -1,4 +1,4 @@
-"""What a user would lose: a network read wrongly, told in words before anyone trusts its numbers."""
+"""The diagnosis: alternatives, planted mistakes, the quick look, `models check --diagnose`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def applicable(planes: str, words: str) -> list[str]:
     return [name for name in variation_names() if variation(name).applies(planes, vocabulary(words))]
 
 
-def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
+def test_alternatives_are_single_changes_with_advice() -> None:
     value = {"name": "v", "softmaxed": True}
     outputs = {"outputs": {"logits": "logits", "value": value}}
     inputs = {"inputs": {"planes": "planes", "elo_self": "a", "elo_opponent": "b"}}
@@ -97,16 +97,14 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
 
 
 @pytest.mark.parametrize("name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.deep) for name in SHIPPED)])
-def test_it_is_quiet_on_the_networks_that_are_shipped(name: str) -> None:
+def test_shipped_networks_are_read_rightly(name: str) -> None:
     found = diagnose(open_model(HERE / f"{name}.toml", threads=1))
     assert not found.better, [finding.name for finding in found.better]
     assert found.unreadable is None
     assert {figures.name for figures in found.by_tag} >= {"castling", "promotion", "en_passant", "capture", "black"}
 
 
-def test_moves_that_have_no_slot_are_said_and_what_reads_them_comes_first(
-    shipped: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_contract_ranks_readable_first(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])  # here each change takes a run of its own
     found = diagnose(planted(shipped, "slots_unmirrored"))
     assert found.unreadable is not None
@@ -118,9 +116,7 @@ def test_moves_that_have_no_slot_are_said_and_what_reads_them_comes_first(
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
 @pytest.mark.parametrize("mistake", [None, *applicable("lc0-112", "lc0-1858")])
-def test_every_mistake_planted_in_every_maia_is_named_first_and_none_is_seen_where_none_is(
-    name: str, mistake: str | None, folder: Path
-) -> None:
+def test_mistakes_planted_in_maia_are_named_first(name: str, mistake: str | None, folder: Path) -> None:
     model = open_model(folder / f"{name}.toml", threads=1)
     if mistake is None:
         assert not diagnose(model).better
@@ -171,17 +167,15 @@ def shipped() -> Model:
         ({"elo_self": lambda r: 3000 - r, "elo_opponent": lambda r: 3000 - r}, "ratings inverted"),
     ],
 )
-@pytest.mark.deep  # `test_the_command_says_what_to_do_and_exits_with_1` has one that is named first
-def test_a_mistake_planted_in_our_own_network_is_named_first(
-    shipped: Model, changes: dict[str, Change], name: str
-) -> None:
+@pytest.mark.deep  # `test_diagnose_gives_advice_and_exits_with_1` has one that is named first
+def test_mistake_planted_in_shipped_network_is_named(shipped: Model, changes: dict[str, Change], name: str) -> None:
     found = diagnose(in_the_network(shipped, **changes))
     assert found.better[0].name.startswith(name)
     assert found.misread
 
 
 @pytest.mark.deep
-def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_advice(shipped: Model) -> None:
+def test_unknown_mistake_is_misread_without_advice(shipped: Model) -> None:
     """Three pieces moved round: every known change leaves it as bad as chance."""
     found = diagnose(in_the_network(shipped, planes=pieces(0, 1, 3, 4, 2, 5, 6, 7, 9, 10, 8, 11)))
     assert found.misread
@@ -202,7 +196,7 @@ def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_adv
         ),
     ],
 )
-def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
+def test_quick_look_finds_gross_mistakes(
     shipped: Model, monkeypatch: pytest.MonkeyPatch, variation_: str, verdict: str, words: str
 ) -> None:
     monkeypatch.setattr(diagnosis, "probes", probes)
@@ -214,7 +208,7 @@ def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
         assert quick_table(look, "net").endswith(": nothing is wrong, as far as this shows")
 
 
-def test_no_sample_of_the_probes_leaves_a_side_out() -> None:
+def test_samples_of_probes_have_both_sides() -> None:
     """A network that misreads Black's half of the board must show in the quick look and in a first comparison."""
     groups: dict[str, list[str]] = {}
     for probe in probes():
@@ -225,9 +219,7 @@ def test_no_sample_of_the_probes_leaves_a_side_out() -> None:
             assert min(taken.count("white"), taken.count("black")) >= 0.3 * len(taken)
 
 
-def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
-    shipped: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_high_leakage_is_suspicious(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", probes)
     hundreds = {"elo_self": lambda r: r / 100, "elo_opponent": lambda r: r / 100}
     look = quick_look(in_the_network(shipped, **hundreds), seconds=math.inf)
@@ -236,13 +228,13 @@ def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
     assert "models check net --diagnose" in quick_table(look, "net")
 
 
-def test_a_slow_network_is_looked_at_for_a_bounded_time(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_look_of_a_slow_network_is_bounded(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", probes)
     look = quick_look(shipped, seconds=0)
     assert (look.verdict, look.positions) == ("right", 192)
 
 
-def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
+def test_diagnosis_json_matches_table(tmp_path: Path) -> None:
     write_fake(tmp_path, "noise")
     result = run("models", "check", "noise", "--diagnose", "--json", "--models-dir", tmp_path)
     assert result.exit_code == 1
@@ -257,7 +249,7 @@ def test_a_diagnosis_as_json_says_what_the_table_says(tmp_path: Path) -> None:
     assert "diagnosis" not in plain
 
 
-def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
+def test_diagnose_gives_advice_and_exits_with_1(tmp_path: Path) -> None:
     for ending in ("toml", "onnx"):
         shutil.copy(HERE / f"{SHIPPED[0]}.{ending}", tmp_path / f"wrong.{ending}")
     text = (tmp_path / "wrong.toml").read_text().replace(SHIPPED[0], "wrong")
@@ -269,9 +261,7 @@ def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
     assert 'take "castling_slot" out of contract.variations' in result.output
 
 
-def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diagnose_all_runs_each_network_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
     for name in ("first", "masked"):
         write_fake(tmp_path, name, trained_with_mask=name == "masked")
@@ -286,7 +276,7 @@ def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_
     assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
 
 
-def test_a_log_shows_how_far_a_diagnosis_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
     monkeypatch.setattr(cli_models, "Progress", lambda: Progress(seconds=0))
     write_fake(tmp_path, "noise")
@@ -300,7 +290,7 @@ def test_a_log_shows_how_far_a_diagnosis_is(tmp_path: Path, monkeypatch: pytest.
     assert len(places) > 20
 
 
-def test_progress_in_a_log_is_a_line_each_ten_seconds(
+def test_progress_in_a_log_is_a_line_per_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
@@ -312,7 +302,7 @@ def test_progress_in_a_log_is_a_line_each_ten_seconds(
     assert capsys.readouterr().err.splitlines() == ["at 10.5", "at 20.5", "at 99.0"]
 
 
-def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path) -> None:
+def test_masked_training_is_judged_by_moves_alone(tmp_path: Path) -> None:
     model = open_model(write_fake(tmp_path, trained_with_mask=True), threads=1)
     found = diagnose(model)
     assert not found.uses_leakage

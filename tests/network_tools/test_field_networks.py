@@ -1,4 +1,4 @@
-"""What a user would lose: a network as other people's exporters wrote it, or a message that names what is wrong.
+"""Exports from public reports: read, or refused with the cause.
 
 `tests/data/field/network-cases.jsonl` has the cases and where each is from; the files are made here.
 """
@@ -195,7 +195,7 @@ FILES: dict[str, Callable[[Path], bytes]] = {
 
 
 @pytest.mark.parametrize("case", rows("network-cases.jsonl"), ids=lambda case: case["case"])
-def test_a_file_from_the_field_is_read_or_named(case: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+def test_field_files_are_read_or_named(case: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     file = tmp_path / case.get("name", "net.onnx")
     file.write_bytes(FILES[case["made"]](file))
     before = contents(folder)
@@ -294,7 +294,7 @@ TWINS: dict[str, tuple[Callable[[Path], None], Callable[[onnx.ModelProto], objec
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_network_that_differs_in_a_type_or_a_layout_answers_as_its_twin(name: str, tmp_path: Path) -> None:
+def test_other_types_and_layouts_give_equal_policies(name: str, tmp_path: Path) -> None:
     make, change, words = TWINS[name]
     make(tmp_path / "own.onnx")
     changed(change, make)(tmp_path / "other.onnx")
@@ -305,7 +305,7 @@ def test_a_network_that_differs_in_a_type_or_a_layout_answers_as_its_twin(name: 
 
 
 @pytest.mark.parametrize("batch", ["", "1"], ids=["free", "fixed at 1"])
-def test_ratings_with_an_axis_of_their_own_are_fed(batch: str, tmp_path: Path) -> None:
+def test_ratings_with_an_extra_axis(batch: str, tmp_path: Path) -> None:
     def shaped(model: onnx.ModelProto) -> None:
         for value in model.graph.input[1:]:
             value.type.tensor_type.shape.dim.add().dim_value = 1
@@ -319,7 +319,7 @@ def test_ratings_with_an_axis_of_their_own_are_fed(batch: str, tmp_path: Path) -
     np.testing.assert_allclose(policies(other.entry.model), policies(own.entry.model), rtol=1e-5)
 
 
-def test_probabilities_get_their_logarithms_and_logits_beside_them_are_preferred(tmp_path: Path) -> None:
+def test_probabilities_and_logits_as_outputs(tmp_path: Path) -> None:
     good(tmp_path / "own.onnx")
 
     def softmaxed(model: onnx.ModelProto) -> None:
@@ -341,7 +341,7 @@ def test_probabilities_get_their_logarithms_and_logits_beside_them_are_preferred
         np.testing.assert_allclose(policies(other.entry.model), policies(own.entry.model), rtol=1e-4)
 
 
-def test_a_value_is_read_in_the_order_and_on_the_scale_that_its_numbers_show(tmp_path: Path) -> None:
+def test_value_order_and_scale_are_detected(tmp_path: Path) -> None:
     write_judge(tmp_path / "inverted.onnx", inverted=True)
     added = add_onnx(tmp_path / "inverted.onnx", tmp_path / "m", "inverted", Choices("maia2"))
     (said,) = (note for note in added.notes if note.startswith("output 'value' is "))
@@ -361,7 +361,7 @@ def test_a_value_is_read_in_the_order_and_on_the_scale_that_its_numbers_show(tmp
     assert "won positions score 1.00, lost 0.00" in added.entry.steps[-1].found
 
 
-def test_moves_left_beside_a_score_are_no_second_score(tmp_path: Path) -> None:
+def test_moves_left_output_is_no_score(tmp_path: Path) -> None:
     def counted(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if "left" in node.output)
         node.output[0] = "small"
@@ -380,7 +380,7 @@ def test_moves_left_beside_a_score_are_no_second_score(tmp_path: Path) -> None:
     assert "not used: left" in added.notes
 
 
-def test_axes_that_share_a_symbolic_name_are_told_apart(tmp_path: Path) -> None:
+def test_axes_with_one_symbolic_name(tmp_path: Path) -> None:
     def same(model: onnx.ModelProto) -> None:
         for value in (*model.graph.input, *model.graph.output):
             for dimension in value.type.tensor_type.shape.dim:
@@ -407,9 +407,7 @@ def external(folder: Path, location: str) -> Path:
     return folder / "model.onnx"
 
 
-def test_hugging_faces_cache_of_links_into_blobs_is_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hugging_face_cache_links(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """N05: `snapshots/REVISION/onnx/model.onnx` and its data are links into `blobs/`, which have other names."""
     file = external(tmp_path / "export", "model.onnx_data")
     cache = tmp_path / "hub" / "models--x--y"
@@ -434,9 +432,7 @@ def test_hugging_faces_cache_of_links_into_blobs_is_read(
     assert "blobs" not in result.output
 
 
-def test_weights_in_a_folder_below_are_taken_in_and_a_file_that_is_too_short_is_named(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_weights_in_subfolder_and_truncated(folder: Path, tmp_path: Path) -> None:
     file = external(tmp_path / "export", "weights/all.bin")
     assert run("models", "add", "--force", file, "--models-dir", folder).exit_code == 0
     data = file.parent / "weights" / "all.bin"
@@ -449,7 +445,7 @@ def test_weights_in_a_folder_below_are_taken_in_and_a_file_that_is_too_short_is_
 
 @pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
 @pytest.mark.parametrize("row", rows("network-posted.jsonl"), ids=lambda row: row["case"])
-def test_lc0s_posted_numbers_are_ours_at_its_policy_temperature(row: dict[str, Any], tmp_path: Path) -> None:
+def test_lc0_posted_policy_at_its_temperature(row: dict[str, Any], tmp_path: Path) -> None:
     for name, best in row["best"].items():
         import_lc0(MAIA / f"{name}.pb.gz", tmp_path, name)
         command = (

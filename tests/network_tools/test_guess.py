@@ -1,4 +1,4 @@
-"""What a user would lose: one command for a network of a known kind, and no silent guess."""
+"""The guessed contract of an ONNX file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def guessed(session: OnnxSession, kind: str | None = None, **options: bool) -> G
     return guess(session, fit, **options)
 
 
-def test_an_lc0_export(tmp_path: Path) -> None:
+def test_lc0_export(tmp_path: Path) -> None:
     session = made(tmp_path, LC0, [POLICY, Tensor("/output/wdl", (3,)), Tensor("/output/mlh", (1,))], "/output/wdl")
     found = guessed(session)
     assert found.table == {
@@ -75,7 +75,7 @@ def test_an_lc0_export(tmp_path: Path) -> None:
         ([Tensor("tokens", (77,), "int32")], [Tensor("logits", (1968,))], "fen-77", "uci-1968", None),
     ],
 )
-def test_exports_of_other_kinds(
+def test_exports_of_other_families(
     inputs: list[Tensor], outputs: list[Tensor], planes: str, words: str, value: Any, tmp_path: Path
 ) -> None:
     found = guessed(made(tmp_path, inputs, outputs), trained_with_mask=True)
@@ -120,14 +120,14 @@ def test_exports_of_other_kinds(
         ),
     ],
 )
-def test_what_cannot_be_guessed_says_what_there_is(
+def test_ambiguous_networks_raise(
     inputs: list[Tensor], outputs: list[Tensor], kind: str | None, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ContractError, match=words):
         guessed(made(tmp_path, inputs, outputs), kind)
 
 
-def test_two_outputs_that_could_be_the_value_are_told_and_none_is_taken(tmp_path: Path) -> None:
+def test_two_possible_values_give_none(tmp_path: Path) -> None:
     found = guessed(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
     assert "value" not in found.table["outputs"]
     assert "no value: wdl, st could each be one; write it into the TOML" in found.notes

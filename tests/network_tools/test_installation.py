@@ -1,4 +1,4 @@
-"""What a user would lose: a network of their own by one command, and a models folder that no bad file can spoil."""
+"""`models import`, `add`, `default`, `check`, `remove` and `export-onnx`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_path: Path) -> None:
+def test_import_lc0_weight_file(folder: Path, tmp_path: Path) -> None:
     result = run("models", "import", "--force", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
     assert result.exit_code == 0, result.output
     assert "2 blocks of 8 filters, policy convolution" in result.output
@@ -46,15 +46,15 @@ def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_pat
     assert "small: keeps its contract" in checked.output
 
 
-def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path: Path) -> None:
+def test_import_scalar_value_is_the_score(folder: Path, tmp_path: Path) -> None:
     run("models", "import", "--force", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
     answer = json.loads(run("predict", "--model", "scalar", "--models-dir", folder, "--json").output)
     assert answer["value"]["win"] is None
     assert 0 <= answer["value"]["score"] <= 1
-    assert "expected score 0." in run("predict", "--model", "scalar", "--models-dir", folder).output
+    assert "White is expected to score 0." in run("predict", "--model", "scalar", "--models-dir", folder).output
 
 
-def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_path: Path) -> None:
+def test_add_onnx_prints_its_guesses(folder: Path, tmp_path: Path) -> None:
     inputs = [Tensor("boards", (18, 8, 8)), Tensor("elo_self", (), "int64"), Tensor("elo_oppo", (), "int64")]
     write_named(tmp_path / "mine.onnx", inputs, [Tensor("logits_maia", (1880,))])
     result = run("models", "add", "--force", tmp_path / "mine.onnx", "--models-dir", folder)
@@ -67,7 +67,7 @@ def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_pa
 
 
 @pytest.mark.parametrize("dtype", part_of(["bool", "float32"], 2))
-def test_a_network_that_takes_the_legal_mask_gets_it(dtype: str, folder: Path, tmp_path: Path, serve: Serve) -> None:
+def test_legal_mask_input_is_fed(dtype: str, folder: Path, tmp_path: Path, serve: Serve) -> None:
     """With any other mask than that of the legal moves, nearly all of its mass would be illegal."""
     write_masking(tmp_path / "masking.onnx", dtype)
     added = run("models", "add", "--force", tmp_path / "masking.onnx", "--models-dir", folder)
@@ -87,7 +87,7 @@ def test_a_network_that_takes_the_legal_mask_gets_it(dtype: str, folder: Path, t
     assert summary["kinds"]["raw"]["max"] < 1e-30
 
 
-def test_a_contract_with_the_legal_mask_says_that_the_network_was_trained_with_it(tmp_path: Path) -> None:
+def test_legal_mask_input_needs_trained_with_mask(tmp_path: Path) -> None:
     write_masking(tmp_path / "net.onnx", "float32")
     toml = NO_VALUE.replace("movemask-1880", "maia2-1880").replace("[outputs]", 'legal_mask = "mask"\n\n[outputs]')
     (tmp_path / "net.toml").write_text(toml)
@@ -97,7 +97,7 @@ def test_a_contract_with_the_legal_mask_says_that_the_network_was_trained_with_i
     assert load_entry(tmp_path / "net.toml", threads=1).served
 
 
-def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_path: Path) -> None:
+def test_taken_name_needs_replace(folder: Path, tmp_path: Path) -> None:
     file = Made().write(tmp_path, "net.pb.gz")
     assert run("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
     before = contents(folder)
@@ -145,9 +145,7 @@ def with_a_link(file: Path) -> None:
     ],
     ids=["outside", "above", "missing", "too large", "linked", "damaged", "empty", "another network"],
 )
-def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was(
-    make: object, words: str, folder: Path, tmp_path: Path
-) -> None:
+def test_refused_file_leaves_folder_unchanged(make: object, words: str, folder: Path, tmp_path: Path) -> None:
     assert callable(make)
     make(tmp_path / "net.onnx")
     before = contents(folder)
@@ -176,9 +174,7 @@ def fixed(file: Path, batch: int, *, mixes: bool = False) -> Path:
     return file
 
 
-def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_added(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_time_limit(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = contents(folder)
     write_loop(tmp_path / "endless.onnx")
@@ -211,7 +207,7 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     assert refused.output.startswith("Error: text.onnx: not an ONNX file")
 
 
-def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:
+def test_batch_of_1_is_freed_if_numbers_stay(folder: Path, tmp_path: Path) -> None:
     for name, mixes, words, free in (
         ("free", False, "its batch of 1 is freed: 8 positions together get the numbers of each", "B"),
         ("mixes", True, "its batch stays 1, so positions are run one by one: 8 positions together get other", ""),
@@ -240,9 +236,7 @@ def declared(file: Path, *, inputs: int | None, outputs: Sequence[int | None]) -
 
 
 @pytest.mark.parametrize(("mixes", "words"), [(False, "its batch of 1 is freed: 8"), (True, "its batch stays 1, so")])
-def test_a_batch_that_is_variable_in_name_only_is_freed_or_run_one_by_one(
-    tmp_path: Path, mixes: bool, words: str
-) -> None:
+def test_batch_of_1_inside_is_freed_or_run_alone(tmp_path: Path, mixes: bool, words: str) -> None:
     """As of torch's exports of attention, in which a Reshape has the batch of the example."""
     file = declared(fixed(tmp_path / "net.onnx", 1, mixes=mixes), inputs=None, outputs=[None, None])
     added = add_onnx(file, tmp_path / "m", "net")
@@ -256,7 +250,7 @@ def test_a_batch_that_is_variable_in_name_only_is_freed_or_run_one_by_one(
     )
 
 
-def test_a_batch_of_eight_that_is_variable_in_name_only_is_named(tmp_path: Path) -> None:
+def test_batch_of_8_inside_is_named(tmp_path: Path) -> None:
     file = declared(fixed(tmp_path / "net.onnx", len(CHECK_FENS)), inputs=None, outputs=[None, None])
     with pytest.raises(
         ContractError, match="8 positions run together, and one alone does not: its batch is fixed at 8"
@@ -265,7 +259,7 @@ def test_a_batch_of_eight_that_is_variable_in_name_only_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize("outputs", [[8, None], [1, None], [None, 1], [8, 8], [5, 3]])
-def test_a_batch_that_only_the_outputs_declare_is_no_matter(tmp_path: Path, outputs: list[int | None]) -> None:
+def test_batch_declared_by_outputs_alone(tmp_path: Path, outputs: list[int | None]) -> None:
     """As of torch.onnx.export with dynamic_axes of the inputs alone; onnxruntime runs any number of positions."""
     write_named(
         tmp_path / "net.onnx", [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))]
@@ -276,7 +270,7 @@ def test_a_batch_that_only_the_outputs_declare_is_no_matter(tmp_path: Path, outp
     assert added.entry.contract.outputs.value is not None
 
 
-def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(folder: Path, tmp_path: Path) -> None:
+def test_external_weights_and_card_options(folder: Path, tmp_path: Path) -> None:
     inputs, outputs = [Tensor("tokens", (64, 12)), Tensor("self_elo", (), "int64")], [Tensor("logits", (4352,))]
     write_named(tmp_path / "one.onnx", inputs, outputs)
     onnx.save(onnx.load(tmp_path / "one.onnx"), tmp_path / "two.onnx", save_as_external_data=True, location="two.data")
@@ -296,7 +290,7 @@ def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(fo
     assert answers[2] == answers[3] != answers[1]  # clamped to what Maia-3 has seen
 
 
-def test_check_exits_with_1_and_says_why(folder: Path) -> None:
+def test_check_exits_with_1_and_reason(folder: Path) -> None:
     (folder / "bad.toml").write_text("[contract]\n")
     result = run("models", "check", "--models-dir", folder)
     assert result.exit_code == 1
@@ -330,7 +324,7 @@ def test_default_is_recorded_by_import_and_choice(tmp_path: Path) -> None:
     assert load_registry(folder, None, 1).default == "alpha"
 
 
-def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tmp_path: Path) -> None:
+def test_shipped_network_stays_default_in_folder(tmp_path: Path) -> None:
     name, folder = shipped(), tmp_path / "m"
     folder.mkdir()
     for file in (ROOT / "models").glob(f"{name}.*"):
@@ -342,7 +336,7 @@ def test_the_shipped_network_stays_the_default_of_a_folder_that_keeps_another(tm
     assert load_registry(ModelFolders.chosen(tmp_path / "m"), None, 1).default == name
 
 
-def test_a_network_that_is_read_no_better_than_chance_is_added_only_by_force(folder: Path, tmp_path: Path) -> None:
+def test_chance_level_network_needs_force(folder: Path, tmp_path: Path) -> None:
     file = Made().write(tmp_path, "net.pb.gz")
     before = contents(folder)
     refused = run("models", "import", file, "--models-dir", folder)
@@ -389,7 +383,7 @@ def shipped() -> str:
     return load_registry(ModelFolders.chosen(), None, 1).default
 
 
-def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choice(own: Path, tmp_path: Path) -> None:
+def test_import_goes_to_the_users_folder(own: Path, tmp_path: Path) -> None:
     before = shipped()
     result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
     assert result.exit_code == 0, result.output
@@ -398,7 +392,7 @@ def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choic
     assert shipped() == before
     printed = re.search(r"try `movemask (.*?)`", result.output)
     assert printed
-    assert "; aaa" in run(*shlex.split(printed[1])).output
+    assert "Network: aaa" in run(*shlex.split(printed[1])).output
     listed = run("models", "list").output
     assert f"* {before}" in listed
     assert "  aaa" in listed
@@ -406,7 +400,7 @@ def test_an_import_goes_to_the_users_own_folder_and_is_the_default_only_by_choic
     assert shipped() == "aaa"
 
 
-def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Path) -> None:
+def test_shipped_name_needs_replace(own: Path, tmp_path: Path) -> None:
     name = shipped()
     file = Made().write(tmp_path, f"{name}.pb.gz")
     refused = run("models", "import", "--force", file)
@@ -419,7 +413,7 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 
-def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
+def test_exported_file_carries_its_contract(folder: Path, tmp_path: Path) -> None:
     run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     out = tmp_path / "out.onnx"
     told = run("models", "export-onnx", "net", out, "--models-dir", folder)
@@ -434,7 +428,7 @@ def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path
     assert (one["moves"], one["value"]) == (other["moves"], other["value"])
 
 
-def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path, tmp_path: Path) -> None:
+def test_remove_keeps_shared_network(folder: Path, tmp_path: Path) -> None:
     run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     (folder / "other.toml").write_text((folder / "net.toml").read_text())
     refused = run("models", "remove", "net", "--models-dir", folder, input="n\n")

@@ -1,4 +1,4 @@
-"""What a user would lose: a network from lc0's own weight file that answers as lc0 does, or an error that says why."""
+"""lc0's weight files: conversion, and damaged or unsupported files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def converted(file: Path, folder: Path) -> OnnxSession:
 
 @pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
 @pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
-def test_a_real_networks_logits_are_lc0s_own_within_1e_5(name: str, tmp_path: Path) -> None:
+def test_maia_logits_match_lc0(name: str, tmp_path: Path) -> None:
     session = converted(MAIA / f"{name}.pb.gz", tmp_path)
     with gzip.open(MAIA / "lc0_reference.jsonl.gz", "rt") as rows:
         reference = [json.loads(row) for row in rows]
@@ -122,7 +122,7 @@ def plane_of(name: str) -> tuple[int, int, int]:
     ],
     ids=lambda made: ",".join(f"{k}={v}" for k, v in vars(made).items() if k not in ("random", "held", "seed")),
 )
-def test_every_kind_of_network_computes_what_its_layers_say(made: Made, tmp_path: Path) -> None:
+def test_converted_networks_match_numpy(made: Made, tmp_path: Path) -> None:
     session = converted(made.write(tmp_path), tmp_path)
     planes = np.random.default_rng(made.seed).random((3, 112, 8, 8)).astype(np.float32)
     logits, value = session.run({"/input/planes": planes}, [POLICY, VALUE if made.scalar_value else WDL])
@@ -142,18 +142,18 @@ def test_every_kind_of_network_computes_what_its_layers_say(made: Made, tmp_path
         ({"activation": 2}, "default_activation is 2"),
     ],
 )
-def test_a_network_of_another_kind_is_refused_by_name(changed: dict[str, int], said: str, tmp_path: Path) -> None:
+def test_unsupported_networks_are_named(changed: dict[str, int], said: str, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=rf"made\.pb\.gz: format\..*{said}.*lc0 leela2onnx"):
         read_network(Made().write(tmp_path, changed=changed))
     with pytest.raises(WeightsError, match=r"weights\.encoder: attention"):
         read_network(Made().write(tmp_path, extra=message(27, number(1, 1))))
 
 
-def test_a_moves_left_head_is_no_obstacle(tmp_path: Path) -> None:
+def test_moves_left_head_is_ignored(tmp_path: Path) -> None:
     assert read_network(Made().write(tmp_path, extra=message(12, b""))).blocks
 
 
-def test_a_file_cut_off_anywhere_is_an_error_with_its_name_and_never_a_network(tmp_path: Path) -> None:
+def test_truncated_file_raises(tmp_path: Path) -> None:
     whole = Made(filters=2, blocks=1).net()
     for size in range(0, len(whole), 97):
         file = tmp_path / "cut.pb"
@@ -162,7 +162,7 @@ def test_a_file_cut_off_anywhere_is_an_error_with_its_name_and_never_a_network(t
             read_network(file)
 
 
-def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lc0, "MAX_UNPACKED_BYTES", 1 << 22)
     file = tmp_path / "bomb.pb.gz"
     file.write_bytes(gzip.compress(bytes(1 << 26)))
@@ -172,14 +172,14 @@ def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x1f\x8b\x08", b"not a network", bytes(1000), b"\xff" * 1000])
-def test_another_file_is_refused_by_name(raw: bytes, tmp_path: Path) -> None:
+def test_other_files_are_named(raw: bytes, tmp_path: Path) -> None:
     file = tmp_path / "other.pb.gz"
     file.write_bytes(raw)
     with pytest.raises(WeightsError, match=r"^other\.pb\.gz: "):
         read_network(file)
 
 
-def test_a_layer_of_the_wrong_size_is_named(tmp_path: Path) -> None:
+def test_wrong_layer_size_is_named(tmp_path: Path) -> None:
     made = Made()
     file = tmp_path / "made.pb"
     file.write_bytes(made.head() + message(10, made.convolution(1, "stem", 8, 100, 3)))
@@ -187,7 +187,7 @@ def test_a_layer_of_the_wrong_size_is_named(tmp_path: Path) -> None:
         read_network(file)
 
 
-def test_a_layer_that_holds_nan_is_named(tmp_path: Path) -> None:
+def test_layer_with_nan_is_named(tmp_path: Path) -> None:
     made = Made(encoding=4)
     net = made.net()
     file = tmp_path / "made.pb"
