@@ -184,6 +184,21 @@ def test_contract_of_a_moves_file_names_its_fault(
     assert words in str(load_entry(file, 1).failure)
 
 
+@pytest.mark.parametrize(
+    ("promotions", "words"),
+    [
+        ('"queens"', "contract.promotions: must be \"queen-only\" or a list of moves, got 'queens'"),
+        ("[1]", 'contract.promotions: must be "queen-only" or a list of moves, got [1]'),
+        ('["a7a8r", "e2e4"]', "contract.promotions: 'e2e4', number 2, is no promotion, or named twice"),
+        ('["a7a8r", "a7a8r"]', "contract.promotions: 'a7a8r', number 2, is no promotion, or named twice"),
+        ('["a7a9r"]', "contract.promotions: 'a7a9r', number 1: not a move in UCI"),
+    ],
+)
+def test_promotions_name_their_fault(promotions: str, words: str, tmp_path: Path) -> None:
+    failure = load_entry(written(tmp_path, "from-to-4096", f"promotions = {promotions}"), 1).failure
+    assert words in str(failure)
+
+
 @pytest.mark.parametrize("name", ["../moves.txt", "/etc/moves.txt", "a/moves.txt", "missing.txt"])
 def test_moves_file_is_beside_its_contract(name: str, tmp_path: Path) -> None:
     failure = str(load_entry(written(tmp_path, name, FILE, 1500), 1).failure)

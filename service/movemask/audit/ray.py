@@ -25,7 +25,7 @@ from movemask.errors import BulkError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.onnx import Provider, provider_named
-from movemask.network.registry import network_file, open_model
+from movemask.network.registry import model_files, open_model
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, or Ray reports its use
 # stderr shows the progress; Ray keeps logs of its own.
@@ -172,8 +172,8 @@ def _open(network: Any, gpu: bool) -> Model:
 
 def _files(contract: Path) -> dict[str, bytes]:
     """Returns the files of a network by name, the contract first."""
-    network = network_file(contract, read_contract(contract))
-    return {file.name: file.read_bytes() for file in (contract, network)}
+    others = model_files(contract, read_contract(contract))
+    return {file.name: file.read_bytes() for file in (contract, *others)}
 
 
 def _hint(error: Exception) -> str:

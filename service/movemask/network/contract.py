@@ -242,19 +242,22 @@ class Terms(_Section):
             return _beside(name)
         return _known(vocabulary, name)
 
-    @field_validator("promotions")
+    @field_validator("promotions", mode="before")
     @classmethod
-    def _promotions(
-        cls, promotions: Literal["queen-only"] | tuple[str, ...] | None
-    ) -> Literal["queen-only"] | tuple[str, ...] | None:
-        if isinstance(promotions, tuple):
-            for number, move in enumerate(promotions):
-                try:
-                    entry = entry_of(move)
-                except ValueError as error:
-                    raise ValueError(f"{move!r:.40} at {number}: {error}") from None
-                if entry is not None and (entry[2] is None or move in promotions[:number]):
-                    raise ValueError(f"{move!r} at {number} is no promotion, or named twice")
+    def _promotions(cls, promotions: object) -> object:
+        if promotions in (None, "queen-only"):
+            return promotions
+        if not isinstance(promotions, list | tuple) or not all(
+            isinstance(move, str) for move in promotions
+        ):
+            raise ValueError(f'must be "queen-only" or a list of moves, got {promotions!r:.40}')
+        for number, move in enumerate(promotions):
+            try:
+                entry = entry_of(move)
+            except ValueError as error:
+                raise ValueError(f"{move!r:.40}, number {number + 1}: {error}") from None
+            if entry is not None and (entry[2] is None or move in promotions[:number]):
+                raise ValueError(f"{move!r}, number {number + 1}, is no promotion, or named twice")
         return promotions
 
     @model_validator(mode="after")
