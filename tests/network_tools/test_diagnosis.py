@@ -182,8 +182,8 @@ def test_unknown_mistake_is_misread_without_advice(shipped: Model) -> None:
     assert found.chance
     assert not found.better, [finding.name for finding in found.better]
     table = diagnosis_table(found)
-    assert "; in castling: the moves played have a perplexity of " in table
-    assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
+    assert ". In castling: the moves played have a perplexity of " in table
+    assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it.")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_quick_look_finds_gross_mistakes(
     assert words in "".join(look.chance)
     if verdict == "right":
         assert all(tagged.raw_mean <= 1.05 * BY_TAG[tagged.name] for tagged in look.by_tag)
-        assert quick_table(look, "net").endswith(": nothing is wrong, as far as this shows")
+        assert quick_table(look, "net").endswith(". Nothing is wrong, as far as this shows.")
 
 
 def test_samples_of_probes_have_both_sides() -> None:

@@ -307,17 +307,17 @@ def test_default_is_recorded_by_import_and_choice(tmp_path: Path) -> None:
     for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
         file = Made().write(tmp_path, f"{name}.pb.gz")
         told = run("models", "import", "--force", file, "--models-dir", folder)
-        words = f"requests that name no model are answered by {default}; `movemask models default NAME` changes it"
+        words = f"Requests that name no model are answered by {default}. `movemask models default NAME` changes that."
         assert words in told.output
         assert load_registry(folder, None, 1).default == default
     told = run("models", "default", "zebra", "--models-dir", folder)
-    assert told.output == "requests that name no model are answered by zebra, once the service is reloaded\n"
+    assert told.output == "Requests that name no model are answered by zebra, once the service is reloaded.\n"
     assert load_registry(folder, None, 1).default == "zebra"
     assert "* zebra" in run("models", "list", "--models-dir", folder).output
     told = run("models", "default", "none", "--models-dir", folder)
     assert (told.exit_code, load_registry(folder, None, 1).default) == (1, "zebra")
     told = run("models", "remove", "zebra", "--yes", "--models-dir", folder)
-    assert told.output.endswith("\nrequests that name no model are answered by alpha, once the service is reloaded\n")
+    assert told.output.endswith("\nRequests that name no model are answered by alpha, once the service is reloaded.\n")
     assert load_registry(folder, None, 1).default == "alpha"
     assert (folder / "default").read_text() == "alpha\n"
     (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
@@ -342,11 +342,11 @@ def test_chance_level_network_needs_force(folder: Path, tmp_path: Path) -> None:
     refused = run("models", "import", file, "--models-dir", folder)
     assert (refused.exit_code, contents(folder)) == (1, before)
     assert "2 blocks of 8 filters" in refused.output
-    assert "in castling: the moves played have a perplexity of " in refused.output
+    assert "In castling: the moves played have a perplexity of " in refused.output
     assert "net is not added: it is READ WRONGLY, or untrained; --force adds it anyway" in refused.output
     forced = run("models", "import", file, "--models-dir", folder, "--force")
     assert forced.exit_code == 0
-    assert "NO BETTER THAN CHANCE, so READ WRONGLY, or untrained: castling, " in forced.output
+    assert "NO BETTER THAN CHANCE: castling, " in forced.output
     assert "net is added" in forced.output
 
 
@@ -387,10 +387,10 @@ def test_import_goes_to_the_users_folder(own: Path, tmp_path: Path) -> None:
     before = shipped()
     result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
     assert result.exit_code == 0, result.output
-    assert f"requests that name no model are answered by {before}; " in result.output
+    assert f"Requests that name no model are answered by {before}. " in result.output
     assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml"}
     assert shipped() == before
-    printed = re.search(r"try `movemask (.*?)`", result.output)
+    printed = re.search(r"Try `movemask (.*?)`", result.output)
     assert printed
     assert "Network: aaa" in run(*shlex.split(printed[1])).output
     listed = run("models", "list").output

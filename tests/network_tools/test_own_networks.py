@@ -121,7 +121,7 @@ def test_check_takes_a_quick_look_at_a_written_contract(tmp_path: Path) -> None:
     )
     checked = run("models", "check", "net", "--models-dir", tmp_path)
     assert "net: keeps its contract" in checked.output
-    assert "NO BETTER THAN CHANCE, so READ WRONGLY, or untrained: " in checked.output
+    assert "It is READ WRONGLY, or untrained." in checked.output
     assert "`movemask models check net --diagnose` says why" in checked.output
     (result,) = json.loads(run("models", "check", "--models-dir", tmp_path, "--json").output)["models"]
     assert result["quick_look"]["verdict"] == "wrong"

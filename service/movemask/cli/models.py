@@ -19,6 +19,7 @@ from movemask.atomic_writes import atomic_write
 from movemask.board.textfile import TextSource
 from movemask.cli.options import Progress, models_dir_option, own_models_dir, registry_of
 from movemask.errors import ContractError, ModelError, UnknownModel, require
+from movemask.leakage.known import BY_TAG
 from movemask.network.contract import read_contract
 from movemask.network.files import DEFAULT, ModelFolders, record_default
 from movemask.network.model import Model
@@ -142,7 +143,7 @@ def add_model(
     source: str | None,
     force: bool,
     settings: NetworkSettings,
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Add an ONNX FILE. Takes its contract from FILE or from the TOML beside it, or guesses it, and prints it.
 
@@ -154,7 +155,7 @@ def add_model(
     from movemask.network_tools.external_data import size_of
 
     place = _place(name or _stem(file), replace, settings)
-    choices = installation.Choices(**said, card=_card(licence, source))
+    choices = installation.Choices(**options, card=_card(licence, source))
     if (size := size_of(file)) > _LARGE:
         click.echo(
             f"{file.name} has {size / 1e9:.1f} GB; its check takes up to {2 * size / 1e9:.0f} GB of memory"
@@ -164,7 +165,7 @@ def add_model(
             file, *place, choices, settings.trial_seconds, _judge(place[1], force=force)
         )
     except installation.Incomplete as error:
-        raise ContractError(f"{error}. {_told_skeleton(file, error.skeleton)}") from None
+        raise ContractError(f"{error}. {_skeleton_message(file, error.skeleton)}") from None
     _show_installed(added.entry, settings)
 
 
@@ -176,7 +177,7 @@ def _stem(file: Path) -> str:
     return file.name.removesuffix(".gz").removesuffix(".onnx")
 
 
-def _told_skeleton(file: Path, text: str) -> str:
+def _skeleton_message(file: Path, text: str) -> str:
     """Writes a skeleton beside a network, unless there is a file. Tells what to do with it."""
     from movemask.network_tools.skeleton import open_lines
 
@@ -258,11 +259,11 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
     assert entry.model is not None
     command = ["movemask", "predict", "--model", entry.name]
     command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
-    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
-    click.echo("a running service serves it after `movemask reload`")
+    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}). Try `{shlex.join(command)}`.")
+    click.echo("A running service serves it after `movemask reload`.")
     click.echo(
-        f"requests that name no model are answered by {_recorded_default(settings)}; `movemask models default NAME` "
-        "changes it"
+        f"Requests that name no model are answered by {_recorded_default(settings)}. `movemask models default NAME` "
+        "changes that."
     )
 
 
@@ -292,9 +293,9 @@ def default_model(name: str, settings: NetworkSettings) -> None:
     folder = own_models_dir(settings)
     _contract(name, settings)  # raises UnknownModel
     record_default(folder, name)
-    click.echo(f"requests that name no model are answered by {name}, once the service is reloaded")
+    click.echo(f"Requests that name no model are answered by {name}, once the service is reloaded.")
     if settings.default_model not in (None, name):
-        click.echo(f"but not while MOVEMASK_DEFAULT_MODEL names {settings.default_model}")
+        click.echo(f"But not while MOVEMASK_DEFAULT_MODEL names {settings.default_model}.")
 
 
 @models.command("check", short_help="Check models against their contracts.")
@@ -345,7 +346,7 @@ def check_models(
             if not as_json:
                 click.echo(quick_table(look, entry.name))
                 if look.verdict == "wrong":
-                    click.echo(f"  `movemask models check {entry.name} --diagnose` says why")
+                    click.echo(f"  `movemask models check {entry.name} --diagnose` says why.")
         if not diagnose or entry.contract is None or not (entry.steps and entry.steps[0].passed):
             continue
         same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
@@ -408,7 +409,7 @@ def remove_model(name: str, yes: bool, settings: NetworkSettings) -> None:
         (folder / DEFAULT).unlink()
     default = _recorded_default(settings) if settings.model_folders.found() else "none"
     click.echo(
-        f"requests that name no model are answered by {default}, once the service is reloaded"
+        f"Requests that name no model are answered by {default}, once the service is reloaded."
     )
 
 
@@ -514,25 +515,29 @@ def quick_table(look: QuickLook, name: str) -> str:
     """The quick look at the network `name` in one line; if it finds faults, also a table and sentences."""
     if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
         return f"  CANNOT BE READ in a position of real games: {look.unreadable}"
-    figures = f"perplexity {look.overall.perplexity:.3g} of the moves played, {look.overall.at_random:.3g} at random"
-    lines = [
-        f"  {'quick look':<11} {look.positions} positions of games: {figures}; raw leakage {look.overall.raw_mean:.2g}"
-    ]
+    usual = f" (read rightly: up to {_USUAL:.1%})" if look.uses_leakage else ""
+    line = (
+        f"  {'quick look':<11} {look.positions} positions of games. Perplexity of the moves played: "
+        f"{look.overall.perplexity:.3g} (at random: {look.overall.at_random:.3g}). "
+        f"Raw leakage: {look.overall.raw_mean:.2%}{usual}."
+    )
     if look.verdict == "right":
-        return f"{lines[0]}: nothing is wrong, as far as this shows"
-    lines += _tag_rows(look.by_tag)
+        return f"{line} Nothing is wrong, as far as this shows."
+    lines = [line, *_tag_rows(look.by_tag)]
     if look.chance:
         lines.append(
-            f"  NO BETTER THAN CHANCE, so READ WRONGLY, or untrained: {_joined(look.chance)}"
+            f"  NO BETTER THAN CHANCE: {_joined(look.chance)}. It is READ WRONGLY, or untrained."
         )
     else:
+        lines.append(f"  SUSPICIOUS: {_joined(look.leaks)}.")
         lines.append(
-            f"  SUSPICIOUS, it leaks more than networks that are read rightly: {_joined(look.leaks)}"
-        )
-        lines.append(
-            f"  `movemask models check {name} --diagnose` compares it with other ways to read it"
+            f"  `movemask models check {name} --diagnose` compares it with other ways to read it."
         )
     return "\n".join(lines)
+
+
+#: Raw leakage of correctly read networks with White or Black to move, at most.
+_USUAL = max(BY_TAG["white"], BY_TAG["black"])
 
 
 def _joined(faults: Sequence[str]) -> str:
@@ -540,7 +545,7 @@ def _joined(faults: Sequence[str]) -> str:
     kinds = [fault.split(": ", 1)[0] for fault in faults]
     if len(faults) == 1:
         return faults[0]
-    return f"{', '.join(kinds)}; in {faults[0]}"
+    return f"{', '.join(kinds)}. In {faults[0]}"
 
 
 def _tag_rows(by_tag: Sequence[TagFigures]) -> Iterator[str]:
@@ -564,25 +569,30 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
     ]
     lines += [_finding_row(finding) for finding in diagnosis.findings]
     what = (
-        "leakage: mean change of ln raw leakage; "
+        "leakage is the mean change of ln raw leakage"
         if diagnosis.uses_leakage
-        else "trained with the mask: leakage not used; "
+        else "leakage is not used, because the network was trained with the mask"
     )
-    lines += ["  z above 5 is clear. " + what + "moves, result: mean change of ln probability", ""]
+    lines.append(
+        f"  A z above 5 is clear. {what[0].upper()}{what[1:]}. Moves and result are mean changes of ln probability."
+    )
+    lines.append("")
     if diagnosis.chance:
-        lines.append(f"  NO BETTER THAN CHANCE: {_joined(diagnosis.chance)}")
+        lines.append(f"  NO BETTER THAN CHANCE: {_joined(diagnosis.chance)}.")
     if diagnosis.better:
         for finding in diagnosis.better[:3]:
             lines.append(f"  CLEARLY BETTER: {finding.advice}")
             lines += _orders(finding)
     elif diagnosis.misread:
         lines.append(
-            "  none of the known mistakes explains it: correct the network"
+            "  None of the known mistakes explains it: correct the network."
             if diagnosis.unreadable
-            else "  READ WRONGLY, or untrained: none of the known mistakes explains it"
+            else "  READ WRONGLY, or untrained: none of the known mistakes explains it."
         )
     else:
-        lines.append("  no alternative is clearly better than what the contract says")
+        lines.append(
+            "  It is read rightly, as far as this shows: no other way to read it is clearly better."
+        )
     return "\n".join(lines)
 
 

@@ -51,9 +51,11 @@ def vocabulary(
     variations. What the vocabulary lacks is told on standard error. With a second name, the two are compared, and the
     exit status is 1 if they differ.
     """
-    words = _found(name, perspective, settings)
+    words = _vocabulary_of(name, perspective, settings)
     if other is not None:
-        differences = list(_differences(words, _found(other, perspective, settings), name, other))
+        differences = list(
+            _differences(words, _vocabulary_of(other, perspective, settings), name, other)
+        )
         click.echo("\n".join(differences) or f"{name} and {other} have the same slots")
         sys.exit(1 if differences else 0)
     if as_json:
@@ -65,7 +67,7 @@ def vocabulary(
     click.echo(_summary(words, name), err=True)
 
 
-def _found(name: str, perspective: Perspective, settings: NetworkSettings) -> Vocabulary:
+def _vocabulary_of(name: str, perspective: Perspective, settings: NetworkSettings) -> Vocabulary:
     """The vocabulary of a name, a file or a model. Raises UnknownModel, or ContractError that names a line."""
     if name in vocabularies.vocabulary_names():
         return vocabularies.vocabulary(name)
@@ -86,7 +88,7 @@ def _summary(words: Vocabulary, name: str) -> str:
         slot_name(*move) for move in vocabularies.playable(words) if words.find(move) is None
     ]
     bare = words.bare_promotion
-    told = [
+    parts = [
         f"{len(words)} slots, {unused} of them unused",
         f"castling is {'e1h1' if words.chess960 else 'e1g1'}",
         f"a promotion without a letter is a {chess.piece_name(bare)}" if bare else "",
@@ -94,7 +96,7 @@ def _summary(words: Vocabulary, name: str) -> str:
         if missing
         else "every move has a slot",
     ]
-    return f"{name}: {'; '.join(filter(None, told))}"
+    return f"{name}: {'; '.join(filter(None, parts))}"
 
 
 def _differences(a: Vocabulary, b: Vocabulary, first: str, second: str) -> Iterator[str]:

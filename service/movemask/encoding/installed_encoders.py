@@ -49,14 +49,14 @@ class InstalledEncoder(Protocol):
 @cache
 def installed_encoder(name: str) -> InstalledEncoder | None:
     """The encoder of an installed package; None if no package has the name. Raises ContractError."""
-    found = list(entry_points(group=GROUP, name=name))
-    if not found:
+    points = list(entry_points(group=GROUP, name=name))
+    if not points:
         return None
-    where = ", ".join(point.value for point in found)
-    if len(found) > 1:
+    where = ", ".join(point.value for point in points)
+    if len(points) > 1:
         raise ContractError(f"plane encoder {name!r}: more than one package has it: {where}")
     try:
-        encoder: InstalledEncoder = found[0].load()
+        encoder: InstalledEncoder = points[0].load()
         shape, dtype = tuple(map(int, encoder.shape)), np.dtype(encoder.dtype)
         usable = isinstance(encoder.uses_history, bool) and callable(encoder.encode)
     except Exception as error:
@@ -79,24 +79,24 @@ def installed_names() -> tuple[str, ...]:
 
 def encoded(name: str, encoder: InstalledEncoder, positions: Sequence[Position]) -> NDArray[Any]:
     """What an encoder returns for positions. Raises InferenceFailed for another shape or dtype than it declares."""
-    seen = [
+    inputs = [
         EncoderPosition(position.board, tuple(entry.board for entry in position.history()))
         for position in positions
     ]
     try:
-        planes = encoder.encode(seen)
+        planes = encoder.encode(inputs)
     except Exception as error:
         raise InferenceFailed(
             f"plane encoder {name!r}: encode failed: {type(error).__name__}: {error}"
         ) from error
-    wanted = (len(positions), *encoder.shape)
+    expected = (len(positions), *encoder.shape)
     if (
         not isinstance(planes, np.ndarray)
-        or planes.shape != wanted
+        or planes.shape != expected
         or planes.dtype != encoder.dtype
     ):
         got = f"{planes.dtype} {planes.shape}" if isinstance(planes, np.ndarray) else type(planes)
         raise InferenceFailed(
-            f"plane encoder {name!r}: encode gave {got}; it declares {encoder.dtype} {wanted}"
+            f"plane encoder {name!r}: encode gave {got}; it declares {encoder.dtype} {expected}"
         )
     return planes

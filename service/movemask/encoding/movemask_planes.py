@@ -59,8 +59,13 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
                     distinct.append(entry.board)
                 newest_first.append(place)
             oldest_first += newest_first[-1:] * (POSITIONS - len(newest_first)) + newest_first[::-1]
-        seen = Boards.of(distinct)
-        pieces = np.concatenate([seen.pieces & seen.ours, seen.pieces & seen.theirs]).T
+        distinct_boards = Boards.of(distinct)
+        pieces = np.concatenate(
+            [
+                distinct_boards.pieces & distinct_boards.ours,
+                distinct_boards.pieces & distinct_boards.theirs,
+            ]
+        ).T
         bits[with_history, : POSITIONS * PIECES] = pieces[oldest_first].reshape(
             len(with_history), -1
         )

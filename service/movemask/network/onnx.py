@@ -156,10 +156,10 @@ def reason_of(error: Exception) -> str:
     """The reason in an onnxruntime error, on one line, without status, source places and C++ signatures."""
     text = _STATUS.sub("", " ".join(str(error).split()))
     parts = _PLACE.split(text)
-    said = " ".join(" ".join([parts[0], *map(_without_signature, parts[1:])]).split())
+    reason = " ".join(" ".join([parts[0], *map(_without_signature, parts[1:])]).split())
     if "NOT_IMPLEMENTED" in str(error):
-        said += " (in this onnxruntime, for the types of its inputs)"
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+        reason += " (in this onnxruntime, for the types of its inputs)"
+    return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}…"
 
 
 def _without_signature(text: str) -> str:

@@ -61,19 +61,19 @@ class Registry:
 
     def entry(self, name: str | None) -> Entry:
         """The entry of a name, or the default's. Raises UnknownModel, or ModelUnavailable for a missing default."""
-        wanted = self.default if name is None else name
-        if name is None and wanted not in self._entries:
-            raise ModelUnavailable(f"the default model {wanted!r} {MISSING}")
-        if wanted not in self._entries:
+        chosen = self.default if name is None else name
+        if name is None and chosen not in self._entries:
+            raise ModelUnavailable(f"the default model {chosen!r} {MISSING}")
+        if chosen not in self._entries:
             hint = (
                 "; add a file with `movemask models add` first"
-                if str(wanted).endswith(".onnx")
+                if str(chosen).endswith(".onnx")
                 else ""
             )
             raise UnknownModel(
-                f"model: no model {shown(str(wanted))!r}; available: {', '.join(self._entries)}{hint}"
+                f"model: no model {shown(str(chosen))!r}; available: {', '.join(self._entries)}{hint}"
             )
-        return self._entries[wanted]
+        return self._entries[chosen]
 
     def get(self, name: str | None) -> Model:
         """The served model of a name, or the default. Raises UnknownModel or ModelUnavailable."""

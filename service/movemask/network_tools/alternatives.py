@@ -278,7 +278,7 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
 def reorderings(contract: Contract) -> dict[str, dict[str, Reorder]]:
     """The mistakes in a network that another order of its numbers undoes: by name, and then by tensor."""
     planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
-    words, found = contract.terms.slots, dict[str, dict[str, Reorder]]()
+    words, reorders = contract.terms.slots, dict[str, dict[str, Reorder]]()
     if encoder in _BLOCKS:
         shape = plane_encoder(encoder).shape
         size, count = _BLOCKS[encoder]
@@ -289,30 +289,30 @@ def reorderings(contract: Contract) -> dict[str, dict[str, Reorder]]:
         for name, square in _BOARDS.items():
             board = {planes: Reorder(flat, along, tuple(square(place) for place in range(64)))}
             moves = {logits: _slots(words, _both(square))}
-            found[f"planes {name}"] = board
-            found[f"slots {name}"] = moves
-            found[f"planes and slots {name}"] = board | moves
+            reorders[f"planes {name}"] = board
+            reorders[f"slots {name}"] = moves
+            reorders[f"planes and slots {name}"] = board | moves
         for name, pieces in _PIECES.items():
             order = list(range(total))
             for start in range(0, size * count, size):
                 order[start : start + 12] = [start + place for place in pieces]
-            found[f"piece planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
+            reorders[f"piece planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
         for name, blocks in _HISTORIES.items() if count == 8 else ():
             order = [size * block + place for block in blocks for place in range(size)]
             order += range(size * count, total)
-            found[f"history planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
+            reorders[f"history planes {name}"] = {planes: Reorder(flat, across, tuple(order))}
     slots = len(words)
     swapped = _slots(words, lambda source, target: (target, source))
-    found["slots with from and to exchanged"] = {logits: swapped}
+    reorders["slots with from and to exchanged"] = {logits: swapped}
     by_name = np.argsort(np.argsort(words.names()))
-    found["slots in alphabetical order"] = {logits: Reorder.of_outputs(by_name)}
+    reorders["slots in alphabetical order"] = {logits: Reorder.of_outputs(by_name)}
     promotions = np.flatnonzero(words.columns[2])
     for shift in (1, -1):
         whole, rolled = np.roll(np.arange(slots), -shift), np.arange(slots)
         rolled[promotions] = np.roll(promotions, -shift)
-        found[f"slots off by {shift}"] = {logits: Reorder.of_outputs(whole)}
+        reorders[f"slots off by {shift}"] = {logits: Reorder.of_outputs(whole)}
         if len(promotions):
-            found[f"promotion slots off by {shift}"] = {logits: Reorder.of_outputs(rolled)}
+            reorders[f"promotion slots off by {shift}"] = {logits: Reorder.of_outputs(rolled)}
     value = contract.outputs.value
     if value is not None and value.order != "score":
         declared = value.order.split("_")
@@ -320,8 +320,8 @@ def reorderings(contract: Contract) -> dict[str, dict[str, Reorder]]:
             name = "_".join(actual)
             if name not in ("win_draw_loss", "loss_draw_win"):
                 places = [actual.index(outcome) for outcome in declared]
-                found[f"value order {name}"] = {value.name: Reorder.of_outputs(np.array(places))}
-    return found
+                reorders[f"value order {name}"] = {value.name: Reorder.of_outputs(np.array(places))}
+    return reorders
 
 
 def _changes(

@@ -276,17 +276,15 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
     spread = [
         probe for _, probe in sorted(placed, key=lambda item: item[0])
     ]  # every stretch has all groups
-    began, parts, looked = time.monotonic(), [], 0
+    began, parts, count = time.monotonic(), [], 0
     try:
-        while looked < len(spread) and (
-            looked < _LEAST_LOOKED or time.monotonic() - began < seconds
-        ):
-            parts.append(_evidence(model, spread[looked : looked + _BATCH]))
-            looked += len(parts[-1])
+        while count < len(spread) and (count < _LEAST_LOOKED or time.monotonic() - began < seconds):
+            parts.append(_evidence(model, spread[count : count + _BATCH]))
+            count += len(parts[-1])
     except ModelError as error:
-        return QuickLook(looked, unreadable=str(error))
+        return QuickLook(count, unreadable=str(error))
     evidence = np.concatenate(parts)
-    by_tag = tuple(_by_tag([probe.tags for probe in spread[:looked]], evidence, model))
+    by_tag = tuple(_by_tag([probe.tags for probe in spread[:count]], evidence, model))
     judged = [figures for figures in by_tag if figures.positions >= _ENOUGH]
     chance = [f"{figures.name}: {figures.chance}" for figures in judged if figures.chance]
     if _value_by_chance(evidence, model):
@@ -298,7 +296,7 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
         if not model.trained_with_mask and figures.raw_mean > SUSPICIOUS * BY_TAG[figures.name]
     ]
     overall, masked = _figures("all", evidence, model), model.trained_with_mask
-    return QuickLook(looked, overall, by_tag, tuple(chance), tuple(leaks), not masked)
+    return QuickLook(count, overall, by_tag, tuple(chance), tuple(leaks), not masked)
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:

@@ -40,7 +40,7 @@ class Change:
     """A difference between a tensor of the contract and a tensor of the file, and the operators that bridge it.
 
     at : `input` or `output`
-    found, wanted : the tensor in the file, and the tensor that the contract takes; both have the same name
+    actual, required : the tensor in the file, and the tensor that the contract takes; both have the same name
     order : permutation of the axes after the batch; empty for no transposition
     scaled : factor and summand for an output
     log : whether an output holds probabilities; their logarithms are the logits
@@ -49,8 +49,8 @@ class Change:
     """
 
     at: str
-    found: TensorInfo
-    wanted: TensorInfo
+    actual: TensorInfo
+    required: TensorInfo
     order: tuple[int, ...] = ()
     scaled: tuple[float, float] | None = None
     log: bool = False
@@ -59,14 +59,14 @@ class Change:
     def steps(self) -> tuple[str, ...]:
         """ONNX names of the operators, in order; empty if only the declared shape changes."""
         source, target = (
-            (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
+            (self.required, self.actual) if self.at == "input" else (self.actual, self.required)
         )
         shape = (
             tuple(source.shape[1:][axis] for axis in self.order) if self.order else source.shape[1:]
         )
         moved = ["Transpose"] if self.order else []
         sizes = target.shape[1:]
-        if self.found.shape and None not in (*shape, *sizes) and shape != sizes:
+        if self.actual.shape and None not in (*shape, *sizes) and shape != sizes:
             moved.append("Reshape")
         cast = [f"Cast to {target.dtype}"] if source.dtype != target.dtype else []
         last = (
@@ -84,10 +84,10 @@ class Change:
         if not self.steps:
             return None
         source, target = (
-            (self.wanted, self.found) if self.at == "input" else (self.found, self.wanted)
+            (self.required, self.actual) if self.at == "input" else (self.actual, self.required)
         )
         return (
-            f"put into the graph at {self.at} {self.found.name!r}: {', '.join(self.steps)} "
+            f"put into the graph at {self.at} {self.actual.name!r}: {', '.join(self.steps)} "
             f"({_form(source)} → {_form(target)})"
         )
 
@@ -97,10 +97,10 @@ class Change:
             tuple(values.shape[1:][axis] for axis in self.order) if self.order else values.shape[1:]
         )
         moved = values.transpose(0, *(axis + 1 for axis in self.order)) if self.order else values
-        sizes = [size or shape[axis] for axis, size in enumerate(self.found.shape[1:])] or list(
+        sizes = [size or shape[axis] for axis, size in enumerate(self.actual.shape[1:])] or list(
             shape
         )
-        return np.ascontiguousarray(moved.reshape(len(values), *sizes), dtype=self.found.dtype)
+        return np.ascontiguousarray(moved.reshape(len(values), *sizes), dtype=self.actual.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def fitted(session: Session, families: Sequence[Family] = ()) -> Fit:
             )
     chosen = _chosen(session, families)
     declared = {info.name: info for info in (*session.inputs, *session.outputs)}
-    rest = [info for info in session.inputs if info.name != chosen.planes.found.name]
+    rest = [info for info in session.inputs if info.name != chosen.planes.actual.name]
     changes = [
         chosen.planes,
         *chosen.policies,
@@ -161,20 +161,20 @@ def fitted(session: Session, families: Sequence[Family] = ()) -> Fit:
     _refuse_types(chosen)
     for info in session.outputs:
         shape = chosen.outputs.get(info.name, info.shape)
-        if all(info.name != change.found.name for change in chosen.policies):
-            wanted = _without_ones(shape)
-            if (wanted in ((None, 3), (None, 1)) and wanted != info.shape) or (
-                wanted in ((None, 3), (None, 1), (None,)) and info.dtype not in READ
+        if all(info.name != change.actual.name for change in chosen.policies):
+            expected = _without_ones(shape)
+            if (expected in ((None, 3), (None, 1)) and expected != info.shape) or (
+                expected in ((None, 3), (None, 1), (None,)) and info.dtype not in READ
             ):
                 dtype = info.dtype if info.dtype in READ else "float32"
                 actual = replace(info, shape=shape)
-                changes.append(Change("output", actual, TensorInfo(info.name, dtype, wanted)))
+                changes.append(Change("output", actual, TensorInfo(info.name, dtype, expected)))
     return Fit(
         chosen.family,
         chosen.encoder,
-        chosen.planes.found.name,
-        tuple(change.found.name for change in chosen.policies),
-        tuple(change for change in changes if declared[change.found.name] != change.wanted),
+        chosen.planes.actual.name,
+        tuple(change.actual.name for change in chosen.policies),
+        tuple(change for change in changes if declared[change.actual.name] != change.required),
         bool(families),
         shapes(session),
     )
@@ -189,7 +189,7 @@ def _chosen(session: Session, families: Sequence[Family]) -> _Candidate:
         return chosen[0]
     if not chosen:
         raise UnknownFamily(_nothing_fits(session, families))
-    inputs = dict.fromkeys(f"{fit.planes.found.name!r} as {fit.encoder.name}" for fit in chosen)
+    inputs = dict.fromkeys(f"{fit.planes.actual.name!r} as {fit.encoder.name}" for fit in chosen)
     names = dict.fromkeys(fit.family.name for fit in chosen)
     words = dict.fromkeys(fit.family.vocabulary for fit in chosen)
     advice = "say which with --planes"
@@ -217,7 +217,7 @@ def _fit(
 ) -> _Candidate | None:
     """The family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
     policies = tuple(_ways_out(family, session.outputs))
-    if policies and None not in planes.found.shape[1:] and planes.found.shape:
+    if policies and None not in planes.actual.shape[1:] and planes.actual.shape:
         return _Candidate(family, encoder, planes, policies, {})
     open_sizes = [info for info in session.outputs if None in info.shape[1:] or not info.shape]
     if not policies and not open_sizes:
@@ -235,10 +235,10 @@ def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, S
     """The outputs' shapes for two positions, with ratings of 0."""
     positions = [Position.read(fen) for fen in CHECK_FENS[:2]]
     feeds = {
-        planes.found.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))
+        planes.actual.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))
     }
     for info in session.inputs:
-        if info.name != planes.found.name:
+        if info.name != planes.actual.name:
             feeds[info.name] = np.zeros(
                 (2, *(size or 1 for size in info.shape[1:])), dtype=info.dtype
             )
@@ -249,15 +249,15 @@ def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, S
 
 def _ways_in(encoder: PlaneEncoder, info: TensorInfo) -> Iterator[Change]:
     """The ways in which an input may take these planes. The encoder's own layout comes first."""
-    wanted = TensorInfo(info.name, encoder.dtype, (None, *encoder.shape))
+    required = TensorInfo(info.name, encoder.dtype, (None, *encoder.shape))
     if not info.shape:  # the file does not declare the rank
-        yield Change("input", info, wanted)
+        yield Change("input", info, required)
         return
     for order in _orders(encoder.shape):
         shape = tuple(encoder.shape[axis] for axis in order) if order else encoder.shape
         flat = not order and info.shape[1:] == (math.prod(shape),)
         if flat or _same_layout(shape, info.shape[1:]):
-            yield Change("input", info, wanted, order)
+            yield Change("input", info, required, order)
 
 
 def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]:
@@ -268,16 +268,16 @@ def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]
         shape = info.shape[1:]
         if None in shape or not info.shape:
             continue
-        wanted = TensorInfo(
+        required = TensorInfo(
             info.name, info.dtype if info.dtype in READ else "float32", (None, size)
         )
         if _without_ones(info.shape) == (None, size):
-            yield Change("output", info, wanted)
+            yield Change("output", info, required)
         elif by_square is not None:
             for order in _orders(shape):
                 moved = tuple(shape[axis] for axis in order) if order else shape
                 if _same_layout(by_square, moved):
-                    yield Change("output", info, wanted, order)
+                    yield Change("output", info, required, order)
                     break
 
 
@@ -331,7 +331,7 @@ def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> It
 
 def _refuse_types(chosen: _Candidate) -> None:
     """Raises ContractError if the input's type cannot hold the planes, or if the logits are not floats."""
-    info, encoder = chosen.planes.found, chosen.encoder
+    info, encoder = chosen.planes.actual, chosen.encoder
     if info.dtype not in FLOATS | WHOLES:
         raise ContractError(
             f"input {info.name!r} is {encoder.name} by its shape, but {info.dtype}: export it as {encoder.dtype}"
@@ -345,10 +345,10 @@ def _refuse_types(chosen: _Candidate) -> None:
                 f"numbers: export it as {encoder.dtype}"
             )
     for change in chosen.policies:
-        if change.found.dtype not in FLOATS:
+        if change.actual.dtype not in FLOATS:
             raise ContractError(
-                f"output {change.found.name!r} has the {chosen.family.vocabulary} logits by its shape, but as "
-                f"{change.found.dtype}: export it as float32"
+                f"output {change.actual.name!r} has the {chosen.family.vocabulary} logits by its shape, but as "
+                f"{change.actual.dtype}: export it as float32"
             )
 
 
@@ -357,18 +357,18 @@ def _nothing_fits(session: Session, families: Sequence[Family]) -> str:
     near = []
     for family in families or [family for family in FAMILIES.values() if family.name != "maia1"]:
         size = len(family.slots)
-        taken = [
+        inputs = [
             f"input {info.name!r} is {encoder.name} by its shape"
             for encoder in map(plane_encoder, family.planes)
             for info in session.inputs
             if None not in info.shape[1:] and any(True for _ in _ways_in(encoder, info))
         ]
-        given = [change.found.name for change in _ways_out(family, session.outputs)]
-        if taken and not given:
-            near.append(f"{taken[0]}, but no output has {size} numbers ({family.vocabulary})")
-        elif given and not taken:
+        outputs = [change.actual.name for change in _ways_out(family, session.outputs)]
+        if inputs and not outputs:
+            near.append(f"{inputs[0]}, but no output has {size} numbers ({family.vocabulary})")
+        elif outputs and not inputs:
             near.append(
-                f"output {given[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes"
+                f"output {outputs[0]!r} has {size} numbers ({family.vocabulary}), but no input is its planes"
             )
     none_fits = "no known network family fits"
     if families:

@@ -144,8 +144,14 @@ class Choices:
     @property
     def guesses(self) -> bool:
         """Whether the user says more of the contract than the network's own contract could."""
-        said = (self.family, self.planes, self.vocabulary, self.perspective, self.trained_with_mask)
-        return any(value is not None for value in said)
+        terms = (
+            self.family,
+            self.planes,
+            self.vocabulary,
+            self.perspective,
+            self.trained_with_mask,
+        )
+        return any(value is not None for value in terms)
 
     def families(self) -> tuple[list[Family], MovesFile | None]:
         """The families to choose from, and the file of moves; no family if the user names nothing.
@@ -254,9 +260,9 @@ def _prepared(
     if session.one_by_one:
         raw, note = _freed(at, model, raw, contract)
         notes.append(note)
-    for wanted in choices.reorder:
-        raw = _reordered(model, contract, wanted)
-        notes.append(f"put into the graph: {wanted}")
+    for order in choices.reorder:
+        raw = _reordered(model, contract, order)
+        notes.append(f"put into the graph: {order}")
     (staging / f"{name}.onnx").write_bytes(raw)
     if data is not None:
         table["network"] = {"data": data.name}
@@ -285,14 +291,14 @@ def _contract_of(
     return {key: table[key] for key in table if key != "network"}, contract.terms.moves_file
 
 
-def _reordered(model: onnx.ModelProto, contract: Contract, wanted: str) -> bytes:
+def _reordered(model: onnx.ModelProto, contract: Contract, order: str) -> bytes:
     """The network with its numbers in another order. Raises ContractError."""
-    known = reorderings(contract)
-    if wanted not in known:
+    orders = reorderings(contract)
+    if order not in orders:
         raise ContractError(
-            f"--reorder: no {wanted!r} for this network; there are: {'; '.join(known)}"
+            f"--reorder: no {order!r} for this network; there are: {'; '.join(orders)}"
         )
-    for tensor, reorder in known[wanted].items():
+    for tensor, reorder in orders[order].items():
         write_reorder(model.graph, tensor, reorder)
     network: bytes = model.SerializeToString()
     return network
@@ -331,11 +337,11 @@ def _added_after_trial(
     seconds: float,
     judge: Judge | None,
 ) -> Installed:
-    said = asdict(choices)
+    options = asdict(choices)
     if choices.vocabulary is not None and is_moves_file(choices.vocabulary):
-        said["vocabulary"] = os.path.abspath(choices.vocabulary)
+        options["vocabulary"] = os.path.abspath(choices.vocabulary)
     # absolute, not resolved: keeps a link's own folder
-    arguments = json.dumps([os.path.abspath(file), str(staging), name, said])
+    arguments = json.dumps([os.path.abspath(file), str(staging), name, options])
     try:
         result = tried(__name__, arguments, size=size_of(file), seconds=seconds)
     except ModelError as error:
@@ -353,8 +359,8 @@ def _added_after_trial(
 def main(arguments: str, memory: str) -> None:
     """Adds a network in this process, limited to `memory` bytes. Writes the notes, or the error, as JSON."""
     confine(memory)
-    file, folder, name, said = json.loads(arguments)
-    choices = Choices(**{**said, "reorder": tuple(said["reorder"])})
+    file, folder, name, options = json.loads(arguments)
+    choices = Choices(**{**options, "reorder": tuple(options["reorder"])})
     try:
         notes = add_onnx(Path(file), Path(folder), name, choices).notes
         finish({"failure": None, "skeleton": None, "notes": notes})

@@ -38,14 +38,14 @@ def rewrite(model: onnx.ModelProto, changes: Iterable[Change]) -> None:
 
 
 def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
-    value = next(value for value in graph.input if value.name == change.found.name)
-    chain = _Chain(graph, change.found.name)
+    value = next(value for value in graph.input if value.name == change.actual.name)
+    chain = _Chain(graph, change.actual.name)
     if change.steps:
         inner = chain.unique("as_exported")
         _rename(graph, value.name, inner)
-        chain.add_layout(change, change.found.shape[1:])
-        if change.wanted.dtype != change.found.dtype:
-            chain.add("Cast", to=_TYPES[change.found.dtype])
+        chain.add_layout(change, change.actual.shape[1:])
+        if change.required.dtype != change.actual.dtype:
+            chain.add("Cast", to=_TYPES[change.actual.dtype])
         chain.nodes[-1].output[0] = inner
         nodes = [*chain.nodes, *graph.node]
         del graph.node[:]
@@ -54,15 +54,17 @@ def _rewrite_input(graph: onnx.GraphProto, change: Change) -> None:
 
 
 def _rewrite_output(graph: onnx.GraphProto, change: Change) -> None:
-    value = next(value for value in graph.output if value.name == change.found.name)
-    chain = _Chain(graph, change.found.name)
+    value = next(value for value in graph.output if value.name == change.actual.name)
+    chain = _Chain(graph, change.actual.name)
     if change.steps:
         chain.at = chain.unique("as_exported")
         _rename(graph, value.name, chain.at)
-        if change.found.dtype != change.wanted.dtype:
-            chain.add("Cast", to=_TYPES[change.wanted.dtype])
-        chain.add_layout(change, change.wanted.shape[1:])
-        dtype = np.float32 if change.wanted.dtype == "float32" else np.dtype(change.wanted.dtype)
+        if change.actual.dtype != change.required.dtype:
+            chain.add("Cast", to=_TYPES[change.required.dtype])
+        chain.add_layout(change, change.required.shape[1:])
+        dtype = (
+            np.float32 if change.required.dtype == "float32" else np.dtype(change.required.dtype)
+        )
         if change.log:
             chain.add("Add", np.array(_TINY, dtype=dtype))
             chain.add("Log")
@@ -146,7 +148,7 @@ def _declare(value: onnx.ValueInfoProto, change: Change) -> None:
     else:
         first.dim_param = "B"
     after = helper.make_tensor_value_info(
-        value.name, _TYPES[change.wanted.dtype], list(change.wanted.shape)
+        value.name, _TYPES[change.required.dtype], list(change.required.shape)
     )
     after.type.tensor_type.shape.dim[0].CopyFrom(first)
     value.CopyFrom(after)

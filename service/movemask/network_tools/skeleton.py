@@ -13,7 +13,7 @@ from movemask.network.model import Session, TensorInfo
 OPEN = "?"
 
 
-class _Said(Protocol):
+class _Choices(Protocol):
     @property
     def planes(self) -> str | None: ...
     @property
@@ -22,7 +22,7 @@ class _Said(Protocol):
     def perspective(self) -> str | None: ...
 
 
-def skeleton(session: Session, said: _Said) -> str:
+def skeleton(session: Session, choices: _Choices) -> str:
     """A contract in TOML with the network's names. Lines to complete hold a question mark, and say what is known."""
     planes = max(session.inputs, key=lambda info: (len(info.shape), _size(info)))
     logits = max(session.outputs, key=_size)
@@ -33,9 +33,11 @@ def skeleton(session: Session, said: _Said) -> str:
     words = [name for name in vocabulary_names() if len(vocabulary(name)) == _size(logits)]
     lines = [
         "[contract]",
-        _line("planes", said.planes, encoders, f"input {planes.name!r} is {_form(planes)}"),
-        _line("vocabulary", said.vocabulary, words, f"output {logits.name!r} is {_form(logits)}"),
-        *([f'perspective = "{said.perspective}"'] if said.perspective else []),
+        _line("planes", choices.planes, encoders, f"input {planes.name!r} is {_form(planes)}"),
+        _line(
+            "vocabulary", choices.vocabulary, words, f"output {logits.name!r} is {_form(logits)}"
+        ),
+        *([f'perspective = "{choices.perspective}"'] if choices.perspective else []),
         "trained_with_mask = false  # true if the logits of illegal moves mean nothing",
         "",
         "[inputs]",
@@ -66,9 +68,9 @@ def open_lines(text: str) -> list[str]:
     ]
 
 
-def _line(key: str, said: str | None, known: Sequence[str], form: str) -> str:
-    if said is not None:
-        return f'{key} = "{said}"'
+def _line(key: str, chosen: str | None, known: Sequence[str], form: str) -> str:
+    if chosen is not None:
+        return f'{key} = "{chosen}"'
     if len(known) == 1:
         return f'{key} = "{known[0]}"  # by its shape: {form}'
     which = f"one of {', '.join(known)}: " if known else ""
