@@ -243,6 +243,10 @@ class AsyncClient:
             left -= min(left, len(page.positions))
             if page.next is None:
                 return
+            if not page.positions or page.next == query.get("cursor"):  # such as from a cache
+                raise InvalidResponse(
+                    "/v1/leakage/positions: an empty page, or the same again, names a next one"
+                )
             query["cursor"] = page.next
 
     async def models(self) -> ModelsOut:
