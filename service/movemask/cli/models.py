@@ -61,7 +61,7 @@ def list_models(settings: NetworkSettings) -> None:
 
 
 def _card_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of `import` and `add`: the card, and --force."""
+    """Returns the options of `import` and `add`: the card, and --force."""
     for option in (
         click.option(
             "--force", is_flag=True, help="Add a network that is read no better than chance."
@@ -223,7 +223,7 @@ def _judge(name: str, *, force: bool) -> Judge:
 def _place(
     name: str, replace: bool, settings: NetworkSettings, option: str = "--name"
 ) -> tuple[Path, str]:
-    """The user's folder, and the name of a new model in it.
+    """Returns the user's folder, and the name of a new model in it.
 
     Raises ContractError if the name is not valid, or is taken and `replace` is not set. `option` is the flag with which
     the user can give another name.
@@ -247,7 +247,7 @@ def _place(
 
 
 def _suggested(name: str) -> str:
-    """A valid name similar to this name, after a blank; empty if nothing valid remains."""
+    """Returns a valid name similar to this name, after a blank; empty if nothing valid remains."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")[:64]
     return f" {words}" if _NAME.fullmatch(words) else ""
@@ -268,7 +268,9 @@ def _show_installed(entry: Entry, settings: NetworkSettings) -> None:
 
 
 def _recorded_default(settings: NetworkSettings) -> str:
-    """The default model. It is recorded in the user's folder if that holds it, so that no other takes its place.
+    """Returns the default model.
+
+    It is recorded in the user's folder if that holds it, so that no other takes its place.
 
     Where no default is chosen, it is the first by name that is served.
     """
@@ -512,7 +514,7 @@ def calibrate(
 
 
 def quick_table(look: QuickLook, name: str) -> str:
-    """The quick look at the network `name` in one line; if it finds faults, also a table and sentences."""
+    """Returns the quick look at the network `name` in one line; if it finds faults, also a table and sentences."""
     if look.overall is None or look.overall.perplexity is None or look.overall.at_random is None:
         return f"  CANNOT BE READ in a position of real games: {look.unreadable}"
     usual = f" (read rightly: up to {_USUAL:.1%})" if look.uses_leakage else ""
@@ -541,7 +543,7 @@ _USUAL = max(BY_TAG["white"], BY_TAG["black"])
 
 
 def _joined(faults: Sequence[str]) -> str:
-    """Faults by kind of position in one line: the kinds, and the reason of the first."""
+    """Returns the faults by kind of position in one line: the kinds, and the reason of the first."""
     kinds = [fault.split(": ", 1)[0] for fault in faults]
     if len(faults) == 1:
         return faults[0]
@@ -557,7 +559,7 @@ def _tag_rows(by_tag: Sequence[TagFigures]) -> Iterator[str]:
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> str:
-    """The declared contract's figures by tag, the ranked alternatives, and the advice."""
+    """Returns the declared contract's figures by tag, the ranked alternatives, and the advice."""
     lines: list[str] = []
     if diagnosis.unreadable:
         lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
@@ -597,7 +599,7 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
 
 
 def _orders(finding: Finding) -> Iterator[str]:
-    """The order of indices that undoes a mistake in a network, by tensor."""
+    """Yields the order of indices that undoes a mistake in a network, by tensor."""
     for tensor, reorder in (finding.order or {}).items():
         if len(reorder.indices) <= _SHOWN:
             sizes = ", ".join(["B", *map(str, reorder.shape)])

@@ -68,7 +68,7 @@ def vocabulary(
 
 
 def _vocabulary_of(name: str, perspective: Perspective, settings: NetworkSettings) -> Vocabulary:
-    """The vocabulary of a name, a file or a model. Raises UnknownModel, or ContractError that names a line."""
+    """Returns the vocabulary of a name, a file or a model. Raises UnknownModel, or ContractError that names a line."""
     if name in vocabularies.vocabulary_names():
         return vocabularies.vocabulary(name)
     if is_moves_file(name):
@@ -100,7 +100,7 @@ def _summary(words: Vocabulary, name: str) -> str:
 
 
 def _differences(a: Vocabulary, b: Vocabulary, first: str, second: str) -> Iterator[str]:
-    """The differences of two vocabularies, a line each."""
+    """Yields the differences of two vocabularies, a line each."""
     for what in ("castling", "bare_promotion", "flip"):
         one, other = getattr(a, what), getattr(b, what)
         if one != other:

@@ -60,13 +60,13 @@ class PlaneEncoder:
     dtype: str = "float32"
 
     def encode(self, position: Position) -> NDArray[Any]:
-        """The input of a single position."""
+        """Returns the input of a single position."""
         planes: NDArray[Any] = self.encode_all([position], Boards.of([position.board]))[0]
         return planes
 
 
 def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -> PlaneEncoder:
-    """The encoder of a name. Raises ContractError, which lists the known names."""
+    """Returns the encoder of a name. Raises ContractError, which lists the known names."""
     if name == "lc0-112":
         return PlaneEncoder(
             name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill)
@@ -89,7 +89,7 @@ def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -
 
 
 def plane_encoder_names() -> tuple[str, ...]:
-    """Names of movemask's own plane encoders."""
+    """Returns the names of movemask's own plane encoders."""
     return tuple(sorted((*_ENCODERS, "lc0-112")))
 
 
@@ -98,7 +98,7 @@ SQUARES, PIECES, BLOCKS = 64, 12, 8
 
 
 def encode_maia2(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """The input of Maia-2: float32 `[B, 18, 8, 8]`."""
+    """Returns the input of Maia-2: float32 `[B, 18, 8, 8]`."""
     planes = np.zeros((len(boards), MAIA2_PLANES, 8, 8), dtype=np.float32)
     planes[:, :12] = unpacked(pieces(boards)[:, :PIECES])
     planes[:, 12] = 1.0  # after mirroring, White is always to move
@@ -108,13 +108,13 @@ def encode_maia2(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
 
 
 def encode_maia3(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """The input of Maia-3 without history: float32 `[B, 64, 12]`."""
+    """Returns the input of Maia-3 without history: float32 `[B, 64, 12]`."""
     by_piece = unpacked(pieces(boards)[:, :PIECES]).reshape(-1, PIECES, SQUARES)
     return np.ascontiguousarray(by_piece.transpose(0, 2, 1), dtype=np.float32)
 
 
 def encode_maia3_history(position: Position) -> NDArray[np.float32]:
-    """The input of Maia-3 with history, for one position: float32 `[64, 96]`.
+    """Returns the input of Maia-3 with history, for one position: float32 `[64, 96]`.
 
     Eight positions, oldest first, each seen by its own side to move. A short history is padded with its oldest
     position.
@@ -161,7 +161,7 @@ _MAX_COUNTER = 999  # three digits: a FEN may hold any number
 
 
 def encode_fen(position: Position) -> NDArray[np.int32]:
-    """The input of searchless_chess for one position: int32 `[77]`."""
+    """Returns the input of searchless_chess for one position: int32 `[77]`."""
     board = position.board
     pieces, side, castling, en_passant, _, _ = board.fen().split()
     squares = "".join("." * int(c) if c.isdigit() else c for c in pieces if c != "/")
@@ -182,7 +182,7 @@ def encode_fen(position: Position) -> NDArray[np.int32]:
 def _one_by_one(
     encode: Callable[[Position], NDArray[Any]],
 ) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
-    """An encoder of batches that encodes each position separately, for inputs that are rarely used."""
+    """Returns an encoder of batches that encodes each position separately, for inputs that are rarely used."""
     return lambda positions, _: np.stack([encode(position) for position in positions])
 
 

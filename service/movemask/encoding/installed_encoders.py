@@ -42,13 +42,13 @@ class InstalledEncoder(Protocol):
     uses_history: bool
 
     def encode(self, positions: Sequence[EncoderPosition]) -> NDArray[Any]:
-        """The input of the positions, `[B, *shape]`."""
+        """Returns the input of the positions, `[B, *shape]`."""
         ...
 
 
 @cache
 def installed_encoder(name: str) -> InstalledEncoder | None:
-    """The encoder of an installed package; None if no package has the name. Raises ContractError."""
+    """Returns the encoder of an installed package; None if no package has the name. Raises ContractError."""
     points = list(entry_points(group=GROUP, name=name))
     if not points:
         return None
@@ -73,12 +73,15 @@ def installed_encoder(name: str) -> InstalledEncoder | None:
 
 
 def installed_names() -> tuple[str, ...]:
-    """Names of the encoders of installed packages."""
+    """Returns the names of the encoders of installed packages."""
     return tuple(sorted(entry_points(group=GROUP).names))
 
 
 def encoded(name: str, encoder: InstalledEncoder, positions: Sequence[Position]) -> NDArray[Any]:
-    """What an encoder returns for positions. Raises InferenceFailed for another shape or dtype than it declares."""
+    """Returns what an encoder returns for positions.
+
+    Raises InferenceFailed for another shape or dtype than it declares.
+    """
     inputs = [
         EncoderPosition(position.board, tuple(entry.board for entry in position.history()))
         for position in positions

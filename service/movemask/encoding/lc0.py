@@ -49,7 +49,7 @@ class HistoryFill(Enum):
 def encode_all(
     positions: Sequence[Position], boards: Boards, fill: HistoryFill = HistoryFill.FEN_ONLY
 ) -> NDArray[np.float32]:
-    """The input of positions with their history: float32 `[B, 112, 8, 8]`."""
+    """Returns the input of positions with their history: float32 `[B, 112, 8, 8]`."""
     blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
     blocks[:, 0] = pieces(boards)
     blocks[:, 1:] = _earlier(boards, fill)[:, None]
@@ -63,14 +63,15 @@ def encode_all(
 
 
 def pieces(boards: Boards) -> Bits:
-    """Each position's block `[B, 13]`, with an empty repetition plane."""
+    """Returns each position's block `[B, 13]`, with an empty repetition plane."""
     block = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
     block[:6], block[6:12] = boards.pieces & boards.ours, boards.pieces & boards.theirs
     return block.T
 
 
 def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
-    """The block that fills each position's missing history, `[B, 13]`: its own, with a double-pushed pawn put back.
+    """Returns the block that fills each position's missing history, `[B, 13]`: its own, with a double-pushed
+    pawn put back.
 
     lc0 puts the pawn back if the FEN has an en-passant square, whether or not a capture is possible.
     """
@@ -88,7 +89,7 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
 
 
 def _history(position: Position, fill: HistoryFill) -> Bits:
-    """The eight blocks `[8, 13]` of a position with known history, seen by the side to move now."""
+    """Returns the eight blocks `[8, 13]` of a position with known history, seen by the side to move now."""
     known = position.history(BLOCKS, SamePosition.BY_LC0)
     boards = Boards.of([entry.board for entry in known])
     blocks = np.concatenate(
@@ -115,7 +116,7 @@ def castling(boards: Boards) -> NDArray[np.bool_]:
 
 
 def _rest(boards: Boards) -> NDArray[np.float32]:
-    """The numbers that fill planes 104 to 111, `[B, 8]`."""
+    """Returns the numbers that fill planes 104 to 111, `[B, 8]`."""
     numbers = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
     numbers[:4] = castling(boards).T
     numbers[4] = boards.black

@@ -30,7 +30,7 @@ _FILES = np.uint8(1) << np.arange(8, dtype=np.uint8)[:, None]
 
 
 def bitboards(positions: Sequence[Position], boards: Boards) -> NDArray[np.uint64]:
-    """The bitboards of positions without their history: uint64 `[B, 15]`."""
+    """Returns the bitboards of positions without their history: uint64 `[B, 15]`."""
     packed = np.empty((BITBOARDS, len(boards)), dtype=np.uint64)
     packed[:6], packed[6:12] = boards.pieces & boards.ours, boards.pieces & boards.theirs
     packed[12], packed[13] = boards.castling & boards.ours, boards.castling & boards.theirs
@@ -42,7 +42,7 @@ def bitboards(positions: Sequence[Position], boards: Boards) -> NDArray[np.uint6
 
 
 def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """The input of positions with their history: float32 `[B, 64, 99]`."""
+    """Returns the input of positions with their history: float32 `[B, 64, 99]`."""
     packed = bitboards(positions, boards)
     bits = np.concatenate([np.tile(packed[:, :PIECES], POSITIONS), packed[:, PIECES:]], axis=1)
     with_history = [row for row, position in enumerate(positions) if position.has_history]

@@ -41,7 +41,7 @@ class MovesFile:
 
     @classmethod
     def read(cls, name: str, content: bytes) -> MovesFile:
-        """The moves of a file's content. Raises ContractError, which names the line."""
+        """Returns the moves of a file's content. Raises ContractError, which names the line."""
         if len(content) > MOST_BYTES:
             raise ContractError(
                 f"{name}: larger than {MOST_BYTES} bytes, too large for a list of moves"
@@ -68,7 +68,7 @@ class MovesFile:
         return cls(name, hashlib.sha256(content).hexdigest(), tuple(entries), content)
 
     def vocabulary(self, perspective: Perspective) -> Vocabulary:
-        """The vocabulary, an incomplete one. Castling is e1g1.
+        """Returns the vocabulary, an incomplete one. Castling is e1g1.
 
         If three of the four pieces have promotions with their letters, and the queen or the knight has none, it is the
         piece of a bare promotion. Raises ContractError for a move that this perspective does not have.
@@ -99,7 +99,7 @@ def _vocabulary(file: MovesFile, perspective: Perspective) -> Vocabulary:
 
 
 def entry_of(move: str) -> SlotMove:
-    """The squares and the promotion piece of a UCI move; None if blank. Raises ValueError."""
+    """Returns the squares and the promotion piece of a UCI move; None if blank. Raises ValueError."""
     if not move:
         return None
     try:

@@ -42,26 +42,26 @@ class Variation:
     slots: Callable[[Vocabulary], Vocabulary | None] | None = None
 
     def applies(self, encoder: str, vocabulary: Vocabulary) -> bool:
-        """Whether it changes anything for a network with this encoder and vocabulary."""
+        """Returns whether it changes anything for a network with this encoder and vocabulary."""
         if self.slots is not None:
             return self.slots(vocabulary) is not None
         return encoder in self.encoders
 
 
 def variation_names() -> tuple[str, ...]:
-    """Names of all variations."""
+    """Returns the names of all variations."""
     return tuple(_VARIATIONS)
 
 
 def variation(name: str) -> Variation:
-    """The variation of a name. Raises ContractError, which lists the known names."""
+    """Returns the variation of a name. Raises ContractError, which lists the known names."""
     if name not in _VARIATIONS:
         raise ContractError(f"no variation {name!r}; available: {', '.join(_VARIATIONS)}")
     return _VARIATIONS[name]
 
 
 def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
-    """The encoder with these variations of its planes."""
+    """Returns the encoder with these variations of its planes."""
     changes = [varied.planes for varied in map(variation, names) if varied.planes is not None]
     if not changes:
         return encoder
@@ -79,7 +79,7 @@ def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
 
 
 def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabulary:
-    """The vocabulary with these variations of its slots."""
+    """Returns the vocabulary with these variations of its slots."""
     for varied in map(variation, names):
         if varied.slots is not None:
             vocabulary = varied.slots(vocabulary) or vocabulary
@@ -118,7 +118,9 @@ def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
 def _blacks(
     planes_of: Mapping[str, slice], axis: int
 ) -> Callable[[Planes, chess.Board, str], Planes]:
-    """A change that reverses these planes with Black to move: along the ranks (axis 1) or the files (axis 2)."""
+    """Returns a change that reverses these planes with Black to move: along the ranks (axis 1) or the files
+    (axis 2).
+    """
 
     def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
         if board.turn == chess.BLACK:
@@ -157,7 +159,7 @@ def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary | None:
 
 
 def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | None:
-    """The squares of a promotion that names its piece; None for other entries."""
+    """Returns the squares of a promotion that names its piece; None for other entries."""
     return None if entry is None or entry[2] is None else entry[:2]
 
 

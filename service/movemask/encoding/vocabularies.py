@@ -16,14 +16,14 @@ from movemask.errors import ContractError
 
 @cache
 def vocabulary(name: str) -> Vocabulary:
-    """The vocabulary of a name. Raises ContractError, which lists the known names."""
+    """Returns the vocabulary of a name. Raises ContractError, which lists the known names."""
     if name not in _MAKERS:
         raise ContractError(f"no vocabulary {name!r}; available: {', '.join(vocabulary_names())}")
     return _MAKERS[name]()
 
 
 def vocabulary_names() -> tuple[str, ...]:
-    """Names of all vocabularies."""
+    """Returns the names of all vocabularies."""
     return tuple(sorted(_MAKERS))
 
 
@@ -140,7 +140,10 @@ FROM_TO = tuple(
 
 
 def with_promotions(vocabulary: Vocabulary, promotions: Sequence[SlotMove]) -> Vocabulary:
-    """The vocabulary with slots for these promotions after its own. With queens among them, no promotion is bare."""
+    """Returns the vocabulary with slots for these promotions after its own.
+
+    With queens among them, no promotion is bare.
+    """
     queens = any(entry is not None and entry[2] == chess.QUEEN for entry in promotions)
     return vocabulary.changed(
         entries=(*vocabulary.entries, *promotions),
@@ -149,7 +152,7 @@ def with_promotions(vocabulary: Vocabulary, promotions: Sequence[SlotMove]) -> V
 
 
 def playable(vocabulary: Vocabulary) -> tuple[tuple[chess.Square, chess.Square, int | None], ...]:
-    """Every move that some position allows, as the vocabulary sees it: 1880, or 1968 if it does not mirror."""
+    """Returns every move that some position allows, as the vocabulary sees it: 1880, or 1968 if it does not mirror."""
     entries = (_movemask_1880() if vocabulary.mirrored else _uci_1968()).entries
     return tuple(entry for entry in entries if entry is not None)
 
@@ -175,7 +178,7 @@ _MAKERS: dict[str, Callable[[], Vocabulary]] = {
 
 
 def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType | None) -> SlotMove:
-    """The move by `across` files and `up` ranks; None if it leaves the board."""
+    """Returns the move by `across` files and `up` ranks; None if it leaves the board."""
     if not (0 <= file + across < 8 and 0 <= rank + up < 8):
         return None
     return chess.square(file, rank), chess.square(file + across, rank + up), piece
@@ -191,14 +194,16 @@ def _queen_reach(source: chess.Square) -> chess.Bitboard:
 
 
 def _queen_and_knight_moves() -> Iterator[SlotMove]:
-    """The 1792 from-to pairs of a queen or a knight, from a1 up, each to-square from a1 up."""
+    """Yields the 1792 from-to pairs of a queen or a knight, from a1 up, each to-square from a1 up."""
     for source in chess.SQUARES:
         for target in chess.scan_forward(_queen_reach(source) | chess.BB_KNIGHT_ATTACKS[source]):
             yield source, target, None
 
 
 def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[SlotMove]:
-    """The promotions from each file of the 7th rank, target files from left to right, each to `pieces` in order."""
+    """Yields the promotions from each file of the 7th rank, target files from left to right, each to `pieces` in
+    order.
+    """
     for file in range(8):
         for target_file in range(max(0, file - 1), min(7, file + 1) + 1):
             for piece in pieces:
@@ -206,7 +211,7 @@ def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[SlotMove]:
 
 
 def _straight_first(rank: int, last: int) -> Iterator[SlotMove]:
-    """The promotions from each file of a rank: straight, to the left, to the right, each to q r b n."""
+    """Yields the promotions from each file of a rank: straight, to the left, to the right, each to q r b n."""
     for file in range(8):
         for target_file in (file, file - 1, file + 1):
             if 0 <= target_file < 8:

@@ -41,7 +41,7 @@ class Flip(Enum):
 
 
 def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether the squares are those of a standard castling move, written as king takes rook."""
+    """Returns whether the squares are those of a standard castling move, written as king takes rook."""
     ours = board.occupied_co[board.turn]
     back = 0 if board.turn == chess.WHITE else 7
     return bool(
@@ -53,7 +53,7 @@ def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Squar
 
 
 def promotes(source: Squares | chess.Square, target: Squares | chess.Square) -> Flags:
-    """Whether a pawn's move between these squares would be a promotion, for either side."""
+    """Returns whether a pawn's move between these squares would be a promotion, for either side."""
     ranks, files = (source >> 3) * 8 + (target >> 3), (source & 7) - (target & 7)
     return np.asarray((np.abs(files) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8)))
 
@@ -81,7 +81,7 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Which moves `[K]`, seen by the side to move, have the form of castling; and which also have the right.
+    """Returns which moves `[K]`, seen by the side to move, have the form of castling; and which also have the right.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
@@ -106,7 +106,7 @@ def codes_of_written(
     boards: Boards,
     bare_promotion: chess.PieceType | None,
 ) -> Squares:
-    """The codes `[K]` (`board.moves`) of moves as a vocabulary writes them, seen by the side to move.
+    """Returns the codes `[K]` (`board.moves`) of moves as a vocabulary writes them, seen by the side to move.
 
     A bare promotion gets its piece. A move from a square to itself becomes the null move, 0.
     """
@@ -198,19 +198,19 @@ class Vocabulary:
         return self.castling is Castling.KING_TAKES_ROOK
 
     def changed(self, **changes: Any) -> Vocabulary:
-        """The vocabulary with other arguments."""
+        """Returns the vocabulary with other arguments."""
         names = ("name", "entries", "castling", "bare_promotion", "flip", "complete")
         return Vocabulary(**{name: getattr(self, name) for name in names} | changes)
 
     def find(self, entry: SlotMove) -> int | None:
-        """The slot of a move, seen by the side to move; None if there is none."""
+        """Returns the slot of a move, seen by the side to move; None if there is none."""
         if entry is None:
             return None
         slot = int(self.lookup[(entry[2] or 0) << 12 | entry[0] << 6 | entry[1]])
         return slot if slot >= 0 else None
 
     def slot(self, move: chess.Move, board: chess.Board) -> int:
-        """The slot of a legal `move` of `board`. Raises MoveOutsideVocabulary if it has no slot."""
+        """Returns the slot of a legal `move` of `board`. Raises MoveOutsideVocabulary if it has no slot."""
         written = move
         if self.castling is Castling.KING_TAKES_ROOK and board.is_castling(move):
             written = chess.Move.from_uci(board.uci(move, chess960=True))
@@ -225,7 +225,7 @@ class Vocabulary:
         return slot
 
     def move(self, slot: int, board: chess.Board) -> chess.Move:
-        """The move of `slot` on `board`, as python-chess writes it. It may be illegal there.
+        """Returns the move of `slot` on `board`, as python-chess writes it. It may be illegal there.
 
         A slot without a move gives the null move.
         """
@@ -247,7 +247,7 @@ class Vocabulary:
         return chess.Move(source, target, promotion)
 
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
-        """The legal moves of one position in the order of their slots, and the slots `[L]`.
+        """Returns the legal moves of one position in the order of their slots, and the slots `[L]`.
 
         Moves without a slot are left out of an incomplete vocabulary. Raises MoveOutsideVocabulary if a legal move has
         no slot or if two moves share a slot; UnsupportedVariant for Chess960 if the vocabulary cannot express its
@@ -261,7 +261,7 @@ class Vocabulary:
         return moves_of(codes), slots
 
     def without_slot(self, position: Position) -> tuple[chess.Move, ...]:
-        """The legal moves of a position that an incomplete vocabulary leaves out, in UCI order."""
+        """Returns the legal moves of a position that an incomplete vocabulary leaves out, in UCI order."""
         if self.complete:
             return ()
         with_slot = set(self.legal_slots(position)[0])
@@ -271,7 +271,9 @@ class Vocabulary:
     def slots(
         self, legal: LegalMoves, boards: Boards
     ) -> tuple[Index, Index, Index, NDArray[np.bool_]]:
-        """The legal moves of a batch in the order of their slots. An incomplete vocabulary leaves out those without.
+        """Returns the legal moves of a batch in the order of their slots.
+
+        An incomplete vocabulary leaves out those without.
 
         Returns
         -------
@@ -306,7 +308,7 @@ class Vocabulary:
         return codes, slot, indptr, refused
 
     def refusal(self, position: Position) -> MovemaskError:
-        """The error that tells why the vocabulary cannot express the legal moves of a position."""
+        """Returns the error that tells why the vocabulary cannot express the legal moves of a position."""
         if position.chess960 and not self.chess960:
             return UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
@@ -332,7 +334,8 @@ class Vocabulary:
 
 
 def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
-    """The meaning of each slot, for JSON: `moves` holds UCI-like names in the order of the slots, None for no move.
+    """Returns the meaning of each slot, for JSON: `moves` holds UCI-like names in the order of the slots, None
+    for no move.
 
     name : the vocabulary or model that was asked for
     """

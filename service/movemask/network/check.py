@@ -60,7 +60,7 @@ class Step:
 
 
 def check(model: Model) -> tuple[Step, ...]:
-    """The results of the steps, up to the first failure. Later steps rely on earlier ones."""
+    """Returns the results of the steps, up to the first failure. Later steps rely on earlier ones."""
     steps: list[Step] = []
     for name, run in _STEPS:
         try:
@@ -169,7 +169,7 @@ def _refuse_nonfinite(model: Model, batch: Batch, outputs: Outputs) -> None:
 
 
 def _legal(batch: Batch, row: int) -> Index:
-    """The legal slots of one position."""
+    """Returns the legal slots of one position."""
     return batch.slots[batch.legal(row)]
 
 
@@ -206,7 +206,7 @@ def check_value(model: Model) -> str:
 
 
 def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
-    """Mean expected score of the side to move, which is ahead or behind in material."""
+    """Returns the mean expected score of the side to move, which is ahead or behind in material."""
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
@@ -217,7 +217,7 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
-    """Expected score of the side to move, 0 to 1: outputs with a value → `[B]`."""
+    """Returns the expected score of the side to move, 0 to 1: outputs with a value → `[B]`."""
     value = evaluation.value
     assert value is not None
     return value[:, 0] if value.shape[1] == 1 else value[:, 0] + value[:, 1] / 2

@@ -50,12 +50,12 @@ _DEEP_KEY = re.compile(r"(?:\.[ \t]*(?:[\w-]{1,64}|\"[^\"\n]{0,64}\"|'[^'\n]{0,6
 
 
 def is_moves_file(name: str) -> bool:
-    """Whether the name of a vocabulary is that of a file of moves."""
+    """Returns whether the name of a vocabulary is that of a file of moves."""
     return name.endswith(".txt")
 
 
 def read_moves_file(file: Path) -> MovesFile:
-    """The moves of a file. Raises ContractError, which names the line."""
+    """Returns the moves of a file. Raises ContractError, which names the line."""
     try:
         return MovesFile.read(file.name, read_regular(file, MOST_BYTES))
     except OSError as error:
@@ -63,14 +63,14 @@ def read_moves_file(file: Path) -> MovesFile:
 
 
 def _beside(file: str) -> str:
-    """The name of a file in the folder of the TOML. Raises ValueError for anything else."""
+    """Returns the name of a file in the folder of the TOML. Raises ValueError for anything else."""
     if Path(file).name != file or file in {".", ".."} or not file.isprintable():
         raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
     return file
 
 
 def _known(of_name: Callable[[str], object], name: str) -> str:
-    """The name, if `of_name` knows it. Raises ValueError."""
+    """Returns the name, if `of_name` knows it. Raises ValueError."""
     try:
         of_name(name)
     except ContractError as error:
@@ -364,7 +364,7 @@ class Contract(_Section):
 
 
 def read_contract(file: Path) -> Contract:
-    """The contract in a TOML file; raises ContractError, which names the file and the key."""
+    """Returns the contract in a TOML file; raises ContractError, which names the file and the key."""
     try:
         text = read_regular(file, _MOST_BYTES)
         if len(text) > _MOST_BYTES:
@@ -391,7 +391,10 @@ def read_contract(file: Path) -> Contract:
 
 
 def read_table(table: Mapping[str, Any], folder: Path) -> Contract:
-    """The contract in a table of TOML, with its files in a folder. Raises ContractError, which names the key."""
+    """Returns the contract in a table of TOML, with its files in a folder.
+
+    Raises ContractError, which names the key.
+    """
     try:
         return Contract.model_validate(table, context={"folder": folder})
     except ValidationError as error:
@@ -399,8 +402,10 @@ def read_table(table: Mapping[str, Any], folder: Path) -> Contract:
 
 
 def _first_fault(error: ValidationError) -> str:
-    """An unknown key, with the missing key that it may stand for; otherwise the first error. Says how many more there
-    are."""
+    """Returns an unknown key, with the missing key that it may stand for; otherwise the first error.
+
+    Says how many more there are.
+    """
     errors = error.errors(include_url=False)
     first, more = (
         next((each for each in errors if each["type"] == "extra_forbidden"), errors[0]),

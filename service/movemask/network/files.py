@@ -40,14 +40,14 @@ _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def shipped_models() -> Path:
-    """The folder with the shipped network: in the installed package, or `models/` in a checkout."""
+    """Returns the folder with the shipped network: in the installed package, or `models/` in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "shipped_models"
     return installed if installed.is_dir() else package.parents[1] / "models"
 
 
 def user_models() -> Path:
-    """The user's own models folder, at the platform's usual place. It may not exist."""
+    """Returns the user's own models folder, at the platform's usual place. It may not exist."""
     return platformdirs.user_data_path("movemask", appauthor=False) / "models"
 
 
@@ -75,7 +75,7 @@ class ModelFolders:
         return where if isinstance(where, ModelFolders) else cls((where,))
 
     def found(self) -> dict[str, Path]:
-        """The contracts' files by name. Raises SettingsError for a folder that cannot be read."""
+        """Returns the contracts' files by name. Raises SettingsError for a folder that cannot be read."""
         files: dict[str, Path] = {}
         for folder in self.folders:
             for file in self._contracts(folder):
@@ -99,7 +99,8 @@ class ModelFolders:
         return dict(sorted(self.files(default).items(), key=lambda item: item[0] != first))
 
     def default(self, name: str | None = None) -> str | None:
-        """The default model: `name`, or else the recorded one, or else a shipped one, whether or not it can be served.
+        """Returns the default model: `name`, or else the recorded one, or else a shipped one, whether or not it
+        can be served.
 
         None if there is no such model: then the default is the first by name that is served.
         """
@@ -162,7 +163,7 @@ def _named_default(folder: Path) -> str | None:
 
 
 def read_regular(file: Path, most: int) -> bytes:
-    """The bytes of a regular file, cut off after `most + 1`, so that the caller sees that it is too large.
+    """Returns the bytes of a regular file, cut off after `most + 1`, so that the caller sees that it is too large.
 
     Raises OSError, also for a pipe or a device: reading it could block or never end.
     """
@@ -174,7 +175,7 @@ def read_regular(file: Path, most: int) -> bytes:
 
 
 def regular_size(file: Path) -> int:
-    """The size of a regular file in bytes. Raises OSError, also for a pipe or a device."""
+    """Returns the size of a regular file in bytes. Raises OSError, also for a pipe or a device."""
     status = os.stat(file)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(file))
@@ -182,14 +183,14 @@ def regular_size(file: Path) -> int:
 
 
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file in hexadecimal, taken in a stream. Raises OSError, also for a pipe or a device."""
+    """Returns the SHA-256 of a file in hexadecimal, taken in a stream. Raises OSError, also for a pipe or a device."""
     regular_size(file)
     with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_onnx(file: Path, *, external: bool = False, data: str | None = None) -> bytes:
-    """The bytes of an ONNX file.
+    """Returns the bytes of an ONNX file.
 
     data : the file that may hold its weights; with `external`, any file may
 
@@ -213,7 +214,9 @@ def read_onnx(file: Path, *, external: bool = False, data: str | None = None) ->
 
 
 def external_files(network: bytes) -> set[str]:
-    """Names of the files that an ONNX file says hold its weights, as far as they can be told from its bytes."""
+    """Returns the names of the files that an ONNX file says hold its weights, as far as they can be told from
+    its bytes.
+    """
     names = set()
     for word in _locations(network):
         value = network[word : word + 130]
@@ -223,7 +226,7 @@ def external_files(network: bytes) -> set[str]:
 
 
 def _locations(network: bytes) -> Iterator[int]:
-    """Where the values of the keys `location` begin."""
+    """Yields where the values of the keys `location` begin."""
     for word in re.finditer(b"location", network):
         if _KEY.search(network, max(0, word.start() - _LONGEST_KEY), word.start()):
             yield word.end()

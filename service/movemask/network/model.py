@@ -49,7 +49,7 @@ class Session(Protocol):
     def outputs(self) -> tuple[TensorInfo, ...]: ...
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-        """The named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime."""
+        """Returns the named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime."""
         ...
 
 
@@ -90,16 +90,16 @@ class Batch(Columns):
         return row_lengths(self.indptr)
 
     def legal(self, row: int) -> slice:
-        """The range of one position's legal moves in `codes` and `slots`."""
+        """Returns the range of one position's legal moves in `codes` and `slots`."""
         return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
 
     def elo_of(self, row: int) -> Elo | None:
-        """A position's ratings, as the network gets them; None for a network without ratings."""
+        """Returns a position's ratings, as the network gets them; None for a network without ratings."""
         mover, opponent = self.elo[row].tolist()
         return None if math.isnan(mover) else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
-        """The index of a move among its position's legal moves. Raises ValueError if it is not among them."""
+        """Returns the index of a move among its position's legal moves. Raises ValueError if it is not among them."""
         place = self.find(row, move)
         if place is None:
             raise ValueError(f"{move} is not a legal move with a slot")
@@ -151,7 +151,7 @@ class Model:
         return self.contract.terms.trained_with_mask
 
     def calibrated_temperature(self) -> float:
-        """The contract's fitted temperature; raises NotCalibrated."""
+        """Returns the contract's fitted temperature; raises NotCalibrated."""
         if self.contract.calibration is None:
             raise NotCalibrated(
                 f"temperature: model {self.name!r} is not calibrated; `movemask calibrate` writes it into its contract"
@@ -159,7 +159,7 @@ class Model:
         return self.contract.calibration.temperature
 
     def ignored(self, position: Position, elo: Elo | None) -> tuple[str, ...]:
-        """The inputs of a request that this network cannot use."""
+        """Returns the inputs of a request that this network cannot use."""
         names = []
         if position.has_history and not self.encoder.uses_history:
             names.append("history")
@@ -170,7 +170,7 @@ class Model:
     def batch(
         self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> tuple[Batch, dict[int, MovemaskError]]:
-        """The batch of all positions, and by row the errors of positions that the vocabulary cannot express.
+        """Returns the batch of all positions, and by row the errors of positions that the vocabulary cannot express.
 
         The errors are MoveOutsideVocabulary or UnsupportedVariant; do not use these rows of the batch. Positions
         without a legal move are fine. If the same object comes several times, as in a sweep over ratings, its legal
@@ -201,7 +201,7 @@ class Model:
         return batch
 
     def _elo(self, elos: Sequence[Elo | None]) -> Float:
-        """The ratings `[B, 2]` for the network, clamped to its range; NaN for a network without ratings."""
+        """Returns the ratings `[B, 2]` for the network, clamped to its range; NaN for a network without ratings."""
         if not self.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
@@ -211,7 +211,10 @@ class Model:
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
     def run(self, batch: Batch) -> Outputs:
-        """The outputs for a batch of 1 or more. Raises InferenceFailed if a shape differs from the contract's."""
+        """Returns the outputs for a batch of 1 or more.
+
+        Raises InferenceFailed if a shape differs from the contract's.
+        """
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
         logits, *rest = self.session.run(self.feeds(batch), names)
@@ -223,7 +226,7 @@ class Model:
         return Outputs(logits, self._value(rest[0], batch) if outputs.value else None)
 
     def feeds(self, batch: Batch) -> dict[str, Array]:
-        """The network's inputs for a batch, by name."""
+        """Returns the network's inputs for a batch, by name."""
         inputs = self.contract.inputs
         feeds: dict[str, Array] = {
             inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)
@@ -250,7 +253,7 @@ class Model:
         )
 
     def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
-        """The value in the form of `Outputs`, converted from the network's order, form and point of view."""
+        """Returns the value in the form of `Outputs`, converted from the network's order, form and point of view."""
         terms = self.contract.outputs.value
         assert terms is not None
         rows, size = len(batch), 1 if terms.order == "score" else 3
@@ -274,7 +277,7 @@ class Model:
 
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """The inputs and outputs that a contract requires of an ONNX file."""
+    """Returns the inputs and outputs that a contract requires of an ONNX file."""
     encoder, size = contract.terms.encoder, len(contract.terms.slots)
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):

@@ -37,7 +37,10 @@ _GPU_RUNS = 2
 
 
 def provider_named(name: str) -> Provider:
-    """The provider of this name. Raises SettingsError if it is not one, or the installed onnxruntime lacks it."""
+    """Returns the provider of this name.
+
+    Raises SettingsError if it is not one, or the installed onnxruntime lacks it.
+    """
     if name not in ("cpu", "cuda"):
         raise SettingsError(f"provider: {name!r} is neither 'cpu' nor 'cuda'")
     provider, available = Provider[name.upper()], ort.get_available_providers()
@@ -137,7 +140,7 @@ def _info(node: ort.NodeArg) -> TensorInfo:
 
 
 def _free(info: TensorInfo) -> TensorInfo:
-    """The tensor with a free batch. One with a single axis has no batch, unless its size is 1."""
+    """Returns the tensor with a free batch. One with a single axis has no batch, unless its size is 1."""
     return (
         replace(info, shape=(None, *info.shape[1:]))
         if len(info.shape) > 1 or info.shape == (1,)
@@ -153,7 +156,7 @@ _LONGEST = 300
 
 
 def reason_of(error: Exception) -> str:
-    """The reason in an onnxruntime error, on one line, without status, source places and C++ signatures."""
+    """Returns the reason in an onnxruntime error, on one line, without status, source places and C++ signatures."""
     text = _STATUS.sub("", " ".join(str(error).split()))
     parts = _PLACE.split(text)
     reason = " ".join(" ".join([parts[0], *map(_without_signature, parts[1:])]).split())
@@ -163,7 +166,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _without_signature(text: str) -> str:
-    """The text after the C++ signature at its beginning."""
+    """Returns the text after the C++ signature at its beginning."""
     depth, end = 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")

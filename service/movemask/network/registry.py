@@ -60,7 +60,10 @@ class Registry:
         return iter(self._entries.values())
 
     def entry(self, name: str | None) -> Entry:
-        """The entry of a name, or the default's. Raises UnknownModel, or ModelUnavailable for a missing default."""
+        """Returns the entry of a name, or the default's.
+
+        Raises UnknownModel, or ModelUnavailable for a missing default.
+        """
         chosen = self.default if name is None else name
         if name is None and chosen not in self._entries:
             raise ModelUnavailable(f"the default model {chosen!r} {MISSING}")
@@ -76,7 +79,7 @@ class Registry:
         return self._entries[chosen]
 
     def get(self, name: str | None) -> Model:
-        """The served model of a name, or the default. Raises UnknownModel or ModelUnavailable."""
+        """Returns the served model of a name, or the default. Raises UnknownModel or ModelUnavailable."""
         entry = self.entry(name)
         if entry.model is None:
             raise ModelUnavailable(
@@ -88,7 +91,7 @@ class Registry:
 def load_registry(
     where: Path | ModelFolders, default: str | None, threads: int, provider: Provider = Provider.CPU
 ) -> Registry:
-    """The loaded and checked models of one or more folders.
+    """Returns the loaded and checked models of one or more folders.
 
     Raises SettingsError if there are none, or no model named `default`.
     """
@@ -102,12 +105,12 @@ def load_registry(
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
-    """The model of a TOML file, unchecked. Raises ModelError."""
+    """Returns the model of a TOML file, unchecked. Raises ModelError."""
     return _opened(file, read_contract(file), threads, provider, 1)
 
 
 def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
-    """The loaded and checked model of a TOML file. Any failure is recorded in the entry, not raised."""
+    """Returns the loaded and checked model of a TOML file. Any failure is recorded in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
@@ -132,19 +135,21 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
 
 
 def network_file(file: Path, contract: Contract | None) -> Path:
-    """The network file beside a TOML file."""
+    """Returns the network file beside a TOML file."""
     return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
 
 
 def model_files(file: Path, contract: Contract | None) -> tuple[Path, ...]:
-    """The files of a model beside its TOML file: its network, its weights and its moves, as far as it has them."""
+    """Returns the files of a model beside its TOML file: its network, its weights and its moves, as far as it
+    has them.
+    """
     moves = contract and contract.terms.moves_file
     others = (contract and contract.network.data, moves and moves.name)
     return (network_file(file, contract), *(file.with_name(name) for name in others if name))
 
 
 def _shown(text: str) -> str:
-    """A text that may hold a part of a file name, for JSON."""
+    """Returns a text that may hold a part of a file name, for JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -176,7 +181,7 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider, ru
 
 
 def _digest_of_data(file: Path, data: Path) -> tuple[int, str]:
-    """The size and the digest of a file of weights. Raises ContractError."""
+    """Returns the size and the digest of a file of weights. Raises ContractError."""
     try:
         return data.stat().st_size, digest_of(data)
     except OSError as error:
@@ -184,7 +189,7 @@ def _digest_of_data(file: Path, data: Path) -> tuple[int, str]:
 
 
 def model_digest(digests: Mapping[str, str]) -> str:
-    """The digest of a model, from its files' digests in hexadecimal by name.
+    """Returns the digest of a model, from its files' digests in hexadecimal by name.
 
     For a single file it is that of the file. For several it is that of the lines which `sha256sum` prints for them.
     """
@@ -194,7 +199,7 @@ def model_digest(digests: Mapping[str, str]) -> str:
 
 
 def _first_served(entries: Mapping[str, Entry]) -> str:
-    """The first model by name that is served; the first by name if none is."""
+    """Returns the first model by name that is served; the first by name if none is."""
     default = next((name for name, entry in entries.items() if entry.served), next(iter(entries)))
     if len(entries) > 1:
         log.warning(

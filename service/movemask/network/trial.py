@@ -23,7 +23,8 @@ _MEMORY, _PER_BYTE = 4 << 30, 8
 
 
 def tried(module: str, *arguments: str, size: int, seconds: float) -> dict[str, Any]:
-    """The JSON that `module` writes when run with these arguments, and its limit of memory, in a process of its own.
+    """Returns the JSON that `module` writes when run with these arguments, and its limit of memory, in a process
+    of its own.
 
     size : bytes of the network; the process gets memory for it. Raises ModelError if the process fails or exceeds
     `seconds`.

@@ -26,5 +26,5 @@ class Value(NamedTuple):
         return cls(win, draw, loss, win + draw / 2)
 
     def flipped(self) -> Value:
-        """The same forecast from the point of view of the other side."""
+        """Returns the same forecast from the point of view of the other side."""
         return Value(self.loss, self.draw, self.win, 1 - self.score)

@@ -155,7 +155,7 @@ class Alternative:
     judged_by: tuple[str, ...] = ("leakage", "moves", "result")
 
     def reading(self, model: Model) -> Model:
-        """The model, reading its network in this way."""
+        """Returns the model, reading its network in this way."""
         session = Altered(model.session, self.changes) if self.changes else model.session
         return Model(model.name, model.digest, self.contract, session)
 
@@ -163,7 +163,7 @@ class Alternative:
 def alternatives(
     contract: Contract, scale: float = 1.0, *, probabilities: bool = False
 ) -> Iterator[Alternative]:
-    """Every way to read this contract's network that differs from the contract in one thing.
+    """Yields every way to read this contract's network that differs from the contract in one thing.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
 
 
 def reorderings(contract: Contract) -> dict[str, dict[str, Reorder]]:
-    """The mistakes in a network that another order of its numbers undoes: by name, and then by tensor."""
+    """Returns the mistakes in a network that another order of its numbers undoes: by name, and then by tensor."""
     planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
     words, reorders = contract.terms.slots, dict[str, dict[str, Reorder]]()
     if encoder in _BLOCKS:

@@ -69,8 +69,9 @@ def fitted(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """The temperature fitted to the moves of a PGN, from `first_ply` of each game on, and at most `limit` moves.
+    """Returns the temperature fitted to the moves of a PGN.
 
+    It takes the moves from `first_ply` of each game on, and at most `limit`.
     Games with errors are left out and listed in `left_out`. `progress` is called with the number of positions done.
     Raises InvalidPgn if there is no position, or a ModelError.
     """

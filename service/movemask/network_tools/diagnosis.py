@@ -84,13 +84,13 @@ class Probe(Played):
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """All probes, in the order of the file."""
+    """Returns all probes, in the order of the file."""
     packed = resources.files("movemask.network_tools").joinpath(FILE).read_bytes()
     return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
 
 
 def commonest(count: int) -> list[Position]:
-    """The commonest positions of the probes' openings, commonest first, each with the moves that led there."""
+    """Returns the commonest positions of the probes' openings, commonest first, each with the moves that led there."""
     openings = [probe for probe in probes() if probe.group == "opening"]
     return [
         probe.position
@@ -209,7 +209,7 @@ class Diagnosis:
         return bool(self.better or self.chance or self.unreadable)
 
     def as_json(self) -> dict[str, Any]:
-        """The diagnosis for `json.dumps`. Unknown numbers are None."""
+        """Returns the diagnosis for `json.dumps`. Unknown numbers are None."""
         return {
             "read_wrongly": self.misread,
             "advice": [finding.advice for finding in self.better],
@@ -241,7 +241,7 @@ class QuickLook:
     unreadable: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The look for `json.dumps`."""
+        """Returns the look for `json.dumps`."""
         return {
             "verdict": self.verdict,
             "positions": self.positions,
@@ -260,7 +260,7 @@ class QuickLook:
 
 
 def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
-    """The figures of the declared contract on up to 518 probes.
+    """Returns the figures of the declared contract on up to 518 probes.
 
     Takes about a second for a network of a few megabytes. Stops after `seconds`, but not before 192 probes.
     """
@@ -337,7 +337,7 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
 
 
 def _reported(ways: Sequence[Alternative], report: Callable[[str], None]) -> Iterator[Alternative]:
-    """The alternatives, each reported before it is tried."""
+    """Yields the alternatives, each reported before it is tried."""
     for number, alternative in enumerate(ways, 1):
         report(f"{number} of {len(ways)} other ways to read it: {alternative.name}")
         yield alternative
@@ -352,7 +352,7 @@ def _rank(finding: Finding) -> tuple[int, float]:
 
 
 def _alternatives(model: Model) -> Iterator[Alternative]:
-    """The alternatives, given the scale of the network's logits."""
+    """Returns the alternatives, given the scale of the network's logits."""
     general = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
     evaluated = evaluate_positions(
         model, [probe.position for probe in general], [probe.elo for probe in general]
@@ -371,7 +371,10 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
 def _finding(
     model: Model, alternative: Alternative, compared: Sequence[Probe], base: Float | None
 ) -> Finding:
-    """The result for an alternative. `base` is the evidence of the declared contract; None if it is unreadable."""
+    """Returns the result for an alternative.
+
+    `base` is the evidence of the declared contract; None if it is unreadable.
+    """
     order = {
         tensor: change
         for tensor, change in alternative.changes.items()
@@ -413,7 +416,7 @@ def _finding(
 
 
 def _z(differences: Float) -> float:
-    """The mean in standard errors, capped at ±40; 0 without a difference."""
+    """Returns the mean in standard errors, capped at ±40; 0 without a difference."""
     error = differences.std() / len(differences) ** 0.5
     mean = differences.mean()
     if error == 0:
@@ -422,7 +425,7 @@ def _z(differences: Float) -> float:
 
 
 def _by_chance(evidence: Float, model: Model) -> str | None:
-    """Why the policies are no better than chance; None if they are better."""
+    """Returns why the policies are no better than chance; None if they are better."""
     played = evidence[np.isfinite(evidence[:, _MOVES])]
     if len(played) and played[:, _MOVES].mean() <= CHANCE * played[:, _RANDOM].mean():
         own, random = _perplexity(played[:, _MOVES]), _perplexity(played[:, _RANDOM])
@@ -448,7 +451,7 @@ def _perplexity(logs: Float) -> float:
 
 
 def shares(batch: Batch, known: Sequence[Played]) -> Float:
-    """Share of players who chose each legal move, float64 `[N]`; 0 where the moves played are unknown.
+    """Returns the share of players who chose each legal move, float64 `[N]`; 0 where the moves played are unknown.
 
     Moves without a slot do not count.
     """
@@ -462,7 +465,10 @@ def shares(batch: Batch, known: Sequence[Played]) -> Float:
 
 
 def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
-    """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it cannot evaluate."""
+    """Returns the evidence `[P, 4]` of these probes.
+
+    Raises the model's error for the first probe that it cannot evaluate.
+    """
     parts = []
     for start in range(0, len(chosen), _BATCH):
         chunk = chosen[start : start + _BATCH]

@@ -76,7 +76,7 @@ def taken_in(file: Path, model: onnx.ModelProto, target: Path) -> tuple[int, Pat
 
 
 def size_of(file: Path) -> int:
-    """Bytes of a network and of its weights in other files. Raises ContractError."""
+    """Returns the bytes of a network and of its weights in other files. Raises ContractError."""
     network = read_onnx(file, external=True)
     others = (file.parent / name for name in external_files(network))
     return len(network) + sum(other.stat().st_size for other in others if other.is_file())
@@ -103,7 +103,7 @@ def _part(file: Path, tensor: TensorProto) -> _Part:
 
 
 def _beside(file: Path, location: str) -> Path:
-    """The file of external weights. Raises ValueError for a place where a network may not have them."""
+    """Returns the file of external weights. Raises ValueError for a place where a network may not have them."""
     place = file.parent / location
     if Path(location).is_absolute() or ".." in Path(location).parts:
         raise ValueError(

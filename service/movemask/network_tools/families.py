@@ -73,7 +73,8 @@ MIXED = "of no known family"
 def chosen_families(
     planes: str | None, words: Vocabulary | str | None, terms: Mapping[str, Any]
 ) -> list[Family]:
-    """A family for each vocabulary: the one given, or else every known one; with the planes given, or else any known.
+    """Returns a family for each vocabulary: the one given, or else every known one; with the planes given, or
+    else any known.
 
     terms : further keys of `[contract]`, for a vocabulary that is given
     """

@@ -92,7 +92,7 @@ class Change:
         )
 
     def of_input(self, values: Array) -> Array:
-        """An input's values in the form that the file takes, to try it before the graph is changed."""
+        """Returns an input's values in the form that the file takes, to try it before the graph is changed."""
         shape = (
             tuple(values.shape[1:][axis] for axis in self.order) if self.order else values.shape[1:]
         )
@@ -136,7 +136,7 @@ class UnknownFamily(ContractError):
 
 
 def fitted(session: Session, families: Sequence[Family] = ()) -> Fit:
-    """The network's family: one of `families`, or else of the known ones.
+    """Returns the network's family: one of `families`, or else of the known ones.
 
     If no known family fits, it may be the planes of one with the vocabulary of another. Raises UnknownFamily, which
     lists the tensors, or ContractError.
@@ -202,7 +202,7 @@ def _chosen(session: Session, families: Sequence[Family]) -> _Candidate:
 
 
 def _candidates(session: Session, families: Sequence[Family]) -> list[_Candidate]:
-    """The ways in which families fit; those that their declared shapes tell, if there are such."""
+    """Returns the ways in which families fit; those that their declared shapes tell, if there are such."""
     candidates: list[_Candidate] = []
     for family in families:
         for encoder in map(plane_encoder, family.planes):
@@ -215,7 +215,7 @@ def _candidates(session: Session, families: Sequence[Family]) -> list[_Candidate
 def _fit(
     session: Session, family: Family, encoder: PlaneEncoder, planes: Change
 ) -> _Candidate | None:
-    """The family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
+    """Returns the family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
     policies = tuple(_ways_out(family, session.outputs))
     if policies and None not in planes.actual.shape[1:] and planes.actual.shape:
         return _Candidate(family, encoder, planes, policies, {})
@@ -232,7 +232,7 @@ def _fit(
 
 
 def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, Shape]:
-    """The outputs' shapes for two positions, with ratings of 0."""
+    """Returns the outputs' shapes for two positions, with ratings of 0."""
     positions = [Position.read(fen) for fen in CHECK_FENS[:2]]
     feeds = {
         planes.actual.name: planes.of_input(encoder.encode_all(positions, boards_of(positions)))
@@ -248,7 +248,7 @@ def _run(session: Session, encoder: PlaneEncoder, planes: Change) -> dict[str, S
 
 
 def _ways_in(encoder: PlaneEncoder, info: TensorInfo) -> Iterator[Change]:
-    """The ways in which an input may take these planes. The encoder's own layout comes first."""
+    """Yields the ways in which an input may take these planes. The encoder's own layout comes first."""
     required = TensorInfo(info.name, encoder.dtype, (None, *encoder.shape))
     if not info.shape:  # the file does not declare the rank
         yield Change("input", info, required)
@@ -261,7 +261,7 @@ def _ways_in(encoder: PlaneEncoder, info: TensorInfo) -> Iterator[Change]:
 
 
 def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]:
-    """How each output that may be the family's policy becomes `[B, A]`."""
+    """Yields how each output that may be the family's policy becomes `[B, A]`."""
     size = len(family.slots)
     by_square = _BY_SQUARE.get(family.vocabulary)
     for info in outputs:
@@ -282,12 +282,14 @@ def _ways_out(family: Family, outputs: Sequence[TensorInfo]) -> Iterator[Change]
 
 
 def _orders(shape: Sequence[int | None]) -> tuple[tuple[int, ...], ...]:
-    """The orders of axes that exporters use: unchanged, channels last, channels first."""
+    """Returns the orders of axes that exporters use: unchanged, channels last, channels first."""
     return {3: ((), (1, 2, 0), (2, 0, 1)), 2: ((), (1, 0))}.get(len(shape), ((),))
 
 
 def _same_layout(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    """Whether two shapes hold the same squares: 64 stands for 8 x 8, axes of 1 are ignored, None fits any size."""
+    """Returns whether two shapes hold the same squares: 64 stands for 8 x 8, axes of 1 are ignored, None fits
+    any size.
+    """
     if len(shape) == len(other) and all(
         None in (a, b) or a == b for a, b in zip(shape, other, strict=True)
     ):
@@ -300,13 +302,13 @@ def _squares(shape: Sequence[int | None]) -> list[int | None]:
 
 
 def _without_ones(shape: Shape) -> Shape:
-    """The shape without axes of 1 after the batch. One number with axes becomes `[B, 1]`."""
+    """Returns the shape without axes of 1 after the batch. One number with axes becomes `[B, 1]`."""
     rest = tuple(size for size in shape[1:] if size != 1)
     return (*shape[:1], *(rest or shape[1:2]))
 
 
 def _ratings(inputs: Sequence[TensorInfo], family: Family, *, named: bool) -> Iterator[Change]:
-    """The changes of the rating inputs. Raises ContractError that names a type that cannot be fed."""
+    """Yields the changes of the rating inputs. Raises ContractError that names a type that cannot be fed."""
     edges = "edges" in (family.elo or {})
     for info in inputs:
         if _without_ones(info.shape) not in ((None,), (None, 1), (None, None), ()):
@@ -353,7 +355,7 @@ def _refuse_types(chosen: _Candidate) -> None:
 
 
 def _nothing_fits(session: Session, families: Sequence[Family]) -> str:
-    """Why no family fits, starting with families whose input or output fits alone."""
+    """Returns why no family fits, starting with families whose input or output fits alone."""
     near = []
     for family in families or [family for family in FAMILIES.values() if family.name != "maia1"]:
         size = len(family.slots)
@@ -384,7 +386,7 @@ def _nothing_fits(session: Session, families: Sequence[Family]) -> str:
 
 
 def shapes(session: Session) -> str:
-    """The inputs and outputs, in words."""
+    """Returns the inputs and outputs, in words."""
 
     def listed(infos: Sequence[TensorInfo]) -> str:
         return ", ".join(f"{info.name} {_form(info)}" for info in infos)

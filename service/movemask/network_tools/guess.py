@@ -47,7 +47,7 @@ class Guess:
 
 
 def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> Guess:
-    """The contract of the network in `session`. Its graph already has the changes of its fit.
+    """Returns the contract of the network in `session`. Its graph already has the changes of its fit.
 
     Raises ContractError if outputs or ratings can be read in several ways.
     """
@@ -127,7 +127,7 @@ def guess(session: Session, fit: Fit, trained_with_mask: bool | None = None) -> 
 
 
 def _without_slots(family: Family, notes: list[str]) -> Table:
-    """The contract's keys for the moves that have no slot, with those that the user gave."""
+    """Returns the contract's keys for the moves that have no slot, with those that the user gave."""
     terms, words = dict(family.terms), family.slots
     if family.vocabulary in FROM_TO:
         notes.append("promotions = queen-only: 64 x 64 has one slot for all promotions of a move")
@@ -187,7 +187,7 @@ class _Trial:
     buckets: bool
 
     def outputs(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
-        """The named outputs `[B, …]` for the positions of the check."""
+        """Returns the named outputs `[B, …]` for the positions of the check."""
         positions = [Position.read(fen) for fen in CHECK_FENS]
         feeds: dict[str, Array] = {
             self.planes: self.encoder.encode_all(positions, boards_of(positions))
@@ -211,7 +211,7 @@ _ORDERS = {"win_draw_loss", "loss_draw_win"}
 def _logits(
     session: Session, fit: Fit, trial: _Trial, notes: list[str]
 ) -> tuple[str, Change | None]:
-    """The output with the policy, and its change if it holds probabilities."""
+    """Returns the output with the policy, and its change if it holds probabilities."""
     arrays = trial.outputs(fit.policies)
     softmaxed = {
         name for name, array in zip(fit.policies, arrays, strict=True) if _are_probabilities(array)
@@ -239,7 +239,7 @@ def _are_probabilities(array: NDArray[np.float64]) -> bool:
 
 
 def _elos(ratings: Sequence[TensorInfo], size: int, notes: list[str]) -> Table:
-    """The contract's keys for the rating inputs. Names tell the mover's rating from the opponent's.
+    """Returns the contract's keys for the rating inputs. Names tell the mover's rating from the opponent's.
 
     size : slots of the vocabulary
     """
@@ -261,7 +261,7 @@ def _elos(ratings: Sequence[TensorInfo], size: int, notes: list[str]) -> Table:
 def _value(
     session: Session, family: Family, policies: Sequence[str], trial: _Trial, notes: list[str]
 ) -> tuple[Table | None, Change | None]:
-    """The contract's table of the value, and the change that the graph needs for it.
+    """Returns the contract's table of the value, and the change that the graph needs for it.
 
     The value is an output of three numbers or of one number. A run shows its form.
     """

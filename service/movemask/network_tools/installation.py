@@ -154,7 +154,7 @@ class Choices:
         return any(value is not None for value in terms)
 
     def families(self) -> tuple[list[Family], MovesFile | None]:
-        """The families to choose from, and the file of moves; no family if the user names nothing.
+        """Returns the families to choose from, and the file of moves; no family if the user names nothing.
 
         Raises ContractError.
         """
@@ -216,7 +216,7 @@ def add_onnx(
 def _prepared(
     file: Path, staging: Path, name: str, choices: Choices
 ) -> tuple[dict[str, Any], list[Path], tuple[str, ...]]:
-    """The contract's table, the model's files in the folder `staging`, and notes for the user."""
+    """Returns the contract's table, the model's files in the folder `staging`, and notes for the user."""
     notes: list[str] = []
     raw, model = _parsed(file)
     at = staging / file.name  # the name in messages, and the folder of large weights
@@ -278,7 +278,7 @@ def _prepared(
 def _contract_of(
     file: Path, model: onnx.ModelProto, notes: list[str]
 ) -> tuple[dict[str, Any] | None, MovesFile | None]:
-    """The contract that a file carries, or the one beside it, with its file of moves; None if there is none."""
+    """Returns the contract that a file carries, or the one beside it, with its file of moves; None if there is none."""
     if (table := carried_contract(model)) is not None:
         notes.append("its contract is the one that the file carries")
         return table, None
@@ -292,7 +292,7 @@ def _contract_of(
 
 
 def _reordered(model: onnx.ModelProto, contract: Contract, order: str) -> bytes:
-    """The network with its numbers in another order. Raises ContractError."""
+    """Returns the network with its numbers in another order. Raises ContractError."""
     orders = reorderings(contract)
     if order not in orders:
         raise ContractError(
@@ -306,7 +306,7 @@ def _reordered(model: onnx.ModelProto, contract: Contract, order: str) -> bytes:
 
 @contextmanager
 def _staging(folder: Path, name: str) -> Iterator[Path]:
-    """A temporary folder in a models folder. Raises ContractError if nothing can be written there."""
+    """Yields a temporary folder in a models folder. Raises ContractError if nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
@@ -369,7 +369,7 @@ def main(arguments: str, memory: str) -> None:
 
 
 def _unpacked(file: Path, raw: bytes) -> bytes:
-    """The content of a gzipped ONNX file; other content unchanged. Raises ContractError."""
+    """Returns the content of a gzipped ONNX file; other content unchanged. Raises ContractError."""
     if not raw.startswith(GZIP):
         return raw
     try:
@@ -385,7 +385,10 @@ def _unpacked(file: Path, raw: bytes) -> bytes:
 
 
 def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
-    """The content of an ONNX file, gzipped or not, and its model. Raises ContractError, which says what else it is."""
+    """Returns the content of an ONNX file, gzipped or not, and its model.
+
+    Raises ContractError, which says what else it is.
+    """
     raw = read_onnx(file, external=True)
     if description := described(raw, ONNX):
         raise ContractError(f"{file.name}: {description}")
@@ -406,7 +409,7 @@ def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:
 
 
 def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
-    """A session on the network. Raises ContractError, which names weight types that onnxruntime may lack."""
+    """Returns a session on the network. Raises ContractError, which names weight types that onnxruntime may lack."""
     try:
         return OnnxSession(file, threads=1, network=raw)
     except ContractError as error:
@@ -441,14 +444,14 @@ def _opened(file: Path, model: onnx.ModelProto, raw: bytes) -> OnnxSession:
 def _rewritten(
     file: Path, model: onnx.ModelProto, changes: Iterable[Change]
 ) -> tuple[bytes, OnnxSession]:
-    """The network with these changes in its graph, and a session on it."""
+    """Returns the network with these changes in its graph, and a session on it."""
     rewrite(model, changes)
     raw = model.SerializeToString()
     return raw, _opened(file, model, raw)
 
 
 def _declared_alone(file: Path, model: onnx.ModelProto) -> tuple[bytes, OnnxSession]:
-    """The network with a batch of 1 declared, and a session on it, which runs position by position."""
+    """Returns the network with a batch of 1 declared, and a session on it, which runs position by position."""
     for value in (*model.graph.input, *model.graph.output):
         if dimensions := value.type.tensor_type.shape.dim:
             dimensions[0].dim_value = 1
@@ -457,7 +460,7 @@ def _declared_alone(file: Path, model: onnx.ModelProto) -> tuple[bytes, OnnxSess
 
 
 def _freed(file: Path, model: onnx.ModelProto, raw: bytes, contract: Contract) -> tuple[bytes, str]:
-    """The network with a free batch, and a note for the user.
+    """Returns the network with a free batch, and a note for the user.
 
     If a batch then gets other numbers than its positions one by one, the network stays unchanged.
     """
@@ -571,7 +574,7 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
 
 
 def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:
-    """The contract that an exported file carries, without `[network]`; None if it carries none."""
+    """Returns the contract that an exported file carries, without `[network]`; None if it carries none."""
     text = next((entry.value for entry in model.metadata_props if entry.key == CONTRACT), None)
     if text is None:
         return None

@@ -85,7 +85,7 @@ class _Message:
         return _Message(getattr(self.message, name), f"{self.where}.{name}", self.encoding)
 
     def layer(self, name: str) -> Floats | None:
-        """The values of a layer, flat; None if it is missing or empty."""
+        """Returns the values of a layer, flat; None if it is missing or empty."""
         layer, where = getattr(self.message, name), f"{self.where}.{name}"
         encoding = layer.encoding or self.encoding
         width = 4 if encoding == _FLOAT32 else 2
@@ -112,7 +112,7 @@ class _Message:
         return values
 
     def convolution(self, inputs: int, size: int) -> Convolution:
-        """A ConvBlock with its batch norm folded into kernel and bias; `inputs` planes, kernel `size`."""
+        """Returns a ConvBlock with its batch norm folded into kernel and bias; `inputs` planes, kernel `size`."""
         weights = self.layer("weights")
         if weights is None or len(weights) % (inputs * size * size):
             count = 0 if weights is None else len(weights)
@@ -134,7 +134,7 @@ class _Message:
         return Convolution(kernel * scale[:, None, None, None], bias)
 
     def dense(self, weight: str, bias: str, inputs: int, outputs: int | None) -> Dense:
-        """A dense layer, from the names of its weights and biases."""
+        """Returns a dense layer, from the names of its weights and biases."""
         weights, biases = self.layer(weight), self.layer(bias)
         if weights is None or biases is None:
             raise WeightsError(f"{self.where}: {weight} or {bias} is missing")
@@ -158,7 +158,7 @@ class _Message:
 
 @cache
 def _net() -> type[Any]:
-    """The protobuf class of a whole file."""
+    """Returns the protobuf class of a whole file."""
     file = FileDescriptorProto(name="net.proto", package="lc0")
     for line in _PROTO.splitlines():
         name, _, fields = line.partition(": ")
@@ -227,7 +227,7 @@ class Lc0Network:
 
 
 def read_network(file: Path) -> Lc0Network:
-    """The network in a `.pb.gz` or `.pb`. Raises WeightsError, which names the file and the fault."""
+    """Returns the network in a `.pb.gz` or `.pb`. Raises WeightsError, which names the file and the fault."""
     where = file.name
     try:
         start = read_regular(file, MAX_UNPACKED_BYTES)
@@ -370,7 +370,7 @@ _PROMOTIONS = "rbq"
 
 
 def graph(network: Lc0Network) -> onnx.ModelProto:
-    """The network as an ONNX model, checked by `onnx.checker`."""
+    """Returns the network as an ONNX model, checked by `onnx.checker`."""
     builder = _Builder(network.mish)
     x = builder.convolution("/inputconv", PLANES, network.stem)
     x = builder.activated(x)

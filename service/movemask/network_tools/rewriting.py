@@ -109,7 +109,7 @@ class _Chain:
         self._taken |= {name for node in graph.node for name in (node.name, *node.output)}
 
     def unique(self, ending: str) -> str:
-        """A name that is not in the graph."""
+        """Returns a name that is not in the graph."""
         name = f"{self._tensor}/{ending}"
         while name in self._taken:
             name += "_"

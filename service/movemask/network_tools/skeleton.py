@@ -23,7 +23,10 @@ class _Choices(Protocol):
 
 
 def skeleton(session: Session, choices: _Choices) -> str:
-    """A contract in TOML with the network's names. Lines to complete hold a question mark, and say what is known."""
+    """Returns a contract in TOML with the network's names.
+
+    Lines to complete hold a question mark, and say what is known.
+    """
     planes = max(session.inputs, key=lambda info: (len(info.shape), _size(info)))
     logits = max(session.outputs, key=_size)
     value = [info for info in session.outputs if info is not logits and _size(info) in (1, 3)]
@@ -60,7 +63,7 @@ def skeleton(session: Session, choices: _Choices) -> str:
 
 
 def open_lines(text: str) -> list[str]:
-    """The lines of a skeleton that must be completed: their numbers and keys."""
+    """Returns the lines of a skeleton that must be completed: their numbers and keys."""
     return [
         f"line {number} ({line.split(' ')[0]})"
         for number, line in enumerate(text.splitlines(), 1)
