@@ -69,3 +69,17 @@ def test_annotate_twice_with_evaluations(shipped: TestClient) -> None:
     assert "5... Bxd1 $4 " in " ".join(text.split())
     assert comment.count(" % at ") == 5
     assert annotated(text) == text
+
+
+def test_ratings_give_the_moves_of_the_middle_at_nine_ratings(shipped: TestClient) -> None:
+    """From move 7 on, as the network itself answers, and charged."""
+    moves = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 O-O"
+    game = judged(shipped, f'[WhiteElo "1000"]\n\n{moves} *', include=["ratings"])
+    assert game["ratings"] == [800, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400]
+    assert [move["ply"] for move in game["moves"] if "at_ratings" in move] == [13, 14, 15, 16]
+    before = [move["uci"] for move in game["moves"][:14]]
+    sweep = asked(shipped, "/v1/policy/sweep", moves=before, ratings=[1400])
+    (played,) = (move for move in sweep["moves"] if move["uci"] == game["moves"][14]["uci"])
+    assert game["moves"][14]["at_ratings"][3] == pytest.approx(played["probabilities"][0], abs=1e-6)
+    assert {move["phase"] for move in game["moves"]} == {"opening"}
+    assert "ratings" not in judged(shipped, f"{moves} *")

@@ -96,6 +96,7 @@ class GameReport:
     """A game and its moves. A side without moves is None.
 
     by_rating : the probability of each key move at some ratings, the same for both players, by `MoveReport.ply`
+    at_ratings : the probabilities of moves at `resemblance.RATINGS`, if asked for, by `MoveReport.ply`
     """
 
     game: Game
@@ -104,6 +105,7 @@ class GameReport:
     black: SideReport | None
     costs: Costs
     by_rating: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
+    at_ratings: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 async def reports_of(
@@ -240,7 +242,7 @@ async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
     ]
 
     def write(answer: Answer, place: int) -> float:
-        return _probability(answer, points[place][0].move)
+        return probability_of(answer, points[place][0].move)
 
     probabilities = iter(await evaluator.submit(queries, write))
     by_rating = {}
@@ -289,7 +291,7 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
-def _probability(answer: Answer, played: chess.Move) -> float:
+def probability_of(answer: Answer, played: chess.Move) -> float:
     codes, probabilities = answer.policy
     return probabilities[codes.index(code_of(played))]
 

@@ -2,8 +2,10 @@
 
 import { Gone, call } from "./api.js";
 import { agrees } from "./ask.js";
-import { byId, element, say, table } from "./dom.js";
+import { byId, element, say, settled, table } from "./dom.js";
+import * as coach from "./coach.js";
 import { pgnOf } from "./pgn.js";
+import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
 import { ratingOf } from "./tree.js";
@@ -70,6 +72,18 @@ export function start({ open, notices, model }) {
     row.setAttribute("aria-current", "true");
     open(found[row.sectionRowIndex].game.pgn);
   };
+}
+
+const drawCoach = settled(() => coach.show(), 300);
+
+/** All games of the list. */
+export const listed = () => (entries ?? []).map(({ game }) => game);
+
+/** Has games read again, as those that an older page has kept without a report. */
+export function readAgain(games) {
+  for (const game of games) game.asked = false;
+  draw();
+  read();
 }
 
 /** Shows the list as it was kept, the first time; from then on whatever changes it draws it. */
@@ -198,7 +212,8 @@ async function ask(entry) {
     const {
       games: [answer],
       engine: how,
-    } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations"] });
+      model: answerer,
+    } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations", "ratings"] });
     const judged = !answer.error && isJudged(answer.moves, how);
     if (!answer.error && !judged) engine = how ? "cut" : "none";
     else if (how) engine = "";
@@ -210,6 +225,7 @@ async function ask(entry) {
       opening: answer.opening,
       moment: answer.moments?.[0] && `${answer.moments[0].mark ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
+      report: answer.error ? undefined : keptOf(answer, answerer.name),
       error: reason(answer.error?.detail),
     });
   } catch (error) {
@@ -365,6 +381,7 @@ function progress() {
   ]
     .filter(Boolean)
     .join("; ");
+  drawCoach();
   say(byId("library-waiting"), waiting);
   say(byId("library-refused"), refused);
 }

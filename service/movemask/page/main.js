@@ -9,6 +9,7 @@ import { listenForTexts } from "./arriving.js";
 import { agrees } from "./ask.js";
 import { showChoices } from "./choices.js";
 import { chosen, listenToControls, offer, setControls, showView } from "./controls.js";
+import * as coach from "./coach.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
 import { Editor } from "./editor.js";
@@ -270,6 +271,16 @@ async function bring(text) {
 
 const open = attempt(bring);
 
+/** Opens a game before a move, for the player to find a better one. */
+const tryAgain = attempt(async ({ pgn, ply, side }) => {
+  await bring(pgn);
+  const { tree } = store.state;
+  if (tree.main.length < ply) return; // something newer came
+  for (const [name, value] of Object.entries({ you: side, flip: side === "black" })) store.dispatch({ type: "set", name, value });
+  store.dispatch({ type: "go", path: tree.main.slice(0, ply) });
+  store.dispatch({ type: "again" });
+});
+
 const editor = new Editor(async (fen, chess960, then) => {
   try {
     const newest = arrives(),
@@ -394,6 +405,13 @@ library.start({
   open,
   notices: notice,
   model: () => named(store.state),
+});
+coach.start({
+  listed: library.listed,
+  again: tryAgain,
+  model: () => named(store.state),
+  models: (name) => models.find((model) => model.name === name),
+  read: library.readAgain,
 });
 byId("typed").addEventListener("submit", typed);
 for (const form of document.querySelectorAll(".look")) form.addEventListener("submit", look);

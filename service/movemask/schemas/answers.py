@@ -13,6 +13,7 @@ from movemask.schemas.shapes import ByName, Items, Out
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
 Mark = Literal["inaccuracy", "mistake", "blunder"]
+Phase = Literal["opening", "middlegame", "endgame"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
 DrawReason = Literal[
     "insufficient_material",
@@ -344,6 +345,11 @@ class PlayedOut(CostOut):
     )
     forecast: ValueOut | None = Field(None, description=FORECAST)
     leakage: LeakageOut = Field(description="What a wrong mask would have put on illegal moves.")
+    phase: Phase = Field(description="Of the game, before the move.")
+    at_ratings: Items[float] | None = Field(
+        None,
+        description="On request, of moves 7 to 36: the move's probability at each of the game's `ratings`, 0 to 1.",
+    )
 
 
 class NodeOut(Out):
@@ -391,6 +397,7 @@ class MomentOut(Out):
         description="What it cost, 0 to 1; null if only the rules tell that it is a fault."
     )
     text: str = Field(description="What it cost and who plays it, in words.")
+    fen: str = Field(description="The position before the move.")
     by_rating: Items[MadeOut] | None = Field(
         None,
         description="How often players of each rating play it; left out for networks that take no ratings.",
@@ -431,6 +438,10 @@ class GameOut(Out):
         description="Both sides' accuracy and the costliest move in words; null unless every move has a cost."
     )
     moves: Items[PlayedOut] = Field(description="The moves, in order.")
+    ratings: Items[float] | None = Field(
+        None,
+        description="On request: the ratings of `at_ratings`, of both players alike, in Elo points.",
+    )
     tree: Items[NodeOut] | None = Field(
         None, description="On request: moves, variations and comments, parents first."
     )

@@ -10,7 +10,7 @@ Include = Literal["san", "logit", "statistics", "illegal"]
 #: to a single position, to a sweep, and to games.
 PolicyInclude = Literal["san", "logit", "statistics", "illegal", "forecast"]
 SweepInclude = Literal["san", "statistics"]
-GamesInclude = Literal["tree", "forecast", "evaluations"]
+GamesInclude = Literal["tree", "forecast", "evaluations", "ratings"]
 
 #: How a move is chosen: the most probable, or drawn by probability.
 Method = Literal["greedy", "sample"]

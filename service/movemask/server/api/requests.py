@@ -295,10 +295,10 @@ class GamesIn(In):
     )
     include: list[GamesInclude] = Field(
         _EMPTY,
-        max_length=3,
+        max_length=4,
         description="`tree`: also comments and variations. `forecast`: for each move, as for a policy. `evaluations`: "
         "the service's engine evaluates the positions that have no `[%eval]`, some 50 in a second, and searches those "
-        "around mistakes again, deeper.",
+        "around mistakes again, deeper. `ratings`: how likely moves 7 to 36 are at nine ratings.",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import chess.pgn
 
+from movemask.board.boards import Phase
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Elo, Position, draw_of
@@ -21,6 +22,7 @@ from movemask.games.reports import (
     Step,
     moments_of,
 )
+from movemask.games.resemblance import RATINGS, phases
 from movemask.games.summary import summary_of
 from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
@@ -220,8 +222,13 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
         scores=report.costs.scores,
         moments=_moments(report),
         summary=summary_of(report),
-        moves=[_cost(report, move.ply, _played(move, model)) for move in report.moves],
+        moves=[
+            _cost(report, move.ply, _played(move, model, phase, report.at_ratings.get(move.ply)))
+            for move, phase in zip(report.moves, phases(report), strict=True)
+        ],
     )
+    if report.at_ratings:
+        out.ratings = list(map(float, RATINGS))
     if game.notes:
         out.notes = list(game.notes)
     if first.elo is not None:
@@ -370,7 +377,9 @@ def _side(side: SideReport | None, accuracy: float | None) -> answers.SideOut | 
     )
 
 
-def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
+def _played(
+    report: MoveReport, model: Model, phase: Phase, at_ratings: Sequence[float] | None
+) -> answers.PlayedOut:
     """A move that was played. orjson writes an infinite number as null."""
     position = report.position
     out = _Played(
@@ -379,11 +388,14 @@ def _played(report: MoveReport, model: Model) -> answers.PlayedOut:
         uci=report.move.uci(),
         san=position.sans([report.move])[0],
         leakage=_leakage(report.raw, report.multiplied, model),
+        phase=phase.value,
     )
     if report.probability is not None:
         out.probability, out.rank, out.surprise = report.probability, report.rank, report.surprise
     if report.value is not None:
         out.value = value_out(report.value)
+    if at_ratings is not None:
+        out.at_ratings = list(at_ratings)
     if report.forecast is not None:
         out.forecast = value_out(report.forecast)
     return out
@@ -411,7 +423,8 @@ def _cost(report: GameReport, ply: int, out: C) -> C:
 def _moments(report: GameReport) -> list[answers.MomentOut]:
     moments = []
     for moment in moments_of(report):
-        out = _Moment(ply=moment.ply, mark=moment.mark, lost=moment.lost, text=moment.text)
+        fen = fen_out(report.moves[moment.ply - 1].position)
+        out = _Moment(ply=moment.ply, mark=moment.mark, lost=moment.lost, text=moment.text, fen=fen)
         if moment.by_rating:
             out.by_rating = [
                 _Made(rating=rating, probability=p) for rating, p in moment.by_rating.items()

@@ -28,6 +28,7 @@ from movemask.games.reports import (
     reports_of,
     swept,
 )
+from movemask.games.resemblance import RATINGS, compared, compared_moves
 from movemask.network.model import Model
 from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
 from movemask.server.api.negotiation import TEXT, preferred
@@ -172,8 +173,12 @@ async def _reported(
     request: GamesIn,
     charge: Callable[[int], None],
 ) -> list[GameReport | MovemaskError]:
-    """The reports on the games, with the forecasts that `include` names."""
+    """The reports on the games, with what `include` names."""
     reports = await reports_of(evaluator, games, request.temperature, charge=charge)
+    if "ratings" in request.include and evaluator.model.contract.takes_elo:
+        read = [report for report in reports if isinstance(report, GameReport)]
+        charge(len(RATINGS) * sum(len(compared_moves(report)) for report in read))
+        reports = await compared(evaluator, reports)
     return await foreseen(evaluator, reports) if "forecast" in request.include else reports
 
 
