@@ -21,6 +21,7 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "overload": lambda times: load.overload(8 * times),
     "batches": lambda times: load.many_batches(10 * times),
     "bodies": lambda times: load.bodies(6 * times),
+    "tools": lambda times: load.tools(5 * times),
     "slowloris": lambda times: slow.slowloris(300 * times),
     "unread": lambda times: slow.unread(200),
     "crowd": lambda times: slow.crowd(2000),

@@ -155,3 +155,24 @@ def bodies(seconds: float) -> Iterator[Trial]:
             kept = p99 <= 10 * lone and tried.peak_mb < 600 and not times.count(200) + times.count(0) + alive.count(0)
             promised = "refused; `/livez` p99 at most 10 times its lone one; under 600 MB"
             yield Trial(f"eight clients with bodies of 2 MiB: {name}", promised, seen, kept)
+
+
+def tools(seconds: float) -> Iterator[Trial]:
+    """Sixty connections that send nested lists to `/mcp`."""
+    for size in (64_000, 500_000):
+        with service(mcp="true") as tried:
+            piece = b"[" * 190 + b"]" * 190
+            body = b"[" + b",".join([piece] * (size // (len(piece) + 1))) + b"]"
+            head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            raw = f"{head}Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            times, end = Times(), time.monotonic() + seconds
+
+            async def trial(tried: Service, raw: bytes, end: float, times: Times) -> None:
+                await asyncio.gather(*(repeat(tried.port, raw, end, times) for _ in range(60)))
+
+            asyncio.run(trial(tried, raw, end, times))
+            seen = f"by status { {status: len(found) for status, found in times.seconds.items()} }"
+            seen += f"; {tried.grown_mb:.0f} MB more memory, {tried.peak_mb:.0f} MB at most"
+            kept = tried.grown_mb < 200 and tried.peak_mb < 600 and not times.count(200)
+            done = f"60 connections with {size // 1000} kB of nested lists for `/mcp`"
+            yield Trial(done, "refused; at most 200 MB more memory, under 600 MB", seen, kept)
