@@ -68,6 +68,15 @@ _NAMED = re.compile(r"(\w+(?:\[\w+\])?(?:\.\w+)*): ")
 _NUMBER = re.compile(r"\s*[-+]?\d{1,20}(\.\d{0,20})?\s*", re.ASCII)
 _MOST_ERRORS = 20
 
+#: Messages of the JSON parser about JSON that is valid, in a reader's words.
+_BOUNDS = {
+    "recursion limit exceeded": "nested too deeply",
+    "number out of range": "number out of range",
+}
+
+#: The form of its messages.
+_AT = re.compile(r"(.*) at line (\d+) column (\d+)", re.DOTALL)
+
 #: Most errors that pydantic may write out: a body of 2 MiB may hold hundreds of thousands.
 _MOST_WRITTEN = 64
 
@@ -161,7 +170,7 @@ def invalid_request(
             0
         ]  # the input may be the whole body
         if first["type"] == "json_invalid":
-            return ProblemError("malformed-json", f"{item}: {first['ctx']['error']}")
+            return ProblemError("malformed-json", f"{item}: {_json_fault(first['ctx']['error'])}")
         if first["type"] == "too_long":
             field, found, most = (
                 _field(first["loc"]),
@@ -183,6 +192,20 @@ def invalid_request(
     if len(details) > 5:
         detail += f"; and {len(details) - 5} more"
     return ProblemError("invalid-request", detail, errors=listed)
+
+
+def _json_fault(message: str) -> str:
+    """The parser's message in a reader's words, with line and column."""
+    match = _AT.fullmatch(message)
+    if match is None:
+        return f"not valid JSON: {message}"
+    reason, line, column = match.groups()
+    place = f"(line {line}, column {column})"
+    if reason in _BOUNDS:
+        return f"{_BOUNDS[reason]} {place}"
+    if reason.startswith("expected"):  # names of the parser's own, such as `ident`
+        return f"not valid JSON {place}"
+    return f"not valid JSON {place}: {'it ends too early' if reason.startswith('EOF') else reason}"
 
 
 def invalid_field(field: str, message: str) -> ProblemError:
