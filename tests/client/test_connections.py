@@ -1,4 +1,4 @@
-"""What a user would lose: a service on a Unix socket or behind a proxy, and an error that names the address."""
+"""Client connections: Unix sockets, proxies, event loops, threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-def test_a_service_on_a_unix_socket_answers(socket_path: Path) -> None:
+def test_unix_socket(socket_path: Path) -> None:
     for url in (f"unix:{socket_path}", f"unix://{socket_path}"):
         assert [model.name for model in call(url, "models").models] == ["net"]
         assert call(url, "policy", "startpos").turn == "white"
@@ -49,7 +49,7 @@ def test_a_service_on_a_unix_socket_answers(socket_path: Path) -> None:
             call(url, "policy", "x")
 
 
-def test_the_engine_plays_by_a_service_on_a_unix_socket(socket_path: Path) -> None:
+def test_engine_plays_through_unix_socket(socket_path: Path) -> None:
     command = [sys.executable, "-m", "movemask", "uci", "--url", f"unix:{socket_path}"]
     commands = "position startpos\ngo\nquit\n"
     done = subprocess.run(command, env=environment(), input=commands, capture_output=True, text=True, check=True)
@@ -58,7 +58,7 @@ def test_the_engine_plays_by_a_service_on_a_unix_socket(socket_path: Path) -> No
 
 # httpcore2 leaves a socket that cannot be connected to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_socket_that_nobody_serves_is_named(tmp_path: Path) -> None:
+def test_unserved_socket_is_named(tmp_path: Path) -> None:
     nobody, file = tmp_path / "nobody.sock", tmp_path / "file"
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(nobody))
@@ -69,7 +69,7 @@ def test_a_socket_that_nobody_serves_is_named(tmp_path: Path) -> None:
             assert str(caught.value).startswith(f"unix:{path}/v1/models: ")
 
 
-def test_the_environments_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[bytes] = []
 
     def proxy(connection: Connection) -> None:
@@ -88,7 +88,7 @@ def test_the_environments_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     assert requests[1].startswith(b"GET /v1/models HTTP/1.1\r\n")
 
 
-def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     for proxy in ("socks5://127.0.0.1:1", "ftp://127.0.0.1"):
@@ -97,7 +97,7 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
             movemask.Client("http://x.example").models()
 
 
-def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service may well run: what failed is the way to it."""
     for variable in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(variable, raising=False)
@@ -114,7 +114,7 @@ def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) 
         call("http://127.0.0.1:8000", "models")
 
 
-def test_an_event_loop_that_ended_takes_no_client_with_it() -> None:
+def test_client_survives_its_event_loop() -> None:
     """`asyncio.run` twice is common in scripts; connections of the first loop cannot be used in the second."""
     with misbehaving(answer(MODELS)) as url:
         client = movemask.AsyncClient(url)
@@ -122,7 +122,7 @@ def test_an_event_loop_that_ended_takes_no_client_with_it() -> None:
             assert asyncio.run(client.models()).models == []
 
 
-def test_threads_share_a_client() -> None:
+def test_threads_share_client() -> None:
     def behave(connection: Connection) -> None:
         while connection.request:
             answer(MODELS)(connection)
@@ -144,7 +144,7 @@ def test_threads_share_a_client() -> None:
     assert len(found) == 8
 
 
-def test_a_prefix_in_the_address_is_kept() -> None:
+def test_path_prefix_is_kept() -> None:
     requests: list[bytes] = []
 
     def behave(connection: Connection) -> None:

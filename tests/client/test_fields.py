@@ -1,5 +1,4 @@
-"""What a researcher would lose: numpy's numbers and arrays, sets and moves as arguments; and an error that names the
-argument in place of json's TypeError, or of an answer by the wrong rules."""
+"""Client arguments: numpy numbers and arrays, boards, moves, times; errors that name the argument."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("given", "plain"), CONVERTED)
-def test_what_python_programs_have_is_sent_as_json(given: dict[str, Any], plain: dict[str, Any]) -> None:
+def test_python_values_become_json(given: dict[str, Any], plain: dict[str, Any]) -> None:
     assert sent(**given) == {"fen": "startpos", **plain}
 
 
@@ -121,13 +120,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED)
-def test_anything_else_is_an_error_that_names_the_argument(given: dict[str, Any], words: str) -> None:
+def test_other_values_raise_with_argument_name(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words) as caught:
         sent(**given)
     assert len(str(caught.value)) < 300
 
 
-def test_a_value_that_is_nested_too_deeply_is_named() -> None:
+def test_deeply_nested_value_is_named() -> None:
     with pytest.raises(InvalidParameter, match=r"^ratings: "):
         sent(ratings=_DEEP)
 
@@ -136,12 +135,12 @@ NUMBERS = st.one_of(hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.flo
 
 
 @given(hnp.arrays(NUMBERS, hnp.array_shapes(max_dims=1, max_side=20)))
-def test_every_array_is_sent_with_its_numbers(array: Any) -> None:
+def test_arrays_keep_their_numbers(array: Any) -> None:
     sent_back = json.loads(body_of(fields_of("startpos", {"logits": array})))["logits"]
     assert np.array_equal(np.array(sent_back, array.dtype), array, equal_nan=array.dtype.kind == "f")
 
 
-def test_the_service_answers_a_program_with_numpy(client: movemask.Client) -> None:
+def test_service_answers_numpy_arguments(client: movemask.Client) -> None:
     board = chess.Board()
     plain = client.policy(board, elo=(1500, 1600), include=["san"], top_k=3, temperature=0.5)
     found = client.policy(
@@ -160,7 +159,7 @@ def test_the_service_answers_a_program_with_numpy(client: movemask.Client) -> No
     assert len(list(client.policies(positions, elo=np.int64(1500)))) == 2
 
 
-def test_a_query_takes_texts_numbers_and_times() -> None:
+def test_query_takes_texts_numbers_and_times() -> None:
     query = {"limit": np.int64(2), "since": 1.5, "until": datetime(2026, 1, 2, tzinfo=UTC), "model": "a", "by": None}
     texts = {"limit": "2", "since": "1.5", "until": "2026-01-02T00:00:00+00:00", "model": "a"}
     assert query_of(query) == texts
@@ -171,9 +170,7 @@ def test_a_query_takes_texts_numbers_and_times() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["startpos", b"x", chess.Board(), {"fen": "startpos"}, 3, None])
-def test_one_position_in_place_of_many_is_refused(
-    client: movemask.Client, network: movemask.Network, wrong: Any
-) -> None:
+def test_single_position_for_batch_raises(client: movemask.Client, network: movemask.Network, wrong: Any) -> None:
     with pytest.raises(InvalidParameter, match=r"^positions: .* is not a list of boards and FENs"):
         list(client.policies(wrong))
     if not isinstance(wrong, str | bytes | dict):
@@ -181,7 +178,7 @@ def test_one_position_in_place_of_many_is_refused(
             network.policies(wrong)
 
 
-def test_a_wrong_position_of_many_is_named() -> None:
+def test_wrong_position_of_batch_is_named() -> None:
     with pytest.raises(InvalidParameter, match=r"^positions\[1\]: 3 is neither a chess\.Board nor a FEN"):
         list(batches(["startpos", 3]))  # type: ignore[list-item]
 
@@ -190,7 +187,7 @@ VARIANTS = [board for board in chess.variant.VARIANTS if board is not chess.Boar
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: str(variant.__name__))
-def test_a_board_of_a_variant_is_refused_everywhere(
+def test_variant_boards_raise_everywhere(
     client: movemask.Client, network: movemask.Network, variant: type[chess.Board]
 ) -> None:
     """Antichess has one legal move where chess has 22, and a network of chess knows none of it."""
@@ -209,9 +206,7 @@ def test_a_board_of_a_variant_is_refused_everywhere(
             ask()
 
 
-def test_chess960_and_a_users_own_kind_of_board_are_no_variants(
-    client: movemask.Client, network: movemask.Network
-) -> None:
+def test_chess960_and_board_subclass_are_accepted(client: movemask.Client, network: movemask.Network) -> None:
     class Board(chess.Board):
         """One with notes, say."""
 
@@ -223,7 +218,7 @@ def test_chess960_and_a_users_own_kind_of_board_are_no_variants(
 @pytest.mark.parametrize(
     "elo", [np.int64(1500), np.array(1500.0), [1500, 1500], np.array([1500, 1500]), Fraction(1500)]
 )
-def test_a_network_takes_the_same_ratings(network: movemask.Network, elo: Any) -> None:
+def test_local_network_takes_same_ratings(network: movemask.Network, elo: Any) -> None:
     boards = [chess.Board()] * 2
     plain = network.policy(boards[0], elo=1500).probabilities
     assert network.policy(boards[0], elo=elo).probabilities == plain
@@ -235,7 +230,7 @@ def test_a_network_takes_the_same_ratings(network: movemask.Network, elo: Any) -
         network.policies(boards, elos=1500)  # type: ignore[arg-type]
 
 
-def test_a_policy_takes_numpys_numbers(network: movemask.Network) -> None:
+def test_audit_policy_takes_numpy_numbers(network: movemask.Network) -> None:
     policy = network.policy(chess.Board(), temperature=np.float32(0.5), top_k=np.int64(5))
     assert policy.sample(seed=np.int64(7)) == policy.sample(seed=7)
     assert policy.shaped(np.float32(0.5)).probabilities == policy.shaped(0.5).probabilities

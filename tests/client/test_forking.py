@@ -1,4 +1,4 @@
-"""What a program that forks would lose: the answers to its own questions. Processes on one connection mix them up."""
+"""Forked processes: each gets its own answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a user would lose to a broken or hostile server: a program that hangs, dies of memory, or gets a bare ValueError
-in place of a MovemaskError that says what happened."""
+"""Broken answers: cut, late, of another type, of a proxy; each raises a MovemaskError that says what happened."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def seconds(words: str) -> float:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_a_server_is_an_error_that_says_what_happened(fault: str) -> None:
+def test_broken_answer_raises_with_reason(fault: str) -> None:
     behaviour, words = FAULTS[fault]
     with misbehaving(behaviour) as url, pytest.raises(movemask.MovemaskError, match=re.escape(words)):
         call(url, "models", timeout=seconds(words))
@@ -85,7 +84,7 @@ ANSWERS: list[tuple[str, tuple[Any, ...], bytes]] = [
 ]
 
 
-def test_an_answer_with_any_bytes_changed_is_an_answer_or_an_error() -> None:
+def test_changed_bytes_raise_only_movemask_errors() -> None:
     """Bytes cut out, put in, or changed anywhere in an answer: nothing but a MovemaskError comes of it."""
     sent = [b""]
 
@@ -129,13 +128,13 @@ STREAMS: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize("fault", STREAMS)
-def test_a_fault_of_a_stream_is_an_error_and_no_result_is_lost_in_silence(fault: str) -> None:
+def test_broken_stream_raises_with_reason(fault: str) -> None:
     behaviour, words = STREAMS[fault]
     with misbehaving(behaviour) as url, pytest.raises(movemask.MovemaskError, match=re.escape(words)):
         call(url, "policies", ["startpos"] * 3, timeout=seconds(words))
 
 
-def test_the_results_before_a_fault_are_handed_out() -> None:
+def test_results_before_fault_are_yielded() -> None:
     with misbehaving(stream(LINE * 2, ends=False)) as url, movemask.Client(url) as client:
         results = client.policies(["startpos"] * 3)
         assert [next(results), next(results)] == [next(results_of(LINE)), next(results_of(LINE))]
@@ -149,14 +148,14 @@ def results_of(line: bytes) -> Iterator[Any]:
     yield PolicyOut.model_validate_json(line)
 
 
-def test_a_slow_stream_is_read_as_long_as_results_come() -> None:
+def test_slow_stream_is_read_while_results_come() -> None:
     """Eight results at intervals of 0.3 s take longer than the timeout of 1.5 s, which holds for each."""
     slow = chunks(*repeat(LINE, 8), kind="application/x-ndjson", pause=0.3)
     with misbehaving(slow) as url:
         assert len(call(url, "policies", ["startpos"] * 8, timeout=1.5)) == 8
 
 
-def test_lines_end_at_line_feeds_alone() -> None:
+def test_lines_end_at_line_feeds_only() -> None:
     """Unicode's other line ends may stand in a JSON text as they are."""
     odd = {"error": {"type": "t", "title": "t", "status": 422, "detail": "a\u2028b\x85c"}}
     line = json.dumps(odd, ensure_ascii=False).encode() + b"\n"
@@ -165,7 +164,7 @@ def test_lines_end_at_line_feeds_alone() -> None:
     assert result.error.detail == "a\u2028b\x85c"
 
 
-def test_a_pgn_that_may_lack_its_end_is_refused() -> None:
+def test_pgn_without_length_raises() -> None:
     pgn = "application/x-chess-pgn"
     head = HEAD.replace(b"application/json", pgn.encode()) + b"\r\n"
     refused: dict[str, Behaviour] = {
@@ -179,13 +178,13 @@ def test_a_pgn_that_may_lack_its_end_is_refused() -> None:
         assert call(url, "annotate", "1. e4") == "1. e4 e5"
 
 
-def test_pages_that_lead_to_themselves_end() -> None:
+def test_endless_pages_end() -> None:
     page = json.dumps({"positions": [], "next": "7"}).encode()
     with misbehaving(answer(page)) as url, pytest.raises(movemask.InvalidResponse, match="names a next one"):
         call(url, "leakage_positions")
 
 
-def test_a_server_that_does_not_read_is_given_up() -> None:
+def test_server_that_does_not_read_times_out() -> None:
     """The request has 8 MB, more than the sockets hold; a few bytes are read now and then."""
 
     def slow_reader(connection: Connection) -> None:
@@ -208,7 +207,7 @@ def test_retries_end() -> None:
     assert len(seen) == 4
 
 
-def test_another_certificate_or_another_protocol_is_said(tmp_path: Path) -> None:
+def test_wrong_certificate_or_protocol_is_named(tmp_path: Path) -> None:
     unknown = r"ConnectError: .*certificate verify failed"
     with misbehaving(answer(MODELS), certificate(tmp_path)) as url, pytest.raises(UNREACHABLE, match=unknown):
         call(url, "models")
@@ -218,7 +217,7 @@ def test_another_certificate_or_another_protocol_is_said(tmp_path: Path) -> None
         call(url.replace("http", "https"), "models", timeout=2)
 
 
-def test_encrypted_answers_keep_to_the_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_answers_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
     with misbehaving(answer(MODELS), files) as url:
@@ -228,7 +227,7 @@ def test_encrypted_answers_keep_to_the_time_too(tmp_path: Path, monkeypatch: pyt
         call(url, "models", timeout=0.3)
 
 
-def test_a_name_that_is_not_found_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_name_lookup_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's resolver takes no timeout: here it takes as long as the test."""
     ended = threading.Event()
 
@@ -267,19 +266,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG)
-def test_a_client_that_cannot_be_made_says_why(options: dict[str, Any], words: str) -> None:
+def test_invalid_client_arguments_raise(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
         movemask.AsyncClient(**options)
 
 
-def test_a_client_that_was_closed_says_so() -> None:
+def test_closed_client_raises() -> None:
     client = movemask.Client("http://127.0.0.1:9")
     client.close()
     with pytest.raises(movemask.ServiceUnreachable, match="this client was closed"):
         client.models()
 
 
-def test_a_password_in_the_address_is_not_shown() -> None:
+def test_password_in_address_is_hidden() -> None:
     with misbehaving(lambda connection: None) as url, pytest.raises(movemask.ServiceUnreachable) as caught:
         call(url.replace("http://", "http://user:secret@"), "models")
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a Python user of the service would lose: typed answers, patience, and errors with their fields."""
+"""Client and AsyncClient: typed answers, retries, problems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client(http: TestClient) -> movemask.Client:
     return movemask.Client(http=through(http))
 
 
-def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClient) -> None:
+def test_methods_return_typed_answers(client: movemask.Client, http: TestClient) -> None:
     board = chess.Board()
     board.push_san("e4")
     policy = client.policy(board, elo=(1500, 1600), include=["san"], top_k=3)
@@ -69,7 +69,7 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert client.vocabulary("fake").moves == list(movemask.vocabulary("movemask-1880"))
 
 
-async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
+async def test_async_client_has_same_answers(client: movemask.Client, http: TestClient) -> None:
     transport = httpx2.ASGITransport(app=http.app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as inner:
         other = movemask.AsyncClient(http=inner)
@@ -83,7 +83,7 @@ async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Cli
             await other.policy(moves=["e5"])
 
 
-def test_what_the_clients_return_has_a_public_name() -> None:
+def test_returned_types_are_public() -> None:
     methods = [found for name, found in vars(movemask.AsyncClient).items() if not name.startswith("_")]
     returned = " ".join(str(get_type_hints(method)["return"]) for method in methods)
     named = set(re.findall(r"movemask\.schemas\.\w+\.(\w+)", returned))
@@ -91,7 +91,7 @@ def test_what_the_clients_return_has_a_public_name() -> None:
     assert named - set(schemas.__all__) == set()
 
 
-def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
+def test_clients_have_same_methods_and_help() -> None:
     def methods(client: type) -> dict[str, str | None]:
         names = [name for name in dir(client) if not name.startswith("_")]
         return {name.removeprefix("a") if name == "aclose" else name: getattr(client, name).__doc__ for name in names}
@@ -99,7 +99,7 @@ def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
     assert methods(movemask.Client) == methods(movemask.AsyncClient)
 
 
-async def test_answers_that_nobody_waits_for_are_given_up_even_inside_an_event_loop(client: movemask.Client) -> None:
+async def test_abandoned_answers_are_cancelled_inside_event_loop(client: movemask.Client) -> None:
     assert isinstance(next(client.policies(["startpos"] * 20)), PolicyOut)
     assert client.policy("startpos").moves
 
@@ -108,7 +108,7 @@ LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"
 
 
 @pytest.mark.parametrize("method", LOST)
-def test_a_lost_position_is_never_taken_for_the_start(client: movemask.Client, method: str) -> None:
+def test_none_position_is_not_startpos(client: movemask.Client, method: str) -> None:
     ask = partial(getattr(client, method), **LOST[method])
     for lost in (partial(ask, fen=None), partial(ask, None), partial(ask, None, moves=["e4"])):
         with pytest.raises(movemask.ApiError, match=r"^fen: is null, which names no position"):
@@ -124,7 +124,7 @@ def test_a_lost_position_is_never_taken_for_the_start(client: movemask.Client, m
     assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
 
 
-def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(client: movemask.Client) -> None:
+def test_long_batch_is_split_and_bad_items_are_errors(client: movemask.Client) -> None:
     positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
     found = list(client.policies(positions, elo=1500))
     assert len(found) == 333
@@ -134,7 +134,7 @@ def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(client: movemask
     assert found[0].moves == found[1].moves
 
 
-def test_a_problem_is_an_exception_with_its_fields(client: movemask.Client) -> None:
+def test_problem_raises_with_fields(client: movemask.Client) -> None:
     with pytest.raises(movemask.ApiError) as caught:
         client.policy("8/8/8/8/8/8/8/8 w - - 0 1")
     error = caught.value
@@ -147,7 +147,7 @@ def test_a_problem_is_an_exception_with_its_fields(client: movemask.Client) -> N
     assert caught.value.status == 404
 
 
-def test_what_is_no_finite_number_reaches_the_service(client: movemask.Client) -> None:
+def test_non_finite_numbers_reach_service(client: movemask.Client) -> None:
     with pytest.raises(movemask.ApiError, match=r"elo\.self: .* got nan"):
         client.policy("startpos", elo=math.nan)
     with pytest.raises(movemask.ApiError, match=r"temperature: .* got inf"):
@@ -177,7 +177,7 @@ BUSY = {"type": "urn:movemask:problem:overloaded", "title": "Overloaded", "statu
 MODELS: dict[str, list[Any]] = {"models": []}
 
 
-def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
+def test_busy_service_is_retried_with_retry_after() -> None:
     busy = httpx2.Response(503, json=BUSY, headers={"Retry-After": "0"})
     limited = httpx2.Response(429, json={**BUSY, "status": 429}, headers={"Retry-After": "0"})
     http, seen = answering(busy, limited, httpx2.Response(200, json={**MODELS, "of a newer service": 1}))
@@ -193,7 +193,7 @@ def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
     assert len(seen) == 1
 
 
-def test_positions_that_a_busy_service_gave_back_are_sent_again_and_come_in_order(http: TestClient) -> None:
+def test_overloaded_positions_are_retried_in_order(http: TestClient) -> None:
     """Beside a full queue, 236 of 600 positions came back as errors, whatever `retries` was."""
     sent: list[list[str]] = []
 
@@ -227,7 +227,7 @@ def test_positions_that_a_busy_service_gave_back_are_sent_again_and_come_in_orde
     assert len(seen) == 3
 
 
-def test_a_batch_whose_body_was_not_read_uses_up_no_retry() -> None:
+def test_unread_batch_uses_no_retry() -> None:
     """Of three clients with one key, one gave up after four checks that each asked for one position of its 300."""
     limited = {"type": "urn:movemask:problem:rate-limited", "title": "Rate limited", "status": 429, "detail": "rate"}
     unread, read = (
@@ -244,7 +244,7 @@ def test_a_batch_whose_body_was_not_read_uses_up_no_retry() -> None:
     assert len(seen) == 1
 
 
-def test_as_many_stored_positions_come_as_were_asked_for(client: movemask.Client, http: TestClient) -> None:
+def test_leakage_positions_limit_and_cursor(client: movemask.Client, http: TestClient) -> None:
     """`limit` was overwritten, so that a program that asked for three got millions; so was `cursor`."""
     assert len(list(client.policies(["startpos"] * 5))) == 5
     written(http.app.state.services.recorder)  # type: ignore[attr-defined]
@@ -258,7 +258,7 @@ def test_as_many_stored_positions_come_as_were_asked_for(client: movemask.Client
         list(client.leakage_positions(limit=0))
 
 
-def test_a_service_that_does_not_answer_is_told() -> None:
+def test_unreachable_service_is_named() -> None:
     http, _ = answering(httpx2.ConnectError)
     with pytest.raises(
         movemask.ServiceUnreachable, match="http://x/v1/models: ConnectError: refused; is the service running"
@@ -274,7 +274,7 @@ def test_a_service_that_does_not_answer_is_told() -> None:
 
 
 @pytest.mark.parametrize("more", [{"key": "secret"}, {"url": "http://elsewhere:8000"}])
-def test_client_of_its_own_takes_no_url_and_no_key(more: dict[str, Any]) -> None:
+def test_given_http_takes_no_url_and_no_key(more: dict[str, Any]) -> None:
     """Both were ignored without a word."""
     http, _ = answering(httpx2.Response(200, json=MODELS))
     with pytest.raises(movemask.MovemaskError, match="give neither url nor key with it") as caught:
@@ -282,7 +282,7 @@ def test_client_of_its_own_takes_no_url_and_no_key(more: dict[str, Any]) -> None
     assert "secret" not in str(caught.value)
 
 
-def test_a_key_and_the_version_are_sent() -> None:
+def test_key_and_user_agent_are_sent() -> None:
     heads: list[bytes] = []
 
     def behave(connection: Connection) -> None:
@@ -316,7 +316,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
 """
 
 
-def test_a_program_that_asks_a_service_loads_nothing_of_a_server() -> None:
+def test_client_imports_no_server_packages() -> None:
     with misbehaving(answer(b'{"models": []}')) as url:
         command = [sys.executable, "-c", USE, url]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)

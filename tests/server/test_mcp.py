@@ -1,4 +1,4 @@
-"""What users of language models would lose: movemask's tools, by the official client of the Model Context Protocol."""
+"""MCP tools, through the official client: answers, keys, limits, origins."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.mark.anyio
-async def test_four_tools_answer_in_a_players_words() -> None:
+async def test_tools() -> None:
     parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
     async with Client(stdio_client(parameters)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -119,7 +119,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
+async def test_tools_need_keys_and_keep_limits(tmp_path: Path) -> None:
     for file in shipped_models().iterdir():
         (tmp_path / file.name).symlink_to(file)
     options = ("--mcp", "--api-keys", KEY, "--client-rate", "0.01", "--client-burst", "30")
@@ -155,7 +155,7 @@ async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path
         called("policy", moves=[0] * 600_000),
     ],
 )
-def test_rubbish_is_refused_in_a_line_and_with_little_memory(tools: TestClient, body: bytes) -> None:
+def test_invalid_messages_use_little_memory(tools: TestClient, body: bytes) -> None:
     tracemalloc.start()
     try:
         answer = tools.post("/mcp", content=body, headers=SENT)
@@ -168,7 +168,7 @@ def test_rubbish_is_refused_in_a_line_and_with_little_memory(tools: TestClient, 
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/event-stream"])
-def test_what_clients_accept_is_accepted(tools: TestClient, accept: str) -> None:
+def test_accept_headers(tools: TestClient, accept: str) -> None:
     answer = tools.post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
     assert answer.json()["result"]["serverInfo"]["name"] == "movemask"
 
@@ -195,7 +195,7 @@ def test_what_clients_accept_is_accepted(tools: TestClient, accept: str) -> None
         ({"api_keys": KEY}, "chess.example", "http://chess.example", 200),
     ],
 )
-def test_pages_of_other_origins_cannot_call_the_tools(
+def test_hosts_and_origins(
     tools: TestClient, serve: Serve, settings: dict[str, Any], host: str, origin: str | None, status: int
 ) -> None:
     headers = {**SENT, "Host": host, "Authorization": f"Bearer {KEY}"} | ({"Origin": origin} if origin else {})
@@ -209,7 +209,7 @@ def test_pages_of_other_origins_cannot_call_the_tools(
         assert answer.status_code == status
 
 
-def test_many_games_leave_room_for_a_language_model(tools: TestClient) -> None:
+def test_long_answers_are_shortened(tools: TestClient) -> None:
     """A host gives its model 25,000 tokens, some 100,000 characters."""
     body = called("game", pgn=(SCHOLARS_MATE + "\n\n") * 60)
     result = tools.post("/mcp", content=body, headers=SENT).json()["result"]
@@ -239,7 +239,7 @@ def piped(*lines: bytes) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
+def test_stdio_answers_before_end_of_input() -> None:
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
     asked = called("policy").replace(b'"id": 1', b'"id": 2')
     answers = {answer["id"]: answer for answer in piped(b"\xef\xbb\xbf" + INITIALIZE, note, asked)}
@@ -247,19 +247,19 @@ def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
     assert answers[2]["result"]["structuredContent"]["moves"]
 
 
-def test_a_line_that_is_no_message_gets_a_parse_error() -> None:
+def test_stdio_parse_errors() -> None:
     lines = [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
     errors = [answer for answer in piped(INITIALIZE, *lines) if "error" in answer]
     assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)] * len(lines)
 
 
-def test_arguments_in_a_text_are_told_from_an_object(tools: TestClient) -> None:
+def test_arguments_as_text_are_invalid(tools: TestClient) -> None:
     asked = message("tools/call", name="policy", arguments=json.dumps({"fen": "startpos"}))
     error = tools.post("/mcp", content=asked, headers=SENT).json()["error"]
     assert (error["code"], error["message"]) == (-32602, "arguments: must be an object, not a text that holds one")
 
 
-def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:
+def test_largest_arguments(tools: TestClient) -> None:
     client = tools
     long = "1. e4 " + "{[%clk 0:03:00], [[}" * 2_500 + " *" + "\n\n1. e5 *" * 500
     answer = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
@@ -271,7 +271,7 @@ def test_a_tool_takes_what_its_route_takes(tools: TestClient) -> None:
 
 
 @pytest.mark.deep
-def test_nothing_that_a_client_sends_makes_a_log_line_of_its_own(models: Path) -> None:
+def test_client_cannot_forge_log_lines(models: Path) -> None:
     forged = "x\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200" + "\r" * 100_000
     with served(models, "--mcp", "--log-level", "debug") as (process, port):
         for body in (

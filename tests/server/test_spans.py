@@ -1,4 +1,4 @@
-"""What an operator would lose: where the time of a request went, in the trace of who asked."""
+"""OpenTelemetry spans of a request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/policy", {"moves": []}), ("/v1/games", {"pgn": "1. e4 e5 *"})])
-def test_queue_network_and_answer_are_in_a_request(client: TestClient, exporter: Any, path: str, body: Any) -> None:
+def test_request_has_queue_network_and_answer(client: TestClient, exporter: Any, path: str, body: Any) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "mine"}
     assert client.post(path, json=body, headers=headers).status_code == 200
     found = {span.name: span for span in exporter.get_finished_spans()}
@@ -61,7 +61,7 @@ def test_queue_network_and_answer_are_in_a_request(client: TestClient, exporter:
     assert network.attributes["movemask.positions"] == {"/v1/policy": 1, "/v1/games": 2}[path]
 
 
-def test_a_problem_and_a_finished_game_have_no_network(client: TestClient, exporter: Any) -> None:
+def test_problem_and_finished_game_have_no_network(client: TestClient, exporter: Any) -> None:
     client.post("/v1/policy", json={"fen": "x"})
     client.post("/v1/policy", json={"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"})
     client.get("/v1/models/fake")
@@ -93,7 +93,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
 
 
 @pytest.mark.parametrize("workers", part_of(["2", "1"], 2))
-def test_the_documented_command_sends_the_spans_of_a_request_to_a_collector(models: Path, workers: str) -> None:
+def test_spans_reach_collector(models: Path, workers: str) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter", reason=NO_EXPORTER)
     messages: Any = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     with collector() as (url, exports):
@@ -112,7 +112,7 @@ def test_the_documented_command_sends_the_spans_of_a_request_to_a_collector(mode
     assert found == {"POST /v1/policy", "queue", "network", "answer"}, (models / "log.txt").read_text()
 
 
-def test_a_collector_that_is_gone_keeps_no_process_from_stopping(models: Path) -> None:
+def test_missing_collector_does_not_delay_stop(models: Path) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter", reason=NO_EXPORTER)
     with collector() as (url, _):
         pass

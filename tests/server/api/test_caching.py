@@ -1,4 +1,4 @@
-"""What a user would lose: links that answer, caches that save a request, and no answer that is out of date."""
+"""GET /v1/policy and other cached responses: ETag, Cache-Control, 304."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def by_link(client: TestClient, **parameters: Any) -> Any:
     return answer.json()
 
 
-def test_a_link_has_the_answer_of_a_post(shipped: TestClient) -> None:
+def test_get_policy_equals_post(shipped: TestClient) -> None:
     for link in ({"fen": "startpos"}, {"fen": CASTLING, "elo": 1300}, {"fen": CASTLING, "chess960": True}):
         posted = asked(shipped, **link)
         del posted["timing"]
@@ -28,7 +28,7 @@ def test_a_link_has_the_answer_of_a_post(shipped: TestClient) -> None:
     assert by_link(shipped, fen="startpos", model="movemask-7")["model"]["name"] == "movemask-7"
 
 
-def test_a_client_may_reuse_an_answer_for_a_minute_and_no_shared_cache_may(client: TestClient) -> None:
+def test_get_policy_is_private_for_a_minute(client: TestClient) -> None:
     first, again = (client.get("/v1/policy?fen=startpos") for _ in range(2))
     assert first.headers["Cache-Control"] == "private, max-age=60"
     assert first.headers["ETag"] == again.headers["ETag"]
@@ -39,7 +39,7 @@ def test_a_client_may_reuse_an_answer_for_a_minute_and_no_shared_cache_may(clien
 
 
 @pytest.mark.parametrize("path", ["/v1/policy?fen=startpos", "/v1/models", "/openapi.json"])
-def test_an_unchanged_answer_is_not_sent_again(client: TestClient, path: str) -> None:
+def test_current_etag_is_304(client: TestClient, path: str) -> None:
     first = client.get(path)
     assert first.status_code == 200
     tag = first.headers["ETag"]
@@ -53,7 +53,7 @@ def test_an_unchanged_answer_is_not_sent_again(client: TestClient, path: str) ->
         assert (changed.status_code, changed.content) == (200, first.content)
 
 
-def test_errors_are_not_kept(client: TestClient) -> None:
+def test_errors_are_not_cached(client: TestClient) -> None:
     for query, name in (
         ("", "invalid-request"),
         ("?fen=x", "invalid-fen"),
@@ -66,7 +66,7 @@ def test_errors_are_not_kept(client: TestClient) -> None:
     refused(client.get("/v1/policy?fen=startpos&model=none"), 404, "unknown-model", "none")
 
 
-def test_links_count_against_the_rate_like_posts_even_if_nothing_changed(serve: Serve) -> None:
+def test_304_counts_against_rate(serve: Serve) -> None:
     client = serve(client_rate=0.001, client_burst=2)
     first = client.get("/v1/policy?fen=startpos")
     assert first.headers["RateLimit"].startswith('"positions";r=1')

@@ -1,4 +1,4 @@
-"""What a user would lose: what a network makes of the moves that were played."""
+"""POST /v1/games and /v1/games/split: reports, trees, evaluations, errors per game."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def judged(client: TestClient, **body: Any) -> Any:
     return asked(client, "/v1/games", **body)
 
 
-def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestClient) -> None:
+def test_games_match_policy_move_by_move(leela: TestClient) -> None:
     (game,) = judged(leela, pgn=PGN, temperature=1.3)["games"]
     board = chess.Board()
     played: list[str] = []
@@ -62,7 +62,7 @@ def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestCl
     assert game["ignored"] == []
 
 
-def test_a_tree_has_the_comments_and_variations_but_no_null_move(client: TestClient) -> None:
+def test_tree_has_comments_and_variations(client: TestClient) -> None:
     (game,) = judged(client, pgn=PGN.replace("Bb5 a6", "Bb5 (3. -- Nf6) a6 $4"), include=["tree"])["games"]
     nodes = [(node.get("parent"), node.get("san"), node["comment"], node.get("nags", [])) for node in game["tree"]]
     main = [(0, "e4", ""), (1, "e5", ""), (2, "Nf3", "a comment"), (3, "Nc6", ""), (4, "Bb5", "")]
@@ -72,7 +72,7 @@ def test_a_tree_has_the_comments_and_variations_but_no_null_move(client: TestCli
     assert "tree" not in judged(client, pgn=PGN)["games"][0]
 
 
-def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> None:
+def test_invalid_game_is_an_error_in_its_place(client: TestClient) -> None:
     bad = '[Event "bad"]\n\n1. e4 e5 2. Ke3 *\n\n'
     atomic = '[Event "other"]\n[Variant "Atomic"]\n\n1. e4 *\n\n'
     empty = '[Event "none"]\n\n*\n\n'
@@ -90,14 +90,14 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
-def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(serve: Serve, accept: str) -> None:
+def test_invalid_game_is_counted_in_every_format(serve: Serve, accept: str) -> None:
     client = serve()
     client.post("/v1/games", json={"pgn": "1. e4 e5 2. Ke3 *\n\n1. e4 *"}, headers={"Accept": accept})
     assert sample(client, 'movemask_invalid_total{problem="invalid-pgn"}') == 1
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 3e-307, 5e-324, 1e308])
-def test_any_temperature_keeps_the_schema(client: TestClient, temperature: float) -> None:
+def test_extreme_temperatures_keep_schema(client: TestClient, temperature: float) -> None:
     """A surprise is the logit's distance from the best over the temperature: null only where that is no number."""
     cold, found = (judged(client, pgn=PGN, temperature=one) for one in (1e-3, temperature))
     GamesOut.model_validate(found)
@@ -114,7 +114,7 @@ def test_any_temperature_keeps_the_schema(client: TestClient, temperature: float
         assert game[side]["cross_entropy"] is not None or None in own or max(own) > 1e307
 
 
-def test_numbers_of_4300_digits_are_refused_beside_the_good_games_and_cost_nobody_a_record(client: TestClient) -> None:
+def test_games_rejects_huge_integers_per_game(client: TestClient) -> None:
     fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 " + "9" * 4300
     glyph, position = "1. e4 $" + "1" * 4301 + " *", f'[SetUp "1"]\n[FEN "{fen}"]\n\n1. Kd2 *'
     first, second, good = judged(client, pgn=f"{glyph}\n\n{position}\n\n{PGN}")["games"]
@@ -124,7 +124,7 @@ def test_numbers_of_4300_digits_are_refused_beside_the_good_games_and_cost_nobod
     assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6
 
 
-def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
+def test_chess960_and_fen_tag(client: TestClient) -> None:
     fen = "nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1"
     pgn = f'[Variant "Chess960"]\n[SetUp "1"]\n[FEN "{fen}"]\n\n1. c4 c5 *\n'
     (game,) = judged(client, pgn=pgn)["games"]
@@ -136,7 +136,7 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     assert game["white"]["moves"] == 1
 
 
-def test_games_of_other_programs_are_read_and_the_network_gets_the_ratings_of_their_tags(leela: TestClient) -> None:
+def test_ratings_of_tags_reach_network(leela: TestClient) -> None:
     """Those of all files in one request, but for three that leave a comment or a game open; the reader's test has what
     is wrong with others."""
     whole = [case for case in CASES if case.good == case.games]
@@ -153,7 +153,7 @@ def test_games_of_other_programs_are_read_and_the_network_gets_the_ratings_of_th
             assert game["elo"] == {"white": white, "black": black}
 
 
-def test_a_body_that_is_not_utf_8_says_so_and_where(client: TestClient) -> None:
+def test_body_that_is_not_utf_8(client: TestClient) -> None:
     body = '{"pgn":"[White \\"Müller\\"]\\n\\n1. e4 *"}'.encode("latin-1")
     answer = client.post("/v1/games", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
@@ -161,14 +161,14 @@ def test_a_body_that_is_not_utf_8_says_so_and_where(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
-def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
+def test_pgn_without_game(client: TestClient, pgn: str, said: str) -> None:
     answer = judged(client, pgn=pgn)
     assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
     assert said in answer["games"][0]["error"]["detail"]
     assert answer["temperature"] is None
 
 
-def test_what_is_too_long_is_refused_as_soon_as_it_is(serve: Serve) -> None:
+def test_too_long_games_are_rejected_early(serve: Serve) -> None:
     client = serve(max_positions=5)
     for pgn, words in (
         (PGN, ""),
@@ -181,7 +181,7 @@ def test_what_is_too_long_is_refused_as_soon_as_it_is(serve: Serve) -> None:
     assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"
 
 
-def test_a_text_is_split_into_its_games(client: TestClient) -> None:
+def test_split(client: TestClient) -> None:
     """A page that shows a pasted PGN game by game needs each game's text, not only the reports."""
     pgn = '\n[White "Ann"]\r\n[White "Ann"]\n\n1. e4 *\n\nRound \N{CIRCLED DIGIT TWO}\n[White "Cid"]\n1. Qq9\n'
     found = asked(client, "/v1/games/split", pgn=pgn)["parts"]
@@ -206,7 +206,7 @@ def lines_of(client: TestClient, **body: Any) -> list[Any]:
 TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]} *"
 
 
-def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serve, tmp_path: Path) -> None:
+def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "moves"))
     first, *found = lines_of(client, pgn=TRAP, include=["evaluations"])
     assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3, deeper=0, of_deeper=None)
@@ -235,21 +235,21 @@ def test_the_report_comes_at_once_and_each_evaluation_as_it_is_found(serve: Serv
     assert [move["san"] for move in game["moves"][2]["line"]] == ["a3", "a5"]
 
 
-def test_without_an_engine_or_a_wish_nothing_is_evaluated(serve: Serve, tmp_path: Path) -> None:
+def test_no_evaluations_without_engine_or_include(serve: Serve, tmp_path: Path) -> None:
     (only,) = lines_of(serve(), pgn=TRAP, include=["evaluations"])
     assert only["engine"] is None
     assert judged(serve(engine=program(tmp_path, "well")), pgn=TRAP)["engine"] is None
     assert not (tmp_path / "starts").exists()
 
 
-def test_an_engine_that_fails_leaves_the_report_and_a_ready_service(serve: Serve, tmp_path: Path) -> None:
+def test_failing_engine_leaves_report_and_readiness(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "dies"))
     assert judged(client, pgn=TRAP, include=["evaluations"])["engine"]["done"] == 1
     assert client.get("/readyz").status_code == 200
     assert judged(client, pgn=TRAP, include=["evaluations"])["engine"]["done"] == 0  # for a while
 
 
-def test_what_the_engine_looks_at_costs_the_clients_rate(serve: Serve, tmp_path: Path) -> None:
+def test_evaluations_count_against_rate(serve: Serve, tmp_path: Path) -> None:
     def left(**body: Any) -> int:
         client = serve(engine=program(tmp_path, "well"), client_rate=0.001, client_burst=100)
         answer = client.post("/v1/games", json={"pgn": "1. e4 e5 *", **body})

@@ -1,4 +1,4 @@
-"""What a user would lose: the figures of what would have leaked, and the positions where."""
+"""GET /v1/leakage…: figures, groups, history, worst and stored positions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answers(client: TestClient, **more: Any) -> list[Any]:
     return [client.post("/v1/policy", json={"moves": [move], **more}).json() for move in MOVES]
 
 
-def test_what_was_answered_before_is_counted(client: TestClient) -> None:
+def test_earlier_answers_are_counted(client: TestClient) -> None:
     leaked = [answer["leakage"] for answer in answers(client)]
     figures = client.get("/v1/leakage").json()["models"]["fake"]
     assert figures["positions"] == 4
@@ -63,7 +63,7 @@ def test_what_was_answered_before_is_counted(client: TestClient) -> None:
             assert sorted(values)[at] <= found[name] <= min(1.0203 * sorted(values)[at], max(values))
 
 
-def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve, tmp_path: Path) -> None:
+def test_figures_lag_is_reported_by_readyz(serve: Serve, tmp_path: Path) -> None:
     """With the database's lock in other hands nothing can be written, and what was written is read all the same."""
     client = serve(database_url=f"sqlite:///{tmp_path}/audit.db")
     client.post("/v1/policy", json={"moves": ["e2e4"]})
@@ -84,7 +84,7 @@ def test_figures_wait_for_nobody_and_readiness_says_what_they_lack(serve: Serve,
     assert client.get("/readyz").json()["ledger"]["waiting"] == 0
 
 
-def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: Serve) -> None:
+def test_too_many_readers_are_503(serve: Serve) -> None:
     """Every shared thread and every reader is taken; probes and answers need none of them."""
     client = serve()
     services: Services = client.app.state.services  # type: ignore[attr-defined]
@@ -136,13 +136,13 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
         ("/v1/audit", {"moves": [], "policy": {"e2e4": 1.0}}, 0),
     ],
 )
-def test_every_answer_is_counted(client: TestClient, path: str, body: dict[str, Any], counted: int) -> None:
+def test_all_answers_are_counted(client: TestClient, path: str, body: dict[str, Any], counted: int) -> None:
     client.post(path, json=body)
     assert client.get("/v1/leakage").json()["models"].get("fake", {"positions": 0})["positions"] == counted
     assert bool(client.get("/v1/leakage/worst").json()["positions"]) == bool(counted)
 
 
-def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) -> None:
+def test_worst_names_illegal_moves(client: TestClient) -> None:
     answered = answers(client)
     for kind in ("raw", "multiplied"):
         worst = client.get("/v1/leakage/worst", params={"kind": kind, "limit": 2}).json()["positions"]
@@ -171,13 +171,13 @@ def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) ->
         ("/v1/models/fake", ModelEntryOut),
     ],
 )
-def test_the_answers_are_of_the_documented_shape(serve: Serve, path: str, schema: type[BaseModel]) -> None:
+def test_shapes_match_document(serve: Serve, path: str, schema: type[BaseModel]) -> None:
     client = serve(ledger_kinds="all")
     answers(client)
     held_to(schema, client.get(path).json())
 
 
-def test_figures_are_by_model_and_can_be_asked_of_one(serve: Serve, tmp_path: Path) -> None:
+def test_figures_by_model(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "a")
     write_fake(tmp_path / "m", "b", trained_with_mask=True)
     client = serve(tmp_path / "m")
@@ -210,7 +210,7 @@ def test_figures_by_group(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("threshold", "least", "most"), [(1e-9, 0.999999, 1.000001), (0.003, 0.01, 0.99)])
-def test_figures_by_cause_share_the_mass_above_the_threshold(
+def test_figures_by_cause(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, threshold: float, least: float, most: float
 ) -> None:
     monkeypatch.setattr(services_module, "ledger_plan", lambda _: Plan(least=threshold))
@@ -226,14 +226,14 @@ def test_figures_by_cause_share_the_mass_above_the_threshold(
     assert least < sum(shares) < most
 
 
-def test_all_kinds_can_be_measured_for_every_request(serve: Serve) -> None:
+def test_all_kinds_setting(serve: Serve) -> None:
     client = serve(ledger_kinds="all")
     answers(client)
     (position,) = client.get("/v1/leakage/worst", params={"kind": "rounded", "limit": 1}).json()["positions"]
     assert set(client.get("/v1/leakage").json()["models"]["fake"]["kinds"]) == set(position["kinds"]) == set(KINDS)
 
 
-def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
+def test_ledger_share_setting(serve: Serve) -> None:
     client = serve(ledger_share=0.5)
     for _ in range(40):
         client.post("/v1/policy", json={"moves": []})
@@ -244,7 +244,7 @@ def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
     assert kinds["rounded"]["count"] == kinds["unmirrored"]["count"]
 
 
-def test_figures_of_a_span(client: TestClient) -> None:
+def test_figures_of_time_span(client: TestClient) -> None:
     answers(client)
     for since in ("1h", "2020-01-01", "2020-01-01T00:00:00+01:00", "1577836800"):
         model = client.get("/v1/leakage", params={"since": since}).json()["models"]["fake"]
@@ -267,12 +267,12 @@ def test_figures_of_a_span(client: TestClient) -> None:
         ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; available: raw"),
     ],
 )
-def test_wrong_parameters_are_named(client: TestClient, path: str, params: dict[str, Any], words: str) -> None:
+def test_invalid_parameters_are_named(client: TestClient, path: str, params: dict[str, Any], words: str) -> None:
     answer = client.get(f"/v1/leakage{path}", params=params)
     assert (answer.status_code, words in answer.json()["detail"]) == (422, True)
 
 
-def test_history_has_what_was_answered_in_its_span(client: TestClient) -> None:
+def test_history_buckets(client: TestClient) -> None:
     answered = answers(client)
     for bucket, seconds in (("10m", 600), ("1h", 3600), ("1d", 86400)):
         model = client.get("/v1/leakage/history", params={"bucket": bucket}).json()["models"]["fake"]
@@ -283,7 +283,7 @@ def test_history_has_what_was_answered_in_its_span(client: TestClient) -> None:
         assert last["kinds"]["raw"]["max"] <= max(answer["leakage"]["raw"] for answer in answered)
 
 
-def test_positions_come_in_pages_that_stay_as_they_are_while_rows_arrive(client: TestClient) -> None:
+def test_position_pages_are_stable(client: TestClient) -> None:
     fens = [answer["fen"] for answer in answers(client)]
     first = client.get("/v1/leakage/positions", params={"limit": 3}).json()
     client.post("/v1/policy", json={"moves": ["b1c3"]})
@@ -293,7 +293,7 @@ def test_positions_come_in_pages_that_stay_as_they_are_while_rows_arrive(client:
     assert first["positions"][0]["kinds"]["raw"]["leaked"] == first["positions"][0]["raw"]
 
 
-def test_an_export_holds_the_text_of_one_page_and_no_rows_while_its_client_reads() -> None:
+def test_export_holds_one_page_in_memory() -> None:
     """Two hundred slow readers held a gigabyte."""
 
     class Rows(list[Any]):
@@ -328,7 +328,7 @@ def test_positions_as_csv(client: TestClient, query: str, accept: str) -> None:
     assert rows[0]["trained_with_mask"] == "false"
 
 
-def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None:
+def test_positions_as_ndjson_without_limit(client: TestClient) -> None:
     positions = [{"moves": [move]} for move in MOVES] * 300
     for start in range(0, len(positions), 600):
         client.post("/v1/policy/batch", json={"positions": positions[start : start + 600]})
@@ -348,7 +348,7 @@ def leaking_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence
     return replace(right, codes=moves)
 
 
-def test_a_leaking_answer_is_withheld_counted_and_logged(
+def test_leaking_answer_is_withheld(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(evaluate, "policies", leaking_policies)
@@ -365,7 +365,7 @@ def test_a_leaking_answer_is_withheld_counted_and_logged(
     assert client.get("/v1/leakage").json()["models"] == {}
 
 
-def test_times_are_seconds_and_rfc_3339_everywhere_the_same(client: TestClient) -> None:
+def test_times_as_seconds_and_rfc_3339(client: TestClient) -> None:
     client.post("/v1/policy", json={"moves": []})
 
     def pairs(found: Any) -> list[tuple[float, str]]:

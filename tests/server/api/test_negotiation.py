@@ -33,7 +33,7 @@ JSON, LINES = "application/json", "application/x-ndjson"
         ("text/*", JSON),
     ],
 )
-def test_the_clients_accept_header_chooses(accept: str, chosen: str) -> None:
+def test_accept_header_chooses_media_type(accept: str, chosen: str) -> None:
     assert preferred(accept, (JSON, LINES)) == chosen
 
 

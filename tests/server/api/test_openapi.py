@@ -1,4 +1,4 @@
-"""What an integrator would lose: generated clients that need no key in vain, and know all errors and headers."""
+"""The OpenAPI document: security, errors, headers, schemas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def document_of(serve: Serve, **settings: Any) -> Any:
     return serve(**settings).get("/openapi.json").json()
 
 
-def test_a_key_is_optional_without_keys_and_probes_never_need_one(serve: Serve) -> None:
+def test_security_with_and_without_keys(serve: Serve) -> None:
     open_to_all = {name: operation["security"] for name, operation in operations(document_of(serve))}
     keyed = {name: operation["security"] for name, operation in operations(document_of(serve, api_keys="k" * 32))}
     for name in open_to_all:
@@ -32,7 +32,7 @@ def test_a_key_is_optional_without_keys_and_probes_never_need_one(serve: Serve) 
         assert keyed[name] == ([] if free else [BEARER])
 
 
-def test_every_operation_has_its_errors_and_its_headers(serve: Serve) -> None:
+def test_operations_list_errors_and_headers(serve: Serve) -> None:
     document = document_of(serve)
     for name, operation in operations(document):
         assert operation["responses"]["500"]["content"].keys() == {"application/problem+json"}, name
@@ -52,7 +52,7 @@ def test_every_operation_has_its_errors_and_its_headers(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/policy?fen=startpos", "/v1/models", "/v1/policy", "/v1/leakage/positions?format=csv"]
 )
-def test_the_headers_of_a_response_are_those_of_the_document(serve: Serve, path: str) -> None:
+def test_response_headers_match_document(serve: Serve, path: str) -> None:
     client = serve(client_rate=10, client_burst=10)
     document = client.get("/openapi.json").json()
     answer = client.get(path)
@@ -61,7 +61,7 @@ def test_the_headers_of_a_response_are_those_of_the_document(serve: Serve, path:
     assert ours - {"Cache-Control"} == documented.keys() - {"Cache-Control"}
 
 
-def test_tags_licence_and_server_are_named(serve: Serve) -> None:
+def test_tags_licence_and_server(serve: Serve) -> None:
     document = document_of(serve)
     used = {tag for _, operation in operations(document) for tag in operation["tags"]}
     assert used == {tag["name"] for tag in document["tags"]}
@@ -70,7 +70,7 @@ def test_tags_licence_and_server_are_named(serve: Serve) -> None:
     assert document["servers"] == [{"url": "/"}]
 
 
-def test_every_answer_has_a_schema(client: TestClient) -> None:
+def test_responses_have_schemas(client: TestClient) -> None:
     """Beside NDJSON without one, openapi-fetch typed the JSON of a batch as {}."""
     for path, operations in client.get("/openapi.json").json()["paths"].items():
         for operation in operations.values():

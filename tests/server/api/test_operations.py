@@ -1,4 +1,4 @@
-"""What an operator would lose: probes that tell the truth, metrics that count, and a page that explains itself."""
+"""Probes, metrics, models and the API page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.networks import write_fake
 from tests.server.asking import refused, sample
 
 
-def test_alive_and_ready(client: TestClient) -> None:
+def test_probes(client: TestClient) -> None:
     assert client.get("/livez").json() == {"status": "alive"}
     ready = client.get("/readyz")
     assert ready.status_code == 200
@@ -24,7 +24,7 @@ def test_alive_and_ready(client: TestClient) -> None:
     assert ready.json()["ledger"] == {"waiting": 0, "lost": 0, "failure": None}
 
 
-def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
+def test_failed_default_model_is_not_ready(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "good")
     (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
     client = serve(tmp_path / "m", default_model="bad")
@@ -53,7 +53,7 @@ def test_recorded_default_that_fails_is_not_ready(serve: Serve, tmp_path: Path) 
         (folder / "bad.toml").write_text("[contract]\n")
 
 
-def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
+def test_unreadable_ledger_is_503_with_reason_in_log(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -67,7 +67,7 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     assert "db.internal (10.0.0.5), port 5432" in caplog.text
 
 
-def test_a_model_tells_its_contract_while_the_database_is_away(serve: Serve, tmp_path: Path) -> None:
+def test_model_page_without_database(serve: Serve, tmp_path: Path) -> None:
     """An alert sends the operator there when a model is not served."""
     client = serve(database_url=f"sqlite:///{tmp_path}/gone/audit.db")
     refused(client.get("/v1/leakage"), 503, "ledger-unavailable")
@@ -77,7 +77,7 @@ def test_a_model_tells_its_contract_while_the_database_is_away(serve: Serve, tmp
     assert "leakage" not in answer.json()
 
 
-def test_metrics_count_what_happened(serve: Serve) -> None:
+def test_metrics(serve: Serve) -> None:
     client = serve()
     client.post("/v1/policy", json={"moves": []})
     client.post(
@@ -115,13 +115,13 @@ def test_metrics_count_what_happened(serve: Serve) -> None:
         "application/json",
     ],
 )
-def test_prometheus_3_takes_the_type_of_the_metrics(client: TestClient, accept: str) -> None:
+def test_metrics_content_type(client: TestClient, accept: str) -> None:
     answer = client.get("/metrics", headers={"Accept": accept})
     assert answer.status_code == 200
     assert re.match(r"text/plain; version=\d", answer.headers["content-type"])
 
 
-def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp_path: Path) -> None:
+def test_docs_work_offline_and_examples_run(serve: Serve, tmp_path: Path) -> None:
     for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
         write_fake(tmp_path / "m", name, elo=True)
     client = serve(tmp_path / "m")
@@ -144,7 +144,7 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     assert item == {"$ref": "#/components/schemas/BatchPositionIn"}
 
 
-def test_times_are_those_of_requests_and_not_of_probes_and_files(serve: Serve) -> None:
+def test_request_seconds_leave_out_probes_and_files(serve: Serve) -> None:
     client = serve()
     for path in ("/v1/models", "/livez", "/"):
         client.get(path)

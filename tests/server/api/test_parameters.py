@@ -1,4 +1,4 @@
-"""What a user would lose to silence: a plausible answer to something else than was asked."""
+"""Query parameters and defaults: nothing is ignored silently."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(client: TestClient, method: str, path: str, query: str) -> str:
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestClient, method: str, path: str) -> None:
+def test_unknown_query_parameter_is_named(client: TestClient, method: str, path: str) -> None:
     for query in ("?zzz=1", "?zzz", "?zzz=", "?" + "z" * 2_000 + "=1"):
         detail = refused(client, method, path, query)
         assert detail.startswith("zzz")
@@ -59,11 +59,11 @@ def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestCl
         ("get", "/v1/policy", "?fen=startpos&top_k=3", "use POST /v1/policy, and send it in the body"),
     ],
 )
-def test_the_nearest_is_named(client: TestClient, method: str, path: str, query: str, said: str) -> None:
+def test_nearest_parameter_is_suggested(client: TestClient, method: str, path: str, query: str, said: str) -> None:
     assert said in refused(client, method, path, query)
 
 
-def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None:
+def test_documented_parameters_are_accepted(client: TestClient) -> None:
     values = {"kind": "raw", "by": "phase", "bucket": "1h", "limit": "5", "cursor": "9", "format": "json"}
     values |= {
         "digest": "sha256:" + 64 * "0",
@@ -82,7 +82,7 @@ def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 20, "9" * 12, "-1", "0", "1e400", "9" * 5_000, "9" * 9 + "w"])
-def test_no_number_however_large_is_an_error_of_the_service(client: TestClient, number: str) -> None:
+def test_huge_numbers_are_client_errors(client: TestClient, number: str) -> None:
     client.post("/v1/policy", json={"moves": []})
     for path, found in create_app().openapi()["paths"].items():
         for one in found.get("get", {}).get("parameters", []):
@@ -109,7 +109,7 @@ def test_no_number_however_large_is_an_error_of_the_service(client: TestClient, 
         ({"moves": None}, "moves: Input should be a valid {}, got null"),
     ],
 )
-def test_no_position_is_refused_and_not_audited(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
+def test_missing_position_is_rejected(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
     batch = path.endswith("batch")
     answer = client.post(path, json={"positions": [body]} if batch else body)
     problem = answer.json()["results"][0]["error"] if batch else answer.json()
@@ -118,7 +118,7 @@ def test_no_position_is_refused_and_not_audited(client: TestClient, path: str, b
     assert [one["positions"] for one in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
 
 
-def test_the_start_position_has_a_word(client: TestClient) -> None:
+def test_startpos(client: TestClient) -> None:
     forms: list[dict[str, Any]] = [{"moves": []}, {"fen": "startpos"}, {"fen": chess.STARTING_FEN}]
     answers = [asked(client, **one) for one in forms]
     answers += asked(client, "/v1/policy/batch", positions=forms * 4)["results"]
@@ -131,7 +131,7 @@ def test_the_start_position_has_a_word(client: TestClient) -> None:
     assert after == after[:1] * 3
 
 
-def test_the_documented_defaults_of_a_rule_change_nothing(client: TestClient) -> None:
+def test_documented_rule_defaults(client: TestClient) -> None:
     plain = asked(client)["moves"]
     assert asked(client, temperature=1, top_p=1, min_p=0, normalizer="softmax")["moves"] == plain
     positions = [{"fen": "startpos", "min_p": 0}, {"fen": "startpos"}]

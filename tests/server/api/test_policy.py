@@ -1,4 +1,4 @@
-"""What a user would lose: a distribution over exactly the legal moves, for every kind of position."""
+"""POST /v1/policy, /v1/policy/batch and /v1/move: legal moves, order, sums, options."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def check(answer: Any, board: chess.Board) -> None:
         "8/8/8/8/k2Pp2Q/8/8/3K4 b - {} 0 1",  # the pawn is pinned
     ],
 )
-def test_an_en_passant_square_that_no_legal_move_uses_changes_nothing(shipped: TestClient, fen: str) -> None:
+def test_unusable_en_passant_square_changes_nothing(shipped: TestClient, fen: str) -> None:
     square = "e3" if "KQkq" in fen else "d3"
     with_it, without = (asked(shipped, fen=fen.format(text)) for text in (square, "-"))
     assert with_it["moves"] == without["moves"]
 
 
-def test_the_start_position(client: TestClient) -> None:
+def test_start_position(client: TestClient) -> None:
     answer = asked(client)
     check(answer, chess.Board())
     assert len(answer["moves"]) == 20
@@ -74,7 +74,7 @@ SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
         ({"moves": SHUFFLE * 4}, "fivefold_repetition", False),
     ],
 )
-def test_a_drawn_game_has_its_policy(client: TestClient, asking: dict[str, Any], reason: str, claimable: bool) -> None:
+def test_drawn_position(client: TestClient, asking: dict[str, Any], reason: str, claimable: bool) -> None:
     answer = asked(client, **asking)
     assert answer["status"] == "ongoing"
     assert answer["draw"] == {"reason": reason, "claimable": claimable}
@@ -86,7 +86,7 @@ def test_a_drawn_game_has_its_policy(client: TestClient, asking: dict[str, Any],
 
 
 @pytest.mark.parametrize(("planes", "words"), [("maia2-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
-def test_every_tricky_position_and_the_largest_counters(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+def test_tricky_positions(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
     client = serve(tmp_path / "m")
     fens = [fen for fen, _, flags in tricky() if not any(flag.startswith("python-chess") for flag in flags)]
@@ -103,14 +103,14 @@ def test_every_tricky_position_and_the_largest_counters(serve: Serve, tmp_path: 
         ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "stalemate"),
     ],
 )
-def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str) -> None:
+def test_finished_game(client: TestClient, fen: str, status: str) -> None:
     answer = asked(client, fen=fen, include=["san", "statistics"])
     assert (answer["status"], answer["moves"]) == (status, [])
     assert "leakage" not in answer
     assert asked(client, "/v1/move", fen=fen)["move"] is None
 
 
-def test_moves_lead_to_the_position(client: TestClient) -> None:
+def test_moves(client: TestClient) -> None:
     board = chess.Board()
     for uci in ("e2e4", "c7c5"):
         board.push_uci(uci)
@@ -122,7 +122,7 @@ def test_moves_lead_to_the_position(client: TestClient) -> None:
     assert later["fen"].startswith("Q7/4k3")
 
 
-def test_chess960_castles_by_taking_the_rook(client: TestClient) -> None:
+def test_chess960_castling(client: TestClient) -> None:
     castles = 0
     for row in perft("chess960")[:60]:
         board = chess.Board(row.fen, chess960=True)
@@ -133,13 +133,13 @@ def test_chess960_castles_by_taking_the_rook(client: TestClient) -> None:
     assert castles > 0
 
 
-def test_chess960_of_a_network_that_cannot_is_refused(serve: Serve, tmp_path: Path) -> None:
+def test_chess960_unsupported_by_network(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", vocabulary="maia2-1880")
     answer = serve(tmp_path / "m").post("/v1/policy", json={"fen": perft("chess960")[0].fen, "chess960": True})
     refused(answer, 422, "unsupported-variant")
 
 
-def test_what_is_included_on_request(client: TestClient) -> None:
+def test_include(client: TestClient) -> None:
     answer = asked(client, include=["san", "logit", "statistics"])
     board = chess.Board()
     logits = np.array([move["logit"] for move in answer["moves"]])
@@ -153,13 +153,13 @@ def test_what_is_included_on_request(client: TestClient) -> None:
     assert statistics["effective_moves"] == pytest.approx(np.exp(statistics["entropy"]))
 
 
-def test_temperature_divides_the_logits(client: TestClient) -> None:
+def test_temperature(client: TestClient) -> None:
     answer = asked(client, include=["logit"], temperature=2.5)
     weights = np.exp(np.array([move["logit"] for move in answer["moves"]]) / 2.5)
     np.testing.assert_allclose([move["probability"] for move in answer["moves"]], weights / weights.sum(), rtol=1e-12)
 
 
-def test_elo_reaches_the_network_and_what_was_used_is_said(rated: TestClient, client: TestClient) -> None:
+def test_elo_is_used_and_reported(rated: TestClient, client: TestClient) -> None:
     one, two = (asked(rated, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
     assert one["elo"] == {"self": 1100, "opponent": 1100}
     assert asked(rated, elo=1100)["moves"] == one["moves"] != two["moves"]
@@ -169,14 +169,14 @@ def test_elo_reaches_the_network_and_what_was_used_is_said(rated: TestClient, cl
     assert asked(client, elo={"self": 1100, "opponent": 1100})["ignored"] == ["elo"]
 
 
-def test_value_is_of_the_side_to_move(serve: Serve, models: Path) -> None:
+def test_value_of_side_to_move(serve: Serve, models: Path) -> None:
     value = asked(serve(models))["value"]
     assert set(value) == {"win", "draw", "loss", "score"}
     assert value["win"] + value["draw"] + value["loss"] == pytest.approx(1)
     assert value["score"] == pytest.approx(value["win"] + value["draw"] / 2)
 
 
-def test_a_model_is_chosen_by_name(serve: Serve, tmp_path: Path) -> None:
+def test_model_by_name(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "a")
     write_fake(tmp_path / "m", "b", planes="lc0-112", vocabulary="lc0-1858")
     client = serve(tmp_path / "m", default_model="b")
@@ -184,7 +184,7 @@ def test_a_model_is_chosen_by_name(serve: Serve, tmp_path: Path) -> None:
     assert asked(client, model="a")["model"]["name"] == "a"
 
 
-def test_one_bad_fen_answers_the_other_1023(client: TestClient) -> None:
+def test_batch_with_one_bad_fen(client: TestClient) -> None:
     positions: list[dict[str, Any]] = [{"moves": [["e2e4"], ["d2d4"], ["c2c4"]][i % 3]} for i in range(1024)]
     positions[500] = {"fen": "not a fen"}
     results = asked(client, "/v1/policy/batch", positions=positions)["results"]
@@ -198,7 +198,7 @@ def test_one_bad_fen_answers_the_other_1023(client: TestClient) -> None:
             check(answer, board)
 
 
-def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client: TestClient) -> None:
+def test_invalid_batch_items_are_errors_in_their_place(client: TestClient) -> None:
     mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     positions = [7, None, {"fenn": "x"}, {"fen": mate}, {"moves": ["e2e5"]}, {}]
     results = asked(client, "/v1/policy/batch", positions=positions)["results"]
@@ -214,7 +214,7 @@ def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_each_result_has_its_place_and_the_name_that_its_position_has(client: TestClient, accept: str) -> None:
+def test_batch_results_have_index_and_id(client: TestClient, accept: str) -> None:
     names = ["start", None, '"]}', "ü", "start"]
     bad = [
         {"fen": "x", "id": "typo"},
@@ -233,7 +233,7 @@ def test_each_result_has_its_place_and_the_name_that_its_position_has(client: Te
 
 
 @pytest.mark.parametrize("moves", [["e4"], ["e4", "a6", "e5", "d5"], ["e4", "a6", "e5", "d5", "a3"]])
-def test_the_fen_is_as_python_chess_writes_it(client: TestClient, moves: list[str]) -> None:
+def test_fen_is_normalised(client: TestClient, moves: list[str]) -> None:
     board = chess.Board()
     for san in moves:
         board.push_san(san)
@@ -246,7 +246,7 @@ def test_the_fen_is_as_python_chess_writes_it(client: TestClient, moves: list[st
 RATINGS: list[dict[str, Any]] = [{}, {"elo": 600}, {"elo": 1500}]
 
 
-def test_a_rating_outside_the_networks_range_says_so(shipped: TestClient) -> None:
+def test_rating_outside_range_is_reported(shipped: TestClient) -> None:
     assert asked(shipped, elo=300)["elo"] == {"self": 600, "opponent": 600, "clamped": True}
     assert asked(shipped, elo={"self": 1500, "opponent": 4000})["elo"]["clamped"]
     assert all("clamped" not in asked(shipped, **elo)["elo"] for elo in RATINGS)
@@ -273,13 +273,13 @@ def test_a_rating_outside_the_networks_range_says_so(shipped: TestClient) -> Non
         ("/v1/audit", {"moves": [], "policy": {"e2e4": 1}, "treshold": 1}, "treshold", "did you mean 'threshold'?"),
     ],
 )
-def test_a_misspelt_field_gets_a_suggestion(
+def test_misspelt_field_gets_suggestion(
     client: TestClient, path: str, body: dict[str, Any], field: str, hint: str
 ) -> None:
     refused(client.post(path, json=body), 422, "invalid-request", f"{field}: no such field ({hint})")
 
 
-def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient) -> None:
+def test_batch_defaults(rated: TestClient) -> None:
     said: dict[str, Any] = {"elo": {"self": 2000, "opponent": 2100}, "temperature": 3.0, "include": ["san"]}
     own = {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}
     first, second = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, own], **said)["results"]
@@ -287,13 +287,13 @@ def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient)
     assert first["moves"] == asked(rated, **said)["moves"]
 
 
-def test_the_greedy_move_is_the_best_and_a_seed_draws_the_same_again(client: TestClient) -> None:
+def test_greedy_and_seeded_moves(client: TestClient) -> None:
     assert asked(client, "/v1/move", include=["san"])["move"] == asked(client, include=["san"])["moves"][0]
     first = asked(client, "/v1/move", method="sample")
     assert asked(client, "/v1/move", method="sample", seed=first["seed"])["move"] == first["move"]
 
 
-def test_seeds_draw_moves_with_their_probabilities(client: TestClient) -> None:
+def test_sampled_moves_follow_probabilities(client: TestClient) -> None:
     policy = {move["uci"]: move["probability"] for move in asked(client)["moves"]}
     drawn = [asked(client, "/v1/move", method="sample", seed=seed)["move"]["uci"] for seed in range(400)]
     best = max(policy, key=lambda uci: policy[uci])
@@ -301,7 +301,7 @@ def test_seeds_draw_moves_with_their_probabilities(client: TestClient) -> None:
     assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5
 
 
-def test_moves_in_san_are_read_and_told(client: TestClient) -> None:
+def test_san(client: TestClient) -> None:
     san, uci = asked(client, moves=["e4", "c5"]), asked(client, moves=["e2e4", "c7c5"])
     assert (san.pop("notation"), uci.pop("notation")) == ("san", "uci")
     del san["timing"], uci["timing"]
@@ -314,7 +314,7 @@ def test_moves_in_san_are_read_and_told(client: TestClient) -> None:
     assert checked["notation"] == "san"
 
 
-def test_the_illegal_mass_is_all_of_raw_with_its_causes(leela: TestClient) -> None:
+def test_illegal_moves_add_up_to_raw(leela: TestClient) -> None:
     for fen in ("startpos", "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "8/P6k/8/8/8/8/7K/8 w - - 0 1"):
         answer = asked(leela, fen=fen, include=["illegal"])
         illegal = answer["illegal"]

@@ -1,4 +1,4 @@
-"""What a user would lose: a distribution by the rule that was asked for, and an error where a rule makes no sense."""
+"""Rules over HTTP: normalisers, filters, temperatures; invalid combinations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plain(client: TestClient) -> Any:
         ({"normalizer": "entmax", "alpha": 1.2}, lambda z, i: entmax.entmax(z, i, 1.2)),
     ],
 )
-def test_sparse_normalizers_list_every_move(client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any) -> None:
+def test_sparse_normalizers_list_all_moves(client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any) -> None:
     answer = asked(client, include=["logit"], **rule)
     assert len(answer["moves"]) == 20
     logits = column(answer, "logit")
@@ -56,7 +56,7 @@ def test_sparse_normalizers_list_every_move(client: TestClient, plain: Any, rule
     assert "abstention" not in answer
 
 
-def test_softmax_one_abstains_and_sums_to_one_with_it(client: TestClient, plain: Any) -> None:
+def test_softmax_one_abstention(client: TestClient, plain: Any) -> None:
     answer = asked(client, normalizer="softmax_one", include=["statistics"])
     logits = column(plain, "logit")
     expected = scipy.special.softmax(np.append(logits, 0.0))
@@ -71,7 +71,7 @@ FEN = "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3"
 LOW = "8/4k3/5p2/4p3/4Pr2/4R1K1/8/8 w - - 26 78"
 
 
-def test_where_every_probability_underflows_order_draws_and_statistics_are_the_logits(serve: Serve) -> None:
+def test_underflow_falls_back_to_logits(serve: Serve) -> None:
     below_zero = -1 - 20 * np.random.default_rng(0).random(1880, dtype=np.float32)
     client = serve(prepare=lambda _: fixed_model(below_zero))
     plain = asked(client, fen=LOW, moves=[], temperature=1e-4, include=["statistics"])
@@ -89,7 +89,7 @@ def test_where_every_probability_underflows_order_draws_and_statistics_are_the_l
             assert client.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == plain["moves"][0]["uci"]
 
 
-def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient, plain: Any) -> None:
+def test_filters(client: TestClient, plain: Any) -> None:
     p, moves = column(plain, "probability"), [move["uci"] for move in plain["moves"]]
     for rule, kept in (
         ({"top_k": 3}, 3),
@@ -130,7 +130,7 @@ NORMALIZERS = st.sampled_from(
 )
 @example({}, {"temperature": 1e308, "top_k": 1, "top_p": 0.5}, "startpos")
 @example({"normalizer": "softmax_one"}, {"temperature": 1e308, "top_k": 1, "top_p": 0.5}, "startpos")
-def test_every_rule_leaves_a_move_to_answer_to_draw_and_to_sweep(
+def test_rules_always_leave_a_move(
     shipped: TestClient, normalizer: dict[str, Any], rule: dict[str, Any], fen: str
 ) -> None:
     rule = {**rule, **normalizer}
@@ -150,7 +150,7 @@ def test_every_rule_leaves_a_move_to_answer_to_draw_and_to_sweep(
     assert sample(shipped, "movemask_served_leakage_total") == 0
 
 
-def test_a_batch_mixes_rules(client: TestClient) -> None:
+def test_batch_mixes_rules(client: TestClient) -> None:
     rules: list[dict[str, Any]] = [{}, {"temperature": 2.0}, {"normalizer": "sparsemax"}, {"top_k": 2}, {"alpha": 1.5}]
     body = {"positions": [{"moves": [], **rule} for rule in rules], "normalizer": "softmax_one", "include": ["logit"]}
     results = client.post("/v1/policy/batch", json=body).json()["results"]
@@ -163,7 +163,7 @@ def test_a_batch_mixes_rules(client: TestClient) -> None:
             assert answer.get("abstention") == alone.get("abstention")
 
 
-def test_move_draws_by_the_rule(client: TestClient) -> None:
+def test_move_follows_rule(client: TestClient) -> None:
     best = [move["uci"] for move in asked(client, top_k=2)["moves"]]
     drawn = [asked(client, "/v1/move", method="sample", seed=seed, top_k=2)["move"]["uci"] for seed in range(40)]
     assert set(drawn) == set(best)
@@ -172,7 +172,7 @@ def test_move_draws_by_the_rule(client: TestClient) -> None:
     assert one["abstention"] > 0
 
 
-def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Path) -> None:
+def test_calibrated_temperature(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "plain")
     file = write_fake(tmp_path / "m", "fitted")
     file.write_text(file.read_text() + CALIBRATION)
@@ -197,6 +197,6 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
         ({"min_p": -1}, "min_p"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
+def test_invalid_rules_are_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
     answer = client.post("/v1/policy", json={"moves": [], **rule})
     assert (answer.status_code, word in answer.json()["detail"]) == (422, True)

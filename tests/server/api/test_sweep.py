@@ -1,4 +1,4 @@
-"""What a user would lose: one position at many ratings, the same figures as one by one, and read only once."""
+"""POST /v1/policy/sweep: ratings, models, limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def swept(client: TestClient, **body: Any) -> Any:
     "position",
     [{"moves": ["e2e4", "c7c5"]}, {"fen": "8/P6k/8/8/8/8/7K/8 w - - 0 1"}, {"fen": "startpos", "temperature": 0.5}],
 )
-def test_each_point_is_the_policy_at_that_rating(shipped: TestClient, vary: str, position: dict[str, Any]) -> None:
+def test_points_equal_policies(shipped: TestClient, vary: str, position: dict[str, Any]) -> None:
     fixed = {} if vary == "both" else {"elo": {"self": 1300, "opponent": 1700}}
     sweep = swept(shipped, **position, **fixed, vary=vary, ratings=RATINGS, include=["san"])
     assert [point["elo"] for point in sweep["points"]] == [
@@ -50,7 +50,7 @@ def test_each_point_is_the_policy_at_that_rating(shipped: TestClient, vary: str,
         assert (point["model"], sweep["fen"], sweep["turn"]) == (one["model"], one["fen"], one["turn"])
 
 
-def test_without_ratings_every_hundred_from_800_to_2500_in_the_networks_range(shipped: TestClient) -> None:
+def test_default_ratings(shipped: TestClient) -> None:
     points = swept(shipped, moves=[])["points"]
     (model,) = [model for model in shipped.get("/v1/models").json()["models"] if model["default"]]
     low, high = model["contract"]["elo"]["minimum"], model["contract"]["elo"]["maximum"]
@@ -58,7 +58,7 @@ def test_without_ratings_every_hundred_from_800_to_2500_in_the_networks_range(sh
     assert [point["elo"]["self"] for point in points] == expected
 
 
-def test_models_take_the_place_of_ratings(serve: Serve, tmp_path: Path) -> None:
+def test_models(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_fake(folder, "mirrored")
     write_fake(folder, "leela", planes="lc0-112", vocabulary="lc0-1858")
@@ -76,7 +76,7 @@ def test_models_take_the_place_of_ratings(serve: Serve, tmp_path: Path) -> None:
         assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_finished_game_has_points_and_no_moves_and_dropped_moves_no_probability(shipped: TestClient) -> None:
+def test_finished_game_and_dropped_moves(shipped: TestClient) -> None:
     mate = swept(shipped, fen="r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4", ratings=RATINGS)
     assert (mate["status"], mate["moves"], len(mate["points"])) == ("checkmate", [], len(RATINGS))
     best = swept(shipped, moves=[], ratings=RATINGS, top_k=1)["moves"]
@@ -95,18 +95,18 @@ def test_a_finished_game_has_points_and_no_moves_and_dropped_moves_no_probabilit
         ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "needs vary"),
     ],
 )
-def test_what_is_wrong_is_named(shipped: TestClient, body: dict[str, Any], status: int, said: str) -> None:
+def test_invalid_sweeps_are_named(shipped: TestClient, body: dict[str, Any], status: int, said: str) -> None:
     answer = shipped.post("/v1/policy/sweep", json=body)
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/problem+json")
     assert said in answer.json()["detail"]
 
 
-def test_a_network_of_one_rating_says_what_to_ask_instead(client: TestClient) -> None:
+def test_network_without_ratings(client: TestClient) -> None:
     answer = client.post("/v1/policy/sweep", json={"moves": [], "ratings": RATINGS})
     words = "model 'fake' plays at one rating only; name several in `models`"
     refused(answer, 422, "invalid-sweep", words)
 
 
-def test_the_largest_sweep_fits_into_its_body(rated: TestClient) -> None:
+def test_largest_sweep(rated: TestClient) -> None:
     body = {"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 256, "ratings": [1500.0625 + n / 16 for n in range(1024)]}
     assert len(swept(rated, **body)["points"]) == 1024

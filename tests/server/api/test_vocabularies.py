@@ -1,4 +1,4 @@
-"""What a user who brings a network would lose: which move each of its logits stands for."""
+"""GET /v1/vocabularies/{name}: the move of each slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.networks import write_fake
 from tests.processes import run
 
 
-def test_every_vocabulary_says_the_same_over_http_and_on_the_command_line(client: TestClient) -> None:
+def test_http_and_command_line_agree(client: TestClient) -> None:
     for name in vocabulary_names():
         found = client.get(f"/v1/vocabularies/{name}").json()
         assert found == json.loads(run("vocabulary", name, "--json").stdout)
@@ -24,12 +24,12 @@ def test_every_vocabulary_says_the_same_over_http_and_on_the_command_line(client
     assert (found["castling"], found["bare_promotion"], found["black"]) == ("king_two_squares", None, "none")
 
 
-def test_maia2s_slots_are_those_that_its_package_prints(client: TestClient) -> None:
+def test_maia2_slots_match_its_package(client: TestClient) -> None:
     printed = (ROOT / "tests" / "data" / "maia2_moves.txt").read_text().split()
     assert client.get("/v1/vocabularies/maia2-1880").json()["moves"] == printed
 
 
-def test_a_models_slots_are_those_of_its_contract_with_its_variations(serve: Serve, tmp_path: Path) -> None:
+def test_model_slots_follow_contract_variations(serve: Serve, tmp_path: Path) -> None:
     file = write_fake(tmp_path, "own")
     file.write_text(file.read_text().replace("[contract]", '[contract]\nvariations = ["promotion_order"]'))
     found = serve(tmp_path).get("/v1/vocabularies/own").json()
@@ -40,7 +40,7 @@ def test_a_models_slots_are_those_of_its_contract_with_its_variations(serve: Ser
     assert run("vocabulary", "own", "--models-dir", tmp_path).output.splitlines()[1792] == "1792\ta7a8n"
 
 
-def test_an_unknown_name_lists_what_there_is(client: TestClient, tmp_path: Path) -> None:
+def test_unknown_vocabulary_lists_names(client: TestClient, tmp_path: Path) -> None:
     problem = client.get("/v1/vocabularies/nothing")
     assert problem.status_code == 404
     assert problem.json()["type"] == "urn:movemask:problem:unknown-model"

@@ -1,4 +1,4 @@
-"""What everybody would lose: their place, to clients that send slowly, hold much or ask for more than their share."""
+"""Admission: bytes in flight, rates of clients and what requests cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> 
     flight.hold(context, size)
 
 
-def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
+def test_shares_of_bytes_in_flight() -> None:
     flight = BytesInFlight(8 << 20)
     first = asking("greedy")
     for _ in range(20):
@@ -90,7 +90,7 @@ def test_slow_clients_give_way_as_the_pool_fills(megabytes: int, pace: int) -> N
     assert flight.least_pace == 0
 
 
-def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> None:
+def test_sent_bytes_are_released(client: TestClient) -> None:
     """Eight exports by two addresses held everybody off with bytes that had been read long ago."""
     held: list[int] = []
     app: Any = client.app
@@ -127,7 +127,7 @@ def test_what_a_client_has_been_sent_is_no_longer_held(client: TestClient) -> No
     ("clients", "head", "sent"),
     [(40, b"Content-Length: 2097152", b"{"), (20, b"Content-Length: 36000", b"{" + b" " * 30_000)],
 )
-def test_unfinished_bodies_take_nobodys_place(service: int, clients: int, head: bytes, sent: bytes) -> None:
+def test_unfinished_bodies_block_nobody(service: int, clients: int, head: bytes, sent: bytes) -> None:
     body = json.dumps({"moves": []}).encode()
     whole = b"POST /v1/policy HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
@@ -158,7 +158,7 @@ def left(answer: Any) -> int:
     return int(match[1])
 
 
-def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
+def test_rate_limit(serve: Serve) -> None:
     client = serve(client_rate=0.01, client_burst=10)
     first = client.post("/v1/policy", json={"moves": []})
     assert first.status_code == 200
@@ -178,7 +178,7 @@ def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"fen": 1}', b'{"fen": "x"}'])
-def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) -> None:
+def test_invalid_request_costs_one(serve: Serve, body: bytes) -> None:
     client = serve(client_rate=0.01, client_burst=3)
     found = [
         client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"}).status_code
@@ -188,7 +188,7 @@ def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) ->
     assert set(found[:3]) <= {400, 422}
 
 
-def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serve) -> None:
+def test_wrong_key_costs_its_address(serve: Serve) -> None:
     key = "a-key-of-some-length-and-more"
     client = serve(client_rate=0.01, client_burst=3, api_keys=key)
 
@@ -205,7 +205,7 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
-def test_a_pgn_costs_its_moves_and_hardly_its_comments(serve: Serve, accept: str) -> None:
+def test_cost_of_games(serve: Serve, accept: str) -> None:
     """Two moves and a comment of 10,000 characters cost 7,525 positions, and kept the client out for 25 minutes."""
     client = serve(client_rate=0.01, client_burst=100)
 
@@ -226,14 +226,14 @@ def test_a_pgn_costs_its_moves_and_hardly_its_comments(serve: Serve, accept: str
     )
 
 
-def test_splitting_a_pgn_costs_as_much_as_reading_it(serve: Serve) -> None:
+def test_cost_of_split(serve: Serve) -> None:
     """Half a million characters took 0.3 s and cost one position."""
     client = serve(client_rate=0.01, client_burst=1000)
     response = client.post("/v1/games/split", json={"pgn": "1. e4 e5 Nf3 " * 1_000})
     assert left(response) == 1000 - 1 - 13_000 // 4096
 
 
-def test_a_rest_gives_positions_back() -> None:
+def test_bucket_refills() -> None:
     now = 0.0
     limit = RateLimit(5, 5, Rates(), clock=lambda: now)
     limit.charge(asking("one"), 5)
@@ -243,7 +243,7 @@ def test_a_rest_gives_positions_back() -> None:
     limit.charge(asking("one"), 5)
 
 
-def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:
+def test_request_above_burst(serve: Serve) -> None:
     client = serve(client_rate=0.01, client_burst=5)
     assert left(client.post("/v1/policy/batch", json=batch(20))) == 0
     refused = client.post("/v1/policy", json={"moves": []})
@@ -266,7 +266,9 @@ FIRST, SECOND = "first-key-of-some-length", "second-key-of-some-length"
         ("Authorization", [f"Bearer {FIRST}", f"Bearer {FIRST}", f"Bearer {SECOND}"], [200, 429, 200]),
     ],
 )
-def test_keys_and_addresses_have_own_shares(serve: Serve, header: str, clients: list[str], statuses: list[int]) -> None:
+def test_keys_and_addresses_have_own_buckets(
+    serve: Serve, header: str, clients: list[str], statuses: list[int]
+) -> None:
     keys = f"{FIRST},{SECOND}" if header == "Authorization" else None
     client = serve(client_rate=0.01, client_burst=2, proxies=1, api_keys=keys)
     path, two = "/v1/policy/batch", batch(2)

@@ -1,4 +1,4 @@
-"""What one client could take from all: memory for what never ends, time of connections that nobody finishes."""
+"""Guard: limits on heads, bodies, pipelining, slow clients and connections."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
         (CHUNKED.removesuffix(b"0\r\n") + b"1;x=", LINE),
     ],
 )
-async def test_headers_and_trailers_without_end_are_refused_before_they_are_held(begun: bytes, piece: bytes) -> None:
+async def test_endless_headers_and_trailers_are_rejected(begun: bytes, piece: bytes) -> None:
     async with listening(echo) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begun)
@@ -161,7 +161,7 @@ async def test_headers_and_trailers_without_end_are_refused_before_they_are_held
     assert count < 5_000_000
 
 
-async def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_taken() -> None:
+async def test_large_request_and_the_next_one_are_accepted() -> None:
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 40_000 + b"\r\nContent-Length: 1000000\r\n\r\n"
     async with listening(echo) as (_, port):
         answer = await sent(port, head, b"b" * 1_000_000 + LAST[:18], LAST[18:])
@@ -179,13 +179,13 @@ async def test_large_headers_a_large_body_and_the_next_request_of_a_connection_a
         (HEAD + b"\r\n1234567890GET / HTTP/1.1\r\nHo", b"HTTP/1.1 200 "),
     ],
 )
-async def test_a_request_that_is_never_sent_whole_is_given_up(raw: bytes, answer: bytes) -> None:
+async def test_unfinished_request_is_408(raw: bytes, answer: bytes) -> None:
     got = await answered(echo, raw, head_seconds=0.2, body_seconds=0.2)
     assert got.startswith(answer)
     assert (b"408" in got) == (raw != b"")
 
 
-async def test_an_answer_that_is_not_read_is_given_up() -> None:
+async def test_unread_answer_is_cut_off() -> None:
     ended = asyncio.Event()
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
@@ -254,7 +254,7 @@ async def test_slow_reader_gives_way_when_a_pace_is_asked(pace: int, ended: bool
 
 
 @pytest.mark.parametrize("count", [MAX_HEADERS - 2, MAX_HEADERS + 1])
-async def test_headers_are_counted(count: int) -> None:
+async def test_number_of_headers_is_limited(count: int) -> None:
     headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
     answer = await answered(echo, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + headers + b"Connection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
@@ -262,14 +262,14 @@ async def test_headers_are_counted(count: int) -> None:
 
 @pytest.mark.parametrize("size", [1000, 20_000_000])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
-async def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int, connection: str) -> None:
+async def test_refusal_arrives_after_whole_body(size: int, connection: str) -> None:
     head = f"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
     answer = await answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
     assert answer.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
 
 
 @pytest.mark.parametrize("count", [MAX_PIPELINED, MAX_PIPELINED + 1, 10_000])
-async def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection(count: int) -> None:
+async def test_pipelined_requests_are_limited(count: int) -> None:
     taken: list[int] = []
 
     async def counted(scope: Any, receive: Any, send: Any) -> None:
@@ -283,7 +283,7 @@ async def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection
     assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
 
 
-async def test_requests_one_after_another_have_no_limit() -> None:
+async def test_sequential_requests_are_unlimited() -> None:
     async with listening(echo) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(5 * MAX_PIPELINED):
@@ -293,7 +293,7 @@ async def test_requests_one_after_another_have_no_limit() -> None:
         writer.transport.abort()
 
 
-async def test_trailers_are_no_headers() -> None:
+async def test_trailers_are_dropped() -> None:
     trailers = b"X-Forwarded-For: 1.2.3.4\r\nAuthorization: Bearer x\r\n\r\n"
     answer = await answered(reflect, CHUNKED + trailers, LAST)
     assert b"POST host transfer-encoding abc" in answer
@@ -301,7 +301,7 @@ async def test_trailers_are_no_headers() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-async def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
+async def test_upgrade_is_ignored(size: int) -> None:
     """Java's HttpClient asks for one with each request."""
     java = (
         b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: localhost\r\n"
@@ -322,7 +322,7 @@ async def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"200"),
     ],
 )
-async def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> None:
+async def test_host_header_is_required_once(head: bytes, status: bytes) -> None:
     answer = await answered(echo, head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.count(b"HTTP/1.1 ") == 1
@@ -347,11 +347,11 @@ async def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) 
         ),
     ],
 )
-async def test_what_is_not_http_1_or_coded_twice_is_refused(raw: bytes, status: bytes) -> None:
+async def test_other_versions_and_codings_are_rejected(raw: bytes, status: bytes) -> None:
     assert (await answered(echo, raw)).split(b" ")[1] == status
 
 
-async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_requests_share_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     """A thousand of them wrote 740 MB."""
     async with listening(echo) as (made, port):
         for _ in range(100):
@@ -377,7 +377,7 @@ async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(ca
         (b"GET / HTTP/1.1\r\n\r\n", 'invalid_total{problem="bad-request"}', "the request needs one Host header"),
     ],
 )
-async def test_an_operator_sees_what_is_refused_before_there_is_a_request(
+async def test_refused_connections_are_logged_and_counted(
     caplog: pytest.LogCaptureFixture, raw: bytes, metric: str, line: str
 ) -> None:
     """Without MOVEMASK_PROXIES, all clients behind a proxy are one address."""
@@ -409,7 +409,7 @@ HANDSHAKE = bytes.fromhex("16030100") + b"\x2f" + b"\x01" + bytes(46)
         (b"GET / HTTP/1.1\r\n\r\n", 400, "the request needs one Host header"),
     ],
 )
-async def test_a_refusal_before_there_is_a_request_is_a_problem_too(
+async def test_early_refusal_is_a_problem(
     caplog: pytest.LogCaptureFixture, raw: bytes, status: int, detail: str
 ) -> None:
     head, _, body = (await answered(echo, raw)).partition(b"\r\n\r\n")
@@ -420,7 +420,7 @@ async def test_a_refusal_before_there_is_a_request_is_a_problem_too(
 
 
 @pytest.mark.parametrize("after", [b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n"])
-async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) -> None:
+async def test_later_bytes_do_not_cut_answer(after: bytes) -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)
         await echo(scope, receive, send)
@@ -432,7 +432,7 @@ async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) ->
 
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
-def test_a_client_that_waits_to_send_a_refused_body_is_told(service: int, path: str, length: int) -> None:
+def test_expect_100_continue_refused(service: int, path: str, length: int) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     with socket.create_connection(("127.0.0.1", service), 20) as client:
         client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
@@ -441,7 +441,7 @@ def test_a_client_that_waits_to_send_a_refused_body_is_told(service: int, path: 
     assert b"connection: close" in answer
 
 
-async def test_a_head_does_not_wait_for_its_body() -> None:
+async def test_streamed_head_is_sent_at_once() -> None:
     body_may_come = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -459,7 +459,7 @@ async def test_a_head_does_not_wait_for_its_body() -> None:
 
 
 @pytest.mark.parametrize("inner", [HttpToolsProtocol, H11Protocol])
-async def test_the_guard_needs_nothing_of_uvicorn_but_that_it_is_a_protocol(inner: Any) -> None:
+async def test_guard_works_with_h11_protocol(inner: Any) -> None:
     """With both of uvicorn's protocols, answers are found: else a connection ends with its ninth request, a client
     that goes is not seen, and what follows a request cuts its answer off."""
     waiting = asyncio.Event()
@@ -499,9 +499,7 @@ async def test_the_guard_needs_nothing_of_uvicorn_but_that_it_is_a_protocol(inne
     chunks=strategies.integers(0, 3),
     cuts=strategies.lists(strategies.integers(0, 2000), max_size=8),
 )
-def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
-    bodies: list[bytes], chunks: int, cuts: list[int]
-) -> None:
+def test_requests_survive_any_fragmentation(bodies: list[bytes], chunks: int, cuts: list[int]) -> None:
     raw = b""
     for number, body in enumerate(bodies):
         last = b"Connection: close\r\n" if number == len(bodies) - 1 else b""
@@ -543,7 +541,7 @@ def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
         ({"of_an_address": 4}, b"too many connections from this address; each worker takes 2"),
     ],
 )
-async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[str, Any], words: bytes) -> None:
+async def test_workers_share_connection_limit(limits: dict[str, Any], words: bytes) -> None:
     async with listening(echo, processes=2, **limits) as (made, port):
         writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
         while len(made) < 2:
@@ -568,14 +566,12 @@ async def test_each_of_two_workers_takes_half_of_the_connections(limits: dict[st
         ("fe80::1%eth0", "fe80::/64"),
     ],
 )
-def test_all_addresses_of_an_ipv6_network_are_one_client(address: str, client: str) -> None:
+def test_ipv6_network_is_one_client(address: str, client: str) -> None:
     assert client_address(address) == client
 
 
 @pytest.mark.parametrize("sent_before", [b"", b"GET / HT", HEAD + b"\r\n123", GET])
-async def test_a_connection_that_is_stopped_ends_after_the_requests_that_have_begun(
-    sent_before: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stopped_connection_finishes_requests(sent_before: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_ON_ITS_WAY", 0)
     rest = (HEAD + b"\r\n1234567890" if sent_before.startswith(HEAD) else GET).removeprefix(sent_before)
     async with listening(echo) as (made, port):
@@ -596,7 +592,7 @@ async def test_a_connection_that_is_stopped_ends_after_the_requests_that_have_be
         writer.transport.abort()
 
 
-async def test_a_connection_that_a_client_resets_leaves_nothing_behind() -> None:
+async def test_reset_connection_leaves_nothing() -> None:
     """uvicorn's timer of an idle connection held all of it until its time was over: many resets a second filled
     memory."""
     async with listening(echo, keep_alive=3600) as (made, port), asyncio.timeout(20):

@@ -1,6 +1,4 @@
-"""What a browser's user or an operator behind a proxy would lose: answers that no other site can frame, sniff or keep,
-a name that only its owner serves, the client's own address, pages of others that may call, and large answers that
-travel small."""
+"""Response headers, host names, other sites, CORS, forwarded addresses, compression."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from tests.server.asking import refused
         ("GET", "/metrics"),
     ],
 )
-def test_every_answer_has_the_headers(client: TestClient, method: str, path: str) -> None:
+def test_security_headers(client: TestClient, method: str, path: str) -> None:
     answer = client.request(method, path)
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["X-Frame-Options"] == "DENY"
@@ -59,7 +57,7 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
         ("[::1]:8000", 200),
     ],
 )
-def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> None:
+def test_trusted_hosts(serve: Serve, host: str, status: int) -> None:
     client = serve(trusted_hosts="chess.example, *.b.example,[::1]")
     answer = client.get("/v1/models", headers={"Host": host})
     assert answer.status_code == status
@@ -162,7 +160,7 @@ def test_allowed_origins_may_get(serve: Serve, origins: str, origin: str, status
         (1, ["[2001:db8::1]:40312"], "2001:db8::1"),
     ],
 )
-def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwarded: list[str], seen: str) -> None:
+def test_forwarded_client(proxies: int, forwarded: list[str], seen: str) -> None:
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded] + [(b"x-forwarded-proto", b"https")]
     scope: Any = {"type": "http", "path": "/", "client": ("9.9.9.9", 1), "scheme": "http", "headers": headers}
     if proxies:
@@ -189,7 +187,7 @@ def own_signals() -> Iterator[None]:
         ({"tls_cert": "m/fake.toml"}, "MOVEMASK_TLS_CERT: .*cannot be read"),
     ],
 )
-def test_a_wrong_certificate_stops_it(tmp_path: Path, own_signals: None, given: dict[str, str], said: str) -> None:
+def test_invalid_certificate_raises(tmp_path: Path, own_signals: None, given: dict[str, str], said: str) -> None:
     files = {name: tmp_path / file for name, file in given.items()}
     with pytest.raises(SettingsError, match=said):
         run_service(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
@@ -200,13 +198,13 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 
 @pytest.mark.parametrize("origins", ["example.org", "https://example.org/page", "https://a, b", "http://[::1]:80,*"])
-def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
+def test_invalid_cors_origins_raise(origins: str) -> None:
     with pytest.raises(SettingsError, match=r"MOVEMASK_CORS_ORIGINS: .* is not \* or origins such as https"):
         Settings.read(cors_origins=origins)
 
 
 @pytest.mark.parametrize(("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), (None, None)])
-def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | None, allowed: str | None) -> None:
+def test_cors_origins(serve: Serve, origins: str | None, allowed: str | None) -> None:
     client = serve(cors_origins=origins)
     preflight = client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT})
     assert preflight.status_code == (200 if allowed else 204)
@@ -220,7 +218,7 @@ def test_pages_of_the_named_origins_alone_may_call(serve: Serve, origins: str | 
     assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
 
 
-def test_a_question_of_a_browser_goes_the_way_of_every_request(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_preflight_is_limited_logged_and_counted(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """Preflights had no id, no line in the log, no metric and no rate: eight of eight passed a burst of five."""
     client = serve(cors_origins=PAGE, client_rate=0.01, client_burst=5)
     asked = {"Origin": PAGE, **PREFLIGHT, "X-Request-ID": "mine"}
@@ -241,7 +239,7 @@ def test_a_question_of_a_browser_goes_the_way_of_every_request(serve: Serve, cap
     assert "Retry-After" in limited.headers["Access-Control-Expose-Headers"]
 
 
-def test_a_page_may_read_and_send_tags(serve: Serve) -> None:
+def test_cors_allows_etags(serve: Serve) -> None:
     client = serve(cors_origins=PAGE)
     sent = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "if-none-match"}
     assert client.options("/v1/policy", headers={"Origin": PAGE, **sent}).status_code == 200
@@ -251,7 +249,7 @@ def test_a_page_may_read_and_send_tags(serve: Serve) -> None:
     assert (unchanged.status_code, unchanged.headers["Access-Control-Allow-Origin"]) == (304, PAGE)
 
 
-def test_a_page_may_send_what_libraries_add_by_themselves(serve: Serve) -> None:
+def test_cors_allows_tracing_headers(serve: Serve) -> None:
     client = serve(cors_origins=PAGE, mcp=True)
     for names in ("content-type,mcp-protocol-version,mcp-session-id,last-event-id", "traceparent,tracestate,baggage"):
         sent = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": f"{names},sentry-trace"}
@@ -259,7 +257,7 @@ def test_a_page_may_send_what_libraries_add_by_themselves(serve: Serve) -> None:
             assert client.options(path, headers={"Origin": PAGE, **sent}).status_code == 200
 
 
-def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
+def test_cors_with_keys(serve: Serve) -> None:
     client = serve(cors_origins=PAGE, api_keys="some-key-of-nobody-0123456789")
     assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200
     refused = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
@@ -276,7 +274,7 @@ def raw(client: TestClient, coding: str, body: Any, **headers: str) -> tuple[Any
         return response.headers, b"".join(response.iter_raw())
 
 
-def test_a_large_answer_is_compressed_when_asked(client: TestClient) -> None:
+def test_large_response_is_compressed(client: TestClient) -> None:
     _, plain = raw(client, "identity", BATCH)
     assert len(plain) > 16_384
     headers, packed = raw(client, "gzip", BATCH)
@@ -286,13 +284,13 @@ def test_a_large_answer_is_compressed_when_asked(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("coding", "size"), [("gzip", 1), ("", 64), ("br", 64)])
-def test_small_answers_and_clients_that_do_not_ask_are_left_alone(client: TestClient, coding: str, size: int) -> None:
+def test_response_stays_uncompressed(client: TestClient, coding: str, size: int) -> None:
     headers, packed = raw(client, coding, {"positions": [{"fen": "startpos"}] * size})
     assert "content-encoding" not in headers
     assert packed.startswith(b'{"results":[')
 
 
-def test_a_stream_is_compressed_line_by_line(client: TestClient) -> None:
+def test_stream_is_compressed(client: TestClient) -> None:
     headers, packed = raw(client, "gzip", BATCH, Accept="application/x-ndjson")
     assert headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed).count(b"\n") == 64
