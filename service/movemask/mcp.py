@@ -314,15 +314,15 @@ def mcp_server(opened: Opener) -> Server[Any]:
     ]
     arguments = {tool.name: tool.input_schema["properties"] for tool in tools}
 
-    def call_of(name: str, given: Json) -> Call:
+    def call_of(name: str, values: Json) -> Call:
         if name not in calls:
             raise ToolError(f"there is no tool {name}; available: {', '.join(calls)}")
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
-        if unknown := given.keys() - arguments[name]:
+        if unknown := values.keys() - arguments[name]:
             raise ToolError(
                 f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}"
             )
-        plain = {key: _plain(value, arguments[name][key]) for key, value in given.items()}
+        plain = {key: _plain(value, arguments[name][key]) for key, value in values.items()}
         known = {key: value for key, value in plain.items() if value is not None}
         try:
             return calls[name].validate_python(ArgsKwargs((), known))
@@ -366,7 +366,7 @@ async def serve_stdio(server: Server[Any]) -> None:
     A line that is no message gets a parse error (-32700), where it is silent.
     """
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
-    asked: set[Any] = set()
+    unanswered: set[Any] = set()
     answered = anyio.Condition()
     async with stdio_server(stdin=anyio.wrap_file(lines)) as (read, write):
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -384,22 +384,22 @@ async def serve_stdio(server: Server[Any]) -> None:
                         )
                         continue
                     if isinstance(item.message, JSONRPCRequest):
-                        asked.add(item.message.id)
+                        unanswered.add(item.message.id)
                     elif (
                         isinstance(item.message, JSONRPCNotification)
                         and item.message.method == CANCELLED
                     ):
-                        asked.discard((item.message.params or {}).get("requestId"))
+                        unanswered.discard((item.message.params or {}).get("requestId"))
                     await to_server.send(item)
                 async with answered:
-                    while asked:
+                    while unanswered:
                         await answered.wait()
 
         async def writes() -> None:
             async for item in from_server:
                 await write.send(item)
                 async with answered:
-                    asked.discard(getattr(item.message, "id", None))
+                    unanswered.discard(getattr(item.message, "id", None))
                     answered.notify_all()
 
         async with read, write, anyio.create_task_group() as tasks:
@@ -434,7 +434,7 @@ def _plain(value: Any, schema: Json) -> Any:
 
 def _takes(schema: Json, kind: str) -> bool:
     return schema.get("type") == kind or any(
-        kind == one.get("type") for one in schema.get("anyOf", ())
+        kind == option.get("type") for option in schema.get("anyOf", ())
     )
 
 

@@ -129,19 +129,19 @@ def test_threads_share_client() -> None:
             connection.request = connection.read_request()
 
     with misbehaving(behave) as url, movemask.Client(url) as client:
-        found: list[movemask.Client] = []
+        result: list[movemask.Client] = []
 
         def ask() -> None:
             for _ in range(10):
                 assert client.models().models == []
-            found.append(client)
+            result.append(client)
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(found) == 8
+    assert len(result) == 8
 
 
 def test_path_prefix_is_kept() -> None:

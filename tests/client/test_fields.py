@@ -143,10 +143,10 @@ def test_arrays_keep_their_numbers(array: Any) -> None:
 def test_service_answers_numpy_arguments(client: movemask.Client) -> None:
     board = chess.Board()
     plain = client.policy(board, elo=(1500, 1600), include=["san"], top_k=3, temperature=0.5)
-    found = client.policy(
+    result = client.policy(
         board, elo=np.array([1500, 1600]), include={"san"}, top_k=np.int8(3), temperature=np.float32(0.5)
     )
-    assert found.moves == plain.moves
+    assert result.moves == plain.moves
     ratings = np.arange(1000, 1300, 100)
     points = client.sweep("startpos", ratings=list(ratings)).points
     assert [point.elo.own for point in points if point.elo] == list(ratings)

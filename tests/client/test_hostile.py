@@ -43,8 +43,8 @@ def call(url: str, method: str, *arguments: Any, timeout: float = 60, **options:
     """What a method of the blocking client returns, a generator's results as a list. It runs the coroutine of the other
     client, so that what holds for one holds for both."""
     with movemask.Client(url, timeout=timeout) as client:
-        found = getattr(client, method)(*arguments, **options)
-        return list(found) if isinstance(found, Iterator) else found
+        result = getattr(client, method)(*arguments, **options)
+        return list(result) if isinstance(result, Iterator) else result
 
 
 def seconds(words: str) -> float:

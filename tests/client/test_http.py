@@ -73,18 +73,18 @@ async def test_async_client_has_same_answers(client: movemask.Client, http: Test
     transport = httpx2.ASGITransport(app=http.app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as inner:
         other = movemask.AsyncClient(http=inner)
-        found = await other.policy(moves=["e4"], elo=1500)
-        assert found.moves == client.policy(moves=["e4"], elo=1500).moves
+        result = await other.policy(moves=["e4"], elo=1500)
+        assert result.moves == client.policy(moves=["e4"], elo=1500).moves
         assert await other.annotate(PGN) == client.annotate(PGN)
         written(http.app.state.services.recorder)  # type: ignore[attr-defined]
-        assert len([one async for one in other.leakage_positions()]) > 2
-        assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
+        assert len([item async for item in other.leakage_positions()]) > 2
+        assert len([item async for item in other.policies(["startpos"] * 20)]) == 20
         with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
             await other.policy(moves=["e5"])
 
 
 def test_returned_types_are_public() -> None:
-    methods = [found for name, found in vars(movemask.AsyncClient).items() if not name.startswith("_")]
+    methods = [result for name, result in vars(movemask.AsyncClient).items() if not name.startswith("_")]
     returned = " ".join(str(get_type_hints(method)["return"]) for method in methods)
     named = set(re.findall(r"movemask\.schemas\.\w+\.(\w+)", returned))
     assert named
@@ -120,18 +120,18 @@ def test_none_position_is_not_startpos(client: movemask.Client, method: str) -> 
         with pytest.raises(movemask.MovemaskError, match=r"^position: .* is neither a chess\.Board nor a FEN"):
             ask(wrong)
     assert ask(moves=["e4"]).turn == ask(fen="startpos", moves=["e4"]).turn == "black"
-    found = list(client.policies(["startpos", None, "startpos"]))  # type: ignore[list-item]
-    assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
+    result = list(client.policies(["startpos", None, "startpos"]))  # type: ignore[list-item]
+    assert [isinstance(item, ErrorOut) for item in result] == [False, True, False]
 
 
 def test_long_batch_is_split_and_bad_items_are_errors(client: movemask.Client) -> None:
     positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
-    found = list(client.policies(positions, elo=1500))
-    assert len(found) == 333
-    assert all(isinstance(one, ErrorOut) == (place % 3 == 2) for place, one in enumerate(found))
-    assert isinstance(found[0], PolicyOut)
-    assert isinstance(found[1], PolicyOut)
-    assert found[0].moves == found[1].moves
+    result = list(client.policies(positions, elo=1500))
+    assert len(result) == 333
+    assert all(isinstance(item, ErrorOut) == (place % 3 == 2) for place, item in enumerate(result))
+    assert isinstance(result[0], PolicyOut)
+    assert isinstance(result[1], PolicyOut)
+    assert result[0].moves == result[1].moves
 
 
 def test_problem_raises_with_fields(client: movemask.Client) -> None:
@@ -161,16 +161,16 @@ def answering(
     *answers: httpx2.Response | type[httpx2.TransportError],
 ) -> tuple[httpx2.AsyncClient, list[httpx2.Request]]:
     """A transport that gives these answers in turn, and the requests that it got."""
-    seen: list[httpx2.Request] = []
+    requests: list[httpx2.Request] = []
 
     def respond(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request)
-        found = answers[min(len(seen), len(answers)) - 1]
-        if isinstance(found, httpx2.Response):
-            return found
-        raise found("refused", request=request)
+        requests.append(request)
+        result = answers[min(len(requests), len(answers)) - 1]
+        if isinstance(result, httpx2.Response):
+            return result
+        raise result("refused", request=request)
 
-    return httpx2.AsyncClient(transport=httpx2.MockTransport(respond), base_url="http://x"), seen
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(respond), base_url="http://x"), requests
 
 
 BUSY = {"type": "urn:movemask:problem:overloaded", "title": "Overloaded", "status": 503, "detail": "the queue is full"}
@@ -180,17 +180,17 @@ MODELS: dict[str, list[Any]] = {"models": []}
 def test_busy_service_is_retried_with_retry_after() -> None:
     busy = httpx2.Response(503, json=BUSY, headers={"Retry-After": "0"})
     limited = httpx2.Response(429, json={**BUSY, "status": 429}, headers={"Retry-After": "0"})
-    http, seen = answering(busy, limited, httpx2.Response(200, json={**MODELS, "of a newer service": 1}))
+    http, requests = answering(busy, limited, httpx2.Response(200, json={**MODELS, "of a newer service": 1}))
     assert movemask.Client(http=http).models().models == []
-    assert len(seen) == 3
-    http, seen = answering(busy)
+    assert len(requests) == 3
+    http, requests = answering(busy)
     with pytest.raises(movemask.ApiError, match="the queue is full"):
         movemask.Client(http=http, retries=2).models()
-    assert len(seen) == 3
-    http, seen = answering(httpx2.Response(503, json=BUSY))  # no Retry-After: waiting does not help
+    assert len(requests) == 3
+    http, requests = answering(httpx2.Response(503, json=BUSY))  # no Retry-After: waiting does not help
     with pytest.raises(movemask.ApiError):
         movemask.Client(http=http).models()
-    assert len(seen) == 1
+    assert len(requests) == 1
 
 
 def test_overloaded_positions_are_retried_in_order(http: TestClient) -> None:
@@ -203,8 +203,8 @@ def test_overloaded_positions_are_retried_in_order(http: TestClient) -> None:
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             positions = json.loads(await request.aread())["positions"]
             sent.append([position["fen"] for position in positions])
-            answers = client_of_all.policies(sent[-1])
-            lines = [one.model_dump_json(by_alias=True) async for one in answers][: 2 if retries else None]
+            responses = client_of_all.policies(sent[-1])
+            lines = [item.model_dump_json(by_alias=True) async for item in responses][: 2 if retries else None]
             full = json.dumps({"error": BUSY | {"retry_after": 0}})
             lines += [full] * (len(positions) - len(lines))
             return httpx2.Response(200, headers={"Content-Type": "application/x-ndjson"}, text="\n".join(lines))
@@ -215,16 +215,16 @@ def test_overloaded_positions_are_retried_in_order(http: TestClient) -> None:
     for retries in (1, 0):
         sent.clear()
         busy = httpx2.AsyncClient(transport=Busy(), base_url="http://x")
-        found = list(movemask.Client(http=busy, retries=retries).policies(fens))
-        assert [one.fen for one in found if isinstance(one, PolicyOut)] == [
+        result = list(movemask.Client(http=busy, retries=retries).policies(fens))
+        assert [item.fen for item in result if isinstance(item, PolicyOut)] == [
             movemask.Client(http=through(http)).policy(fen).fen for fen in fens
         ]
-        assert [len(one) for one in sent] == ([5, 3, 1] if retries else [5])
+        assert [len(item) for item in sent] == ([5, 3, 1] if retries else [5])
     full = json.dumps({"error": BUSY | {"retry_after": 0}}) + "\n"
-    stream, seen = answering(httpx2.Response(200, headers={"Content-Type": "application/x-ndjson"}, text=full))
+    stream, requests = answering(httpx2.Response(200, headers={"Content-Type": "application/x-ndjson"}, text=full))
     (error,) = movemask.Client(http=stream, retries=2).policies(["startpos"])
     assert isinstance(error, ErrorOut)
-    assert len(seen) == 3
+    assert len(requests) == 3
 
 
 def test_unread_batch_uses_no_retry() -> None:
@@ -234,25 +234,25 @@ def test_unread_batch_uses_no_retry() -> None:
         httpx2.Response(429, json=limited | {"positions": positions}, headers={"Retry-After": "0"})
         for positions in (1, 2)
     )
-    http, seen = answering(*[unread] * 5, read, *[unread] * 5, read, unread, read)
+    http, requests = answering(*[unread] * 5, read, *[unread] * 5, read, unread, read)
     with pytest.raises(movemask.ApiError, match="rate"):
         list(movemask.Client(http=http, retries=2).policies(["startpos"] * 2))
-    assert len(seen) == 14
-    http, seen = answering(unread)
+    assert len(requests) == 14
+    http, requests = answering(unread)
     with pytest.raises(movemask.ApiError, match="rate"):
         list(movemask.Client(http=http, retries=0).policies(["startpos"] * 2))
-    assert len(seen) == 1
+    assert len(requests) == 1
 
 
 def test_leakage_positions_limit_and_cursor(client: movemask.Client, http: TestClient) -> None:
     """`limit` was overwritten, so that a program that asked for three got millions; so was `cursor`."""
     assert len(list(client.policies(["startpos"] * 5))) == 5
     written(http.app.state.services.recorder)  # type: ignore[attr-defined]
-    every = [one.time for one in client.leakage_positions()]
+    every = [item.time for item in client.leakage_positions()]
     assert len(every) == 5
-    assert [one.time for one in client.leakage_positions(limit=3)] == every[:3]
+    assert [item.time for item in client.leakage_positions(limit=3)] == every[:3]
     first = http.get("/v1/leakage/positions?limit=2").json()
-    assert [one.time for one in client.leakage_positions(cursor=first["next"])] == every[2:]
+    assert [item.time for item in client.leakage_positions(cursor=first["next"])] == every[2:]
     assert len(list(client.leakage_positions(limit=2000))) == 5
     with pytest.raises(movemask.MovemaskError, match="limit: 0 is not a whole number of at least 1"):
         list(client.leakage_positions(limit=0))

@@ -78,19 +78,19 @@ async def test_tools() -> None:
         assert (len(policy["moves"]), policy["other_moves"]) == (3, 26)
         assert policy["win_percent"] + policy["draw_percent"] + policy["loss_percent"] == pytest.approx(100, abs=0.02)
         sweep = await told(client, "sweep", ratings=[1000, 2000], top=20)
-        assert [one["rating"] for one in sweep["ratings"]] == [1000, 2000]
+        assert [item["rating"] for item in sweep["ratings"]] == [1000, 2000]
         assert all(
-            sum(move["percent"] for move in one["moves"]) == pytest.approx(100, abs=0.1) for one in sweep["ratings"]
+            sum(move["percent"] for move in item["moves"]) == pytest.approx(100, abs=0.1) for item in sweep["ratings"]
         )
         (game,) = (await told(client, "game", pgn=SCHOLARS_MATE, top=1))["games"]
-        assert [one["move"] for one in game["surprising"]] == ["2.Qh5"]
+        assert [item["move"] for item in game["surprising"]] == ["2.Qh5"]
         assert (game["result"], game["white_moves"]["moves"], game["black_moves"]["moves"]) == ("1-0", 4, 3)
         line = '[White "Ann"] [Black "Bob"] 1. e4 e5 2. Nf3 Nc6 *'
         (game,) = (await told(client, "game", pgn=line, top=1))["games"]
         assert (game["white"], game["black"], game["white_moves"]["moves"]) == ("Ann", "Bob", 2)
         audit = await told(client, "audit", policy={"e2e4": 0.75, "e1g1": 0.25})
         assert audit["illegal_percent"] == 25
-        assert [(one["uci"], one["percent"]) for one in audit["illegal"]] == [("e1g1", 25)]
+        assert [(item["uci"], item["percent"]) for item in audit["illegal"]] == [("e1g1", 25)]
         # As clients really send arguments: numbers and lists as text, and null for what is left out.
         assert await told(client, "policy", moves="e4 e5", rating="1500", top="3", fen=None, model=None) == policy
         assert await told(client, "policy", moves='["e4", "e5"]', rating=1500, opponent_rating=None, top=3) == policy
@@ -134,8 +134,8 @@ async def test_tools_need_keys_and_keep_limits(tmp_path: Path) -> None:
             assert limited.is_error
             assert "rate limit exceeded: 18 positions" in limited.content[0].text  # type: ignore[union-attr]
         for _ in range(30):  # what asks for no position counts too
-            answer = posted(f"http://127.0.0.1:{port}/mcp", "ping", Authorization=f"Bearer {KEY}")
-        refused(answer, 429, "rate-limited")
+            response = posted(f"http://127.0.0.1:{port}/mcp", "ping", Authorization=f"Bearer {KEY}")
+        refused(response, 429, "rate-limited")
         counted = 'movemask_leakage_count{kind="raw"'
         key = f"Bearer {KEY}"
         until(lambda: counted in call(port, "/metrics", authorization=key), "the tools' positions are in the audit")
@@ -158,19 +158,19 @@ async def test_tools_need_keys_and_keep_limits(tmp_path: Path) -> None:
 def test_invalid_messages_use_little_memory(tools: TestClient, body: bytes) -> None:
     tracemalloc.start()
     try:
-        answer = tools.post("/mcp", content=body, headers=SENT)
+        response = tools.post("/mcp", content=body, headers=SENT)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert answer.status_code in (400, 413) or "error" in answer.json() or answer.json()["result"]["isError"]
-    assert len(answer.content) < 2_000
+    assert response.status_code in (400, 413) or "error" in response.json() or response.json()["result"]["isError"]
+    assert len(response.content) < 2_000
     assert peak < 3 << 20
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/event-stream"])
 def test_accept_headers(tools: TestClient, accept: str) -> None:
-    answer = tools.post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
-    assert answer.json()["result"]["serverInfo"]["name"] == "movemask"
+    response = tools.post("/mcp", content=INITIALIZE, headers={**SENT, "Accept": accept})
+    assert response.json()["result"]["serverInfo"]["name"] == "movemask"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_hosts_and_origins(
 ) -> None:
     headers = {**SENT, "Host": host, "Authorization": f"Bearer {KEY}"} | ({"Origin": origin} if origin else {})
     client = serve(mcp=True, **settings) if settings else tools
-    answer = client.post("/mcp", content=message("ping"), headers=headers)
+    response = client.post("/mcp", content=message("ping"), headers=headers)
     if status == 400:
-        refused(answer, 400, "untrusted-host", "MOVEMASK_TRUSTED_HOSTS")
+        refused(response, 400, "untrusted-host", "MOVEMASK_TRUSTED_HOSTS")
     elif status == 403:
-        refused(answer, 403, "cross-site", "MOVEMASK_CORS_ORIGINS")
+        refused(response, 403, "cross-site", "MOVEMASK_CORS_ORIGINS")
     else:
-        assert answer.status_code == status
+        assert response.status_code == status
 
 
 def test_long_answers_are_shortened(tools: TestClient) -> None:
@@ -242,14 +242,14 @@ def piped(*lines: bytes) -> list[Any]:
 def test_stdio_answers_before_end_of_input() -> None:
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
     asked = called("policy").replace(b'"id": 1', b'"id": 2')
-    answers = {answer["id"]: answer for answer in piped(b"\xef\xbb\xbf" + INITIALIZE, note, asked)}
-    assert answers[1]["result"]["serverInfo"]["name"] == "movemask"
-    assert answers[2]["result"]["structuredContent"]["moves"]
+    responses = {response["id"]: response for response in piped(b"\xef\xbb\xbf" + INITIALIZE, note, asked)}
+    assert responses[1]["result"]["serverInfo"]["name"] == "movemask"
+    assert responses[2]["result"]["structuredContent"]["moves"]
 
 
 def test_stdio_parse_errors() -> None:
     lines = [b'{"jsonrpc": "2.0", "id": 3, "method": "ping",}', b"word", b"[]", b'{"a": "\\ud83d"}']
-    errors = [answer for answer in piped(INITIALIZE, *lines) if "error" in answer]
+    errors = [response for response in piped(INITIALIZE, *lines) if "error" in response]
     assert [(error["id"], error["error"]["code"]) for error in errors] == [(None, -32700)] * len(lines)
 
 
@@ -262,12 +262,12 @@ def test_arguments_as_text_are_invalid(tools: TestClient) -> None:
 def test_largest_arguments(tools: TestClient) -> None:
     client = tools
     long = "1. e4 " + "{[%clk 0:03:00], [[}" * 2_500 + " *" + "\n\n1. e5 *" * 500
-    answer = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
-    assert len(answer["structuredContent"]["games"]) == 1
-    assert answer["structuredContent"]["errors"][-1] == "and 490 more"
+    response = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
+    assert len(response["structuredContent"]["games"]) == 1
+    assert response["structuredContent"]["errors"][-1] == "and 490 more"
     policy = {f"a1{number:06}": -0.1234567890123456e-300 for number in range(1_500)}
-    answer = client.post("/mcp", content=called("audit", policy=policy), headers=SENT).json()["result"]
-    assert answer["content"][0]["text"].startswith("policy")
+    response = client.post("/mcp", content=called("audit", policy=policy), headers=SENT).json()["result"]
+    assert response["content"][0]["text"].startswith("policy")
 
 
 @pytest.mark.deep

@@ -31,15 +31,15 @@ def test_page_documents_and_api_work_under_a_prefix(tmp_path: Path) -> None:
             assert path.startswith("/chess/")
             url = f"http://127.0.0.1:{port}{path.removeprefix('/chess')}"
             try:
-                with urllib.request.urlopen(url, timeout=30) as answer:
-                    return answer.read().decode(errors="replace")
+                with urllib.request.urlopen(url, timeout=30) as response:
+                    return response.read().decode(errors="replace")
             except urllib.error.HTTPError as error:
                 with error:
                     return error.read().decode()
 
-        found = links(get("/chess/docs"))
-        assert len(found) >= 2
-        for link in found:
+        result = links(get("/chess/docs"))
+        assert len(result) >= 2
+        for link in result:
             assert link.startswith("data:") or '"status":404' not in get(link)
         assert '"servers":[{"url":"/chess"}]' in get("/chess/openapi.json")
         for link in links(get("/chess/")):  # relative, so that they begin with the prefix

@@ -45,18 +45,18 @@ def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
 def test_request_has_queue_network_and_answer(client: TestClient, exporter: Any, path: str, body: Any) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "mine"}
     assert client.post(path, json=body, headers=headers).status_code == 200
-    found = {span.name: span for span in exporter.get_finished_spans()}
-    assert set(found) == {f"POST {path}", "queue", "network", "answer"}
-    whole = found[f"POST {path}"]
+    result = {span.name: span for span in exporter.get_finished_spans()}
+    assert set(result) == {f"POST {path}", "queue", "network", "answer"}
+    whole = result[f"POST {path}"]
     assert f"{whole.context.trace_id:032x}" == TRACE
     assert whole.attributes["http.route"] == path
     assert whole.attributes["http.response.status_code"] == 200
     assert whole.attributes["movemask.request_id"] == "mine"
-    queue, network, answer = found["queue"], found["network"], found["answer"]
-    for span in (queue, network, answer):
+    queue, network, response = result["queue"], result["network"], result["answer"]
+    for span in (queue, network, response):
         assert span.parent.span_id == whole.context.span_id
     assert whole.start_time <= queue.start_time <= queue.end_time == network.start_time
-    assert network.start_time < network.end_time == answer.start_time <= answer.end_time <= whole.end_time
+    assert network.start_time < network.end_time == response.start_time <= response.end_time <= whole.end_time
     assert network.attributes["movemask.model"] == "fake"
     assert network.attributes["movemask.positions"] == {"/v1/policy": 1, "/v1/games": 2}[path]
 
@@ -101,15 +101,15 @@ def test_spans_reach_collector(models: Path, workers: str) -> None:
         with served(models, "--workers", workers, env=variables) as (process, port):
             call(port, "/v1/policy", {"moves": []}, traceparent=f"00-{TRACE}-00f067aa0ba902b7-01")
             assert stopped(process) == 0  # which sends what waits
-    found = set()
+    result = set()
     for path, body in exports:
         assert path == "/v1/traces"
         for resource in messages.ExportTraceServiceRequest.FromString(body).resource_spans:
-            named = {(one.key, one.value.string_value) for one in resource.resource.attributes}
+            named = {(item.key, item.value.string_value) for item in resource.resource.attributes}
             assert ("service.name", "mine") in named
             spans = [span for scope in resource.scope_spans for span in scope.spans]
-            found |= {span.name for span in spans if span.trace_id.hex() == TRACE}
-    assert found == {"POST /v1/policy", "queue", "network", "answer"}, (models / "log.txt").read_text()
+            result |= {span.name for span in spans if span.trace_id.hex() == TRACE}
+    assert result == {"POST /v1/policy", "queue", "network", "answer"}, (models / "log.txt").read_text()
 
 
 def test_missing_collector_does_not_delay_stop(models: Path) -> None:

@@ -17,10 +17,8 @@ from movemask.settings import NetworkSettings
 if TYPE_CHECKING:
     from movemask.client.http import AsyncClient
 
-_SECONDS, _SECONDS_HERE = (
-    60.0,
-    600.0,
-)  # limits of an answer: of a service, and of the networks in this process
+#: Limits of an answer: of a service, and of the networks in this process.
+_SECONDS, _SECONDS_HERE = 60.0, 600.0
 
 
 @click.command(short_help="Offer tools to language models.")

@@ -35,12 +35,12 @@ class Address:
 
     url : the URL below which its paths are
     socket : the path of its Unix socket; None for TCP
-    shown : the address in messages, without a password
+    label : the address in messages, without a password
     """
 
     url: httpx2.URL
     socket: str | None
-    shown: str
+    label: str
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -60,7 +60,7 @@ class Address:
             raise InvalidParameter(f"url: {text!r:.60} is not an address: {error}") from None
         if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 65_536:
             raise InvalidParameter(f"url: {text!r:.60} is not an address, such as {_EXAMPLES}")
-        return cls(url, None, _shown(url))
+        return cls(url, None, _label(url))
 
     def proxy(self) -> str | None:
         """The proxy that the environment names for this address, for messages; None for a direct connection."""
@@ -93,18 +93,18 @@ class Connection:
     Parameters
     ----------
     headers : the headers of every request
-    given : a client of httpx2 that the caller made. It is used for all requests, and never closed.
+    http : a client of httpx2 that the caller made. It is used for all requests, and never closed.
     """
 
     def __init__(
-        self, address: Address, headers: Mapping[str, str], given: httpx2.AsyncClient | None = None
+        self, address: Address, headers: Mapping[str, str], http: httpx2.AsyncClient | None = None
     ) -> None:
-        if given is not None and not isinstance(given, httpx2.AsyncClient):
-            raise InvalidParameter(f"http: a {type(given).__name__} is not an httpx2.AsyncClient")
-        if given is not None:
-            address = Address(given.base_url, None, _shown(given.base_url))
+        if http is not None and not isinstance(http, httpx2.AsyncClient):
+            raise InvalidParameter(f"http: a {type(http).__name__} is not an httpx2.AsyncClient")
+        if http is not None:
+            address = Address(http.base_url, None, _label(http.base_url))
         self._address = address
-        self._headers, self._given = headers, given
+        self._headers, self._http = headers, http
         self._open: httpx2.AsyncClient | None = None
         self._home: object = None
         self._process = os.getpid()
@@ -118,7 +118,7 @@ class Connection:
 
         `seconds` is that time. Raises ServiceUnreachable, InvalidParameter.
         """
-        where, process = f"{self._address.shown}{path}", os.getpid()
+        where, process = f"{self._address.label}{path}", os.getpid()
         if self._closed:
             raise ServiceUnreachable(f"{where}: this client was closed; make another")
         http = self._client()
@@ -144,12 +144,12 @@ class Connection:
 
     def _client(self) -> httpx2.AsyncClient:
         """The client of httpx2 for this process and event loop; raises InvalidParameter."""
-        if self._given is not None:
+        if self._http is not None:
             if os.getpid() != self._process:
                 raise InvalidParameter(
                     "http: was made before this process was forked; make another client here"
                 )
-            return self._given
+            return self._http
         here = _here()
         if self._open is None or self._home != here:  # another's connections are not ours to close
             socket = self._address.socket
@@ -188,7 +188,7 @@ class Connection:
             raise TimeoutError from error
         except (httpx2.RequestError, OSError) as error:
             message = str(error)
-            proxy = None if self._given is not None else self._address.proxy()
+            proxy = None if self._http is not None else self._address.proxy()
             hint = ""
             if any(words in message for words in _NO_TLS):
                 hint = "; it speaks http, not https: give the address with http://"
@@ -214,7 +214,7 @@ def _here() -> object:
     return os.getpid(), asyncio.get_running_loop()
 
 
-def _shown(url: httpx2.URL) -> str:
+def _label(url: httpx2.URL) -> str:
     """A URL for messages: without user, password and final slash."""
     return str(url.copy_with(username=None, password=None)).rstrip("/")
 

@@ -38,9 +38,8 @@ from movemask.schemas.answers import (
 from movemask.schemas.figures import LeakageFiguresOut, PositionsOut, StoredPositionOut, WorstOut
 from movemask.schemas.operations import ModelsOut, VocabularyOut
 
-require(
-    "client", "movemask.Client"
-)  # its message names the extra; an ImportError would only name httpx2
+# Its message names the extra. An ImportError would only name httpx2.
+require("client", "movemask.Client")
 
 import httpx2  # noqa: E402
 
@@ -120,24 +119,24 @@ class AsyncClient:
         await self._connection.close()
 
     async def policy(
-        self, position: options.Given = ..., **given: Unpack[options.PolicyOptions]
+        self, position: options.Given = ..., **arguments: Unpack[options.PolicyOptions]
     ) -> PolicyOut:
         """The move distribution of a position."""
-        return await self._answer("/v1/policy", _POLICY, fields_of(position, given))
+        return await self._answer("/v1/policy", _POLICY, fields_of(position, arguments))
 
     async def move(
-        self, position: options.Given = ..., **given: Unpack[options.MoveOptions]
+        self, position: options.Given = ..., **arguments: Unpack[options.MoveOptions]
     ) -> MoveChosenOut:
         """One move: the most probable, or with `method="sample"` a move drawn by probability. The same `seed` draws the
         same move."""
-        return await self._answer("/v1/move", _MOVE, fields_of(position, given))
+        return await self._answer("/v1/move", _MOVE, fields_of(position, arguments))
 
     async def policies(
-        self, positions: Iterable[options.PositionLike], **given: Unpack[options.BatchOptions]
+        self, positions: Iterable[options.PositionLike], **arguments: Unpack[options.BatchOptions]
     ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
         """The distributions of any number of positions, in order, each as soon as the service sends it. An invalid
         position gets an `ErrorOut`. The positions go out in batches, and `timeout` holds for each result."""
-        shared = fields_of(..., given)
+        shared = fields_of(..., arguments)
         for batch in batches(positions):
             waiting, retries_left, end = [batch], self._retries, self._end()
             while waiting:
@@ -150,17 +149,11 @@ class AsyncClient:
                         async for result in results:
                             delay = seconds_to_retry(result)
                             if delay is not None and retries_left and delay < end - _now():
-                                waiting.insert(
-                                    0, sent[number:]
-                                )  # the service was too busy for this one
+                                waiting.insert(0, sent[number:])  # the service was too busy
                                 break
                             yield result
-                            number, retries_left, delay, end = (
-                                number + 1,
-                                self._retries,
-                                None,
-                                self._end(),
-                            )
+                            number, retries_left = number + 1, self._retries
+                            delay, end = None, self._end()
                     if delay is not None:
                         retries_left -= 1
                         await asyncio.sleep(delay)
@@ -192,20 +185,20 @@ class AsyncClient:
                 raise InvalidResponse(f"{response.where}: more results than the {count} positions")
 
     async def sweep(
-        self, position: options.Given = ..., **given: Unpack[options.SweepOptions]
+        self, position: options.Given = ..., **arguments: Unpack[options.SweepOptions]
     ) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
-        return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, given))
+        return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, arguments))
 
-    async def games(self, pgn: str, **given: Unpack[options.GamesOptions]) -> GamesOut:
+    async def games(self, pgn: str, **arguments: Unpack[options.GamesOptions]) -> GamesOut:
         """Reports on whole games: how probable each move was, and more."""
         return await self._answer(
-            "/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., given), most=_most_of(pgn)
+            "/v1/games", _GAMES, {"pgn": pgn} | fields_of(..., arguments), most=_most_of(pgn)
         )
 
-    async def annotate(self, pgn: str, **given: Unpack[options.GamesOptions]) -> str:
+    async def annotate(self, pgn: str, **arguments: Unpack[options.GamesOptions]) -> str:
         """The games as a PGN with comments."""
-        body = body_of({"pgn": pgn} | fields_of(..., given))
+        body = body_of({"pgn": pgn} | fields_of(..., arguments))
         async with (
             self._in_time("/v1/games"),
             self._response("/v1/games", body=body, accept=_PGN) as response,
@@ -213,10 +206,10 @@ class AsyncClient:
             return await text_of(response, _PGN, _most_of(pgn))
 
     async def audit(
-        self, position: options.Given = ..., **given: Unpack[options.AuditOptions]
+        self, position: options.Given = ..., **arguments: Unpack[options.AuditOptions]
     ) -> JudgementOut:
         """The judgement of a program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
-        return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, given))
+        return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, arguments))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
         """Leakage by model and kind. Parameters: `model`, `digest`, `by`, `since`, `until`."""
@@ -321,8 +314,8 @@ class AsyncClient:
                 if response.ok:
                     yield response
                     return
-            asked = problem.extra.get("positions")
-            unread = isinstance(asked, int) and asked < positions and self._retries > 0
+            requested = problem.extra.get("positions")
+            unread = isinstance(requested, int) and requested < positions and self._retries > 0
             if delay is None or not (retries_left or unread) or delay >= end - _now():
                 raise problem
             retries_left -= not unread
@@ -377,9 +370,8 @@ class _Loop:
         """Ends the thread after a last coroutine."""
         future = asyncio.run_coroutine_threadsafe(last, self._loop)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
-        if (
-            threading.current_thread() is not self._thread
-        ):  # which may collect the client as garbage
+        # Its own thread may collect the client as garbage.
+        if threading.current_thread() is not self._thread:
             self._thread.join()
             self._loop.close()
 
@@ -466,9 +458,8 @@ class Client:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, on this process's loop."""
-        if (
-            self._process != os.getpid()
-        ):  # the first call, or the first after a fork, which takes no thread along
+        # The first call, or the first after a fork, which takes no thread along.
+        if self._process != os.getpid():
             with self._lock:
                 if self._process != os.getpid():
                     self._loop = _Loop()

@@ -166,18 +166,19 @@ def invalid_request(
             return LimitExceeded(
                 f"{item}: {error.error_count()} errors, such as unknown fields; /docs has the fields"
             )
-        first = error.errors(include_url=False, include_input=False)[
-            0
-        ]  # the input may be the whole body
+        # The input may be the whole body.
+        first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             return ProblemError("malformed-json", f"{item}: {_json_fault(first['ctx']['error'])}")
         if first["type"] == "too_long":
-            field, found, most = (
+            field, length, most = (
                 _field(first["loc"]),
                 first["ctx"]["actual_length"],
                 first["ctx"]["max_length"],
             )
-            return LimitExceeded(f"{field}: {found} {first['loc'][-1]}; at most {most} are allowed")
+            return LimitExceeded(
+                f"{field}: {length} {first['loc'][-1]}; at most {most} are allowed"
+            )
         details, skip = error.errors(include_url=False, include_context=False), 0
     else:
         details, skip = list(error.errors()), 1  # a parameter's place begins with `query` or `path`

@@ -99,19 +99,19 @@ def test_invalid_policy_request(client: TestClient, body: Any, status: int, name
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
 def test_wrong_content_type(client: TestClient, content_type: str) -> None:
-    answer = client.post("/v1/policy", content=b"{}", headers={"Content-Type": content_type})
-    refused(answer, 415, "unsupported-media-type", "send the body with Content-Type: application/json")
+    response = client.post("/v1/policy", content=b"{}", headers={"Content-Type": content_type})
+    refused(response, 415, "unsupported-media-type", "send the body with Content-Type: application/json")
 
 
 def test_unknown_content_encoding(client: TestClient) -> None:
-    answer = client.post("/v1/policy", content=b"{}", headers={**JSON, "Content-Encoding": "br"})
-    refused(answer, 415, "unsupported-media-type", "Content-Encoding is 'br'; send the body with gzip")
-    assert answer.headers["Accept-Encoding"] == "gzip"
+    response = client.post("/v1/policy", content=b"{}", headers={**JSON, "Content-Encoding": "br"})
+    refused(response, 415, "unsupported-media-type", "Content-Encoding is 'br'; send the body with gzip")
+    assert response.headers["Accept-Encoding"] == "gzip"
 
 
 def test_body_of_100_mb_is_rejected_early(client: TestClient) -> None:
-    answer = client.post("/v1/policy", content=b" " * 100_000_000, headers=JSON)
-    refused(answer, 413, "body-too-large", "100000000 bytes; at most 65536 are allowed")
+    response = client.post("/v1/policy", content=b" " * 100_000_000, headers=JSON)
+    refused(response, 413, "body-too-large", "100000000 bytes; at most 65536 are allowed")
 
     def chunks() -> Any:
         for _ in range(100):
@@ -122,8 +122,8 @@ def test_body_of_100_mb_is_rejected_early(client: TestClient) -> None:
 
 
 def test_limits_are_settings(client: TestClient, serve: Serve) -> None:
-    answer = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
-    refused(answer, 422, "limit-exceeded", "positions: 1025 positions; at most 1024")
+    response = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
+    refused(response, 422, "limit-exceeded", "positions: 1025 positions; at most 1024")
     refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions: is empty")
     (item,) = client.post("/v1/policy/batch", json={"positions": ["startpos"]}).json()["results"]
     assert item["error"]["detail"].endswith("""got 'startpos'; send an object, such as {"fen": "startpos"}""")
@@ -143,8 +143,8 @@ def test_batch_moves_are_limited_together(client: TestClient) -> None:
     assert len(results) == 65
     for accept in ("application/json", "application/x-ndjson"):
         positions = {"positions": [*allowed, {"moves": ["e2e4"]}]}
-        answer = client.post("/v1/policy/batch", json=positions, headers={"Accept": accept})
-        refused(answer, 422, "limit-exceeded", "65537 moves in all; at most 65536")
+        response = client.post("/v1/policy/batch", json=positions, headers={"Accept": accept})
+        refused(response, 422, "limit-exceeded", "65537 moves in all; at most 65536")
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,19 @@ def test_batch_moves_are_limited_together(client: TestClient) -> None:
 def test_unknown_query_parameter_comes_before_body_errors(
     client: TestClient, method: str, path: str, status: int, allowed: str | None, next_step: str
 ) -> None:
-    answer = client.request(method, path, content=b"x=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
-    refused(answer, status, "not-found" if status == 404 else "method-not-allowed", f"{method} {path}")
-    assert answer.headers.get("Allow") == allowed
-    assert next_step in answer.json()["detail"]
+    response = client.request(
+        method, path, content=b"x=1", headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    refused(response, status, "not-found" if status == 404 else "method-not-allowed", f"{method} {path}")
+    assert response.headers.get("Allow") == allowed
+    assert next_step in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/models", "/v1/move", "/"])
 def test_options_lists_methods(client: TestClient, path: str) -> None:
-    answer = client.options(path)
-    assert (answer.status_code, answer.content) == (204, b"")
-    methods = answer.headers["Allow"]
+    response = client.options(path)
+    assert (response.status_code, response.content) == (204, b"")
+    methods = response.headers["Allow"]
     assert methods == ("POST, OPTIONS" if path == "/v1/move" else "GET, HEAD, OPTIONS")
     refused(client.options("/nothing"), 404, "not-found")
 
@@ -189,14 +191,14 @@ def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
 def test_gzip_body(client: TestClient) -> None:
     for body in ({"moves": ["e2e4"]}, {"moves": ["e2e4", "e7e5"] + ["g1f3", "g8f6", "f3g1", "f6g8"] * 200}):
         content, headers = packed(json.dumps(body).encode())
-        answer = client.post("/v1/policy", content=content, headers=headers)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["moves"] == asked(client, moves=body["moves"])["moves"]
+        response = client.post("/v1/policy", content=content, headers=headers)
+        assert response.status_code == 200, response.text
+        assert response.json()["moves"] == asked(client, moves=body["moves"])["moves"]
     large = json.dumps({"positions": [{"fen": "startpos"}] * 500}).encode() + b" " * 500_000
     content, headers = packed(large)
     for sent in (content, (content[at : at + 100] for at in range(0, len(content), 100))):
-        answer = client.post("/v1/policy/batch", content=sent, headers=headers)
-        assert len(answer.json()["results"]) == 500
+        response = client.post("/v1/policy/batch", content=sent, headers=headers)
+        assert len(response.json()["results"]) == 500
 
 
 def test_unpacked_gzip_is_limited(serve: Serve) -> None:
@@ -233,17 +235,17 @@ def test_damaged_gzip(client: TestClient, spoil: Callable[[bytes], bytes], words
 def test_unpacked_gzip_counts_as_bytes_in_flight(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("movemask.server.app.MOST_BYTES", 1 << 20)
     client = serve()
-    held: list[int] = []
+    sizes: list[int] = []
     in_flight = client.app.state.in_flight  # type: ignore[attr-defined]
 
     def noted(*arguments: Any) -> Any:
-        held.append(in_flight.total)
+        sizes.append(in_flight.total)
         return parsed(*arguments)
 
     monkeypatch.setattr(routing, "parsed", noted)
     content, headers = packed(json.dumps({"positions": [{"fen": "startpos"}]}).encode() + b" " * 300_000)
     assert client.post("/v1/policy/batch", content=content, headers=headers).status_code == 200
-    assert held[0] >= 300_000
+    assert sizes[0] >= 300_000
     assert in_flight.total == 0
 
 
@@ -255,15 +257,15 @@ def test_unknown_names(client: TestClient) -> None:
 
 
 def test_long_values_come_back_shortened(client: TestClient) -> None:
-    answer = client.post("/v1/policy", json={"model": 5, "temperature": "9" * 15_000, "9" * 15_000: 0})
-    assert len(answer.content) < 2_000
+    response = client.post("/v1/policy", json={"model": 5, "temperature": "9" * 15_000, "9" * 15_000: 0})
+    assert len(response.content) < 2_000
 
 
 @pytest.mark.parametrize("length", [200, 60_000])
 def test_long_model_name_comes_back_shortened(client: TestClient, length: int) -> None:
     """A name of 2,000,000 characters came back twice."""
     name = "a" * length
-    answers = [
+    responses = [
         client.post("/v1/policy", json={"moves": [], "model": name}),
         client.post("/v1/policy/batch", json={"positions": [{"moves": []}], "model": name}),
         client.post("/v1/policy/sweep", json={"moves": [], "models": [name]}),
@@ -273,9 +275,9 @@ def test_long_model_name_comes_back_shortened(client: TestClient, length: int) -
         client.get(f"/v1/models/{name}"),
         client.get(f"/v1/vocabularies/{name}"),
     ]
-    for answer in answers:
-        assert answer.status_code in (404, 422)
-        assert len(answer.content) < 1_000
+    for response in responses:
+        assert response.status_code in (404, 422)
+        assert len(response.content) < 1_000
 
 
 class Crashing(FixedSession):
@@ -344,14 +346,14 @@ def test_hostile_bodies_use_little_memory(client: TestClient, path: str, field: 
     client.post(path, content=b"{}", headers=JSON)  # what is made once is made now
     tracemalloc.start()
     try:
-        answer = client.post(path, content=body, headers=JSON)
+        response = client.post(path, content=body, headers=JSON)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert answer.status_code in (413, 422)
-    assert len(answer.json().get("errors", ())) <= 2  # of each list, the first; and that a batch has no positions
-    assert re.search(f"{field}|brackets and commas", answer.json()["detail"])
-    assert len(answer.content) < 1_000
+    assert response.status_code in (413, 422)
+    assert len(response.json().get("errors", ())) <= 2  # of each list, the first; and that a batch has no positions
+    assert re.search(f"{field}|brackets and commas", response.json()["detail"])
+    assert len(response.content) < 1_000
     assert peak < 40 * len(body) + 2**20
 
 
@@ -370,8 +372,8 @@ def test_too_many_values_are_rejected_before_parsing(
 
 def test_brackets_in_texts_are_not_counted(client: TestClient) -> None:
     comment = r"\"[[{{,," * 20_000
-    answer = client.post("/v1/games/split", json={"pgn": f'[Event "\\"]\n1. e4 {{{comment}}} *'})
-    assert answer.status_code == 200
+    response = client.post("/v1/games/split", json={"pgn": f'[Event "\\"]\n1. e4 {{{comment}}} *'})
+    assert response.status_code == 200
 
 
 def test_rejected_bodies_leave_no_garbage(client: TestClient) -> None:
@@ -395,17 +397,17 @@ def test_rejected_bodies_leave_no_garbage(client: TestClient) -> None:
             try:
                 for _ in range(4):
                     client.post("/v1/policy/batch", content=content, headers=headers)
-                held, _ = tracemalloc.get_traced_memory()
+                sizes, _ = tracemalloc.get_traced_memory()
             finally:
                 gc.enable()
                 tracemalloc.stop()
-            assert held < 2 * len(content) + 2**20, name  # of four; the client keeps some
+            assert sizes < 2 * len(content) + 2**20, name  # of four; the client keeps some
 
 
 def test_invalid_list_in_batch_is_one_error(client: TestClient) -> None:
     positions = [{"moves": [0] * 1_000}, {"moves": [0] * 1_025}, {str(i): 0 for i in range(63)}, {"moves": []}]
-    answer = client.post("/v1/policy/batch", json={"positions": positions})
-    few, many, unknown, good = answer.json()["results"]
+    response = client.post("/v1/policy/batch", json={"positions": positions})
+    few, many, unknown, good = response.json()["results"]
     assert [error["field"] for error in few["error"]["errors"]] == ["moves[0]"]
     assert many["error"]["detail"] == "moves: 1025 moves; at most 1024 are allowed"
     assert len(unknown["error"]["errors"]) == 20
@@ -424,8 +426,8 @@ def test_largest_valid_bodies_are_accepted(client: TestClient) -> None:
     """Not one honest request is too large: lists at their limits, indented, all text escaped."""
 
     def told(path: str, body: Any) -> tuple[int, str]:
-        answer = client.post(path, content=json.dumps(body, indent=8).encode(), headers=JSON)
-        return answer.status_code, str(answer.json().get("detail", ""))
+        response = client.post(path, content=json.dumps(body, indent=8).encode(), headers=JSON)
+        return response.status_code, str(response.json().get("detail", ""))
 
     moves = ["a7a8q", "e2e4"] * 512
     for path in ("/v1/policy", "/v1/move"):
@@ -469,8 +471,8 @@ def test_errors_name_each_field_once(client: TestClient, path: str, body: Any, f
 def test_deep_nesting(client: TestClient) -> None:
     for depth in (10, 60, 500, 20_000):
         body = b'{"positions": ' + b"[" * depth + b"]" * depth + b"}"
-        answer = client.post("/v1/policy/batch", content=body, headers=JSON)
-        assert answer.status_code in (200, 400)
-        assert answer.status_code == 200 or answer.json()["detail"].startswith(
+        response = client.post("/v1/policy/batch", content=body, headers=JSON)
+        assert response.status_code in (200, 400)
+        assert response.status_code == 200 or response.json()["detail"].startswith(
             "body: nested too deeply (line 1, column "
         )

@@ -14,9 +14,9 @@ CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
 
 
 def by_link(client: TestClient, **parameters: Any) -> Any:
-    answer = client.get("/v1/policy", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/v1/policy", params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def test_get_policy_equals_post(shipped: TestClient) -> None:
@@ -59,10 +59,10 @@ def test_errors_are_not_cached(client: TestClient) -> None:
         ("?fen=x", "invalid-fen"),
         ("?fen=startpos&elo=nan", "invalid-request"),
     ):
-        answer = client.get(f"/v1/policy{query}")
-        refused(answer, 422, name)
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert "ETag" not in answer.headers
+        response = client.get(f"/v1/policy{query}")
+        refused(response, 422, name)
+        assert response.headers["Cache-Control"] == "no-store"
+        assert "ETag" not in response.headers
     refused(client.get("/v1/policy?fen=startpos&model=none"), 404, "unknown-model", "none")
 
 

@@ -47,20 +47,20 @@ def answers(client: TestClient, **more: Any) -> list[Any]:
 
 
 def test_earlier_answers_are_counted(client: TestClient) -> None:
-    leaked = [answer["leakage"] for answer in answers(client)]
+    leaked = [response["leakage"] for response in answers(client)]
     figures = client.get("/v1/leakage").json()["models"]["fake"]
     assert figures["positions"] == 4
     assert figures["trained_with_mask"] is False
     for kind in ("raw", "multiplied", "served"):
         values = [leakage[kind] for leakage in leaked]
-        found = figures["kinds"][kind]
+        result = figures["kinds"][kind]
         quantiles = {"p50", "p95", "p99", "p999"}
-        assert set(found) == {"count", "unmeasured", "mean", "max", *quantiles, "flips", "mean_kl", "infinite_kl"}
-        assert found["count"] == 4
-        assert found["mean"] == pytest.approx(np.mean(values), rel=1e-12)
-        assert found["max"] == max(values)
+        assert set(result) == {"count", "unmeasured", "mean", "max", *quantiles, "flips", "mean_kl", "infinite_kl"}
+        assert result["count"] == 4
+        assert result["mean"] == pytest.approx(np.mean(values), rel=1e-12)
+        assert result["max"] == max(values)
         for name, at in (("p50", 1), ("p95", 3), ("p99", 3), ("p999", 3)):  # of four, rounded up
-            assert sorted(values)[at] <= found[name] <= min(1.0203 * sorted(values)[at], max(values))
+            assert sorted(values)[at] <= result[name] <= min(1.0203 * sorted(values)[at], max(values))
 
 
 def test_figures_lag_is_reported_by_readyz(serve: Serve, tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_too_many_readers_are_503(serve: Serve) -> None:
         assert holding.acquire(timeout=60)
     try:
         for path in ("/v1/leakage", "/v1/leakage/history", "/v1/leakage/worst", "/v1/leakage/positions?format=csv"):
-            answer = client.get(path)
-            refused(answer, 503, "overloaded")
-            assert answer.headers["Retry-After"] == "1"
+            response = client.get(path)
+            refused(response, 503, "overloaded")
+            assert response.headers["Retry-After"] == "1"
         assert "leakage" not in (model := client.get("/v1/models/fake").json())
         assert model["served"]
         assert client.get("/readyz").status_code == 200
@@ -146,13 +146,13 @@ def test_worst_names_illegal_moves(client: TestClient) -> None:
     answered = answers(client)
     for kind in ("raw", "multiplied"):
         worst = client.get("/v1/leakage/worst", params={"kind": kind, "limit": 2}).json()["positions"]
-        expected = sorted((answer["leakage"][kind] for answer in answered), reverse=True)[:2]
+        expected = sorted((response["leakage"][kind] for response in answered), reverse=True)[:2]
         assert [position[kind] for position in worst] == expected
         for position in worst:
-            answer = next(answer for answer in answered if answer["fen"] == position["fen"])
-            assert position["legal_moves"] == len(answer["moves"])
-            assert (position["model"], position["digest"]) == ("fake", answer["model"]["digest"])
-            legal = {move["uci"] for move in answer["moves"]}
+            response = next(response for response in answered if response["fen"] == position["fen"])
+            assert position["legal_moves"] == len(response["moves"])
+            assert (position["model"], position["digest"]) == ("fake", response["model"]["digest"])
+            legal = {move["uci"] for move in response["moves"]}
             masses = [move["probability"] for move in position["illegal"]]
             assert len(masses) == 5
             assert masses == sorted(masses, reverse=True)
@@ -204,7 +204,7 @@ def test_figures_by_group(client: TestClient) -> None:
     }
     for by, groups in expected.items():
         model = client.get("/v1/leakage", params={"by": by}).json()["models"]["fake"]
-        assert {group: found["positions"] for group, found in model["by"][by].items()} == groups
+        assert {group: result["positions"] for group, result in model["by"][by].items()} == groups
         assert set(next(iter(model["by"][by].values()))["kinds"]) == {"raw", "multiplied", "unnormalised", "served"}
     assert "by" not in client.get("/v1/leakage", params={"by": "model"}).json()["models"]["fake"]
 
@@ -215,13 +215,13 @@ def test_figures_by_cause(
 ) -> None:
     monkeypatch.setattr(services_module, "ledger_plan", lambda _: Plan(least=threshold))
     client = serve()
-    raw = sum(answer["leakage"]["raw"] for answer in answers(client))
+    raw = sum(response["leakage"]["raw"] for response in answers(client))
     causes = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]["by"]["cause"]
-    for found in causes.values():  # shares are of all raw mass
-        assert found["share"] == pytest.approx(found["kinds"]["raw"]["mean"] * found["kinds"]["raw"]["count"] / raw)
+    for result in causes.values():  # shares are of all raw mass
+        assert result["share"] == pytest.approx(result["kinds"]["raw"]["mean"] * result["kinds"]["raw"]["count"] / raw)
         # A part of a position's mass has no best move and no divergence of its own.
-        assert set(found["kinds"]["raw"]) == {"count", "mean", "max", "p50", "p95", "p99", "p999"}
-    shares = [found["share"] for found in causes.values()]
+        assert set(result["kinds"]["raw"]) == {"count", "mean", "max", "p50", "p95", "p99", "p999"}
+    shares = [result["share"] for result in causes.values()]
     assert shares == sorted(shares, reverse=True)
     assert least < sum(shares) < most
 
@@ -268,27 +268,27 @@ def test_figures_of_time_span(client: TestClient) -> None:
     ],
 )
 def test_invalid_parameters_are_named(client: TestClient, path: str, params: dict[str, Any], words: str) -> None:
-    answer = client.get(f"/v1/leakage{path}", params=params)
-    assert (answer.status_code, words in answer.json()["detail"]) == (422, True)
+    response = client.get(f"/v1/leakage{path}", params=params)
+    assert (response.status_code, words in response.json()["detail"]) == (422, True)
 
 
 def test_history_buckets(client: TestClient) -> None:
     answered = answers(client)
     for bucket, seconds in (("10m", 600), ("1h", 3600), ("1d", 86400)):
         model = client.get("/v1/leakage/history", params={"bucket": bucket}).json()["models"]["fake"]
-        assert {one["seconds"] for one in model["buckets"]} == {seconds}
-        assert sum(one["positions"] for one in model["buckets"]) == 4
+        assert {item["seconds"] for item in model["buckets"]} == {seconds}
+        assert sum(item["positions"] for item in model["buckets"]) == 4
         last = model["buckets"][-1]
         assert last["start"] % seconds == 0
-        assert last["kinds"]["raw"]["max"] <= max(answer["leakage"]["raw"] for answer in answered)
+        assert last["kinds"]["raw"]["max"] <= max(response["leakage"]["raw"] for response in answered)
 
 
 def test_position_pages_are_stable(client: TestClient) -> None:
-    fens = [answer["fen"] for answer in answers(client)]
+    fens = [response["fen"] for response in answers(client)]
     first = client.get("/v1/leakage/positions", params={"limit": 3}).json()
     client.post("/v1/policy", json={"moves": ["b1c3"]})
     rest = client.get("/v1/leakage/positions", params={"limit": 3, "cursor": first["next"]}).json()
-    assert [one["fen"] for one in first["positions"] + rest["positions"]] == fens[::-1]
+    assert [item["fen"] for item in first["positions"] + rest["positions"]] == fens[::-1]
     assert rest["next"] is None
     assert first["positions"][0]["kinds"]["raw"]["leaked"] == first["positions"][0]["raw"]
 
@@ -321,8 +321,8 @@ def test_positions_as_csv(client: TestClient, query: str, accept: str) -> None:
     text = client.get(f"/v1/leakage/positions{query}", headers={"Accept": accept})
     assert text.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(text.text)))
-    assert [row["fen"] for row in rows] == [answer["fen"] for answer in answered][::-1]
-    assert [float(row["raw"]) for row in rows] == [answer["leakage"]["raw"] for answer in answered][::-1]
+    assert [row["fen"] for row in rows] == [response["fen"] for response in answered][::-1]
+    assert [float(row["raw"]) for row in rows] == [response["leakage"]["raw"] for response in answered][::-1]
     assert rows[0]["rounded"] == ""
     assert datetime.fromisoformat(rows[0]["time_utc"]).timestamp() == pytest.approx(float(rows[0]["time"]), abs=1e-3)
     assert rows[0]["trained_with_mask"] == "false"
@@ -332,10 +332,10 @@ def test_positions_as_ndjson_without_limit(client: TestClient) -> None:
     positions = [{"moves": [move]} for move in MOVES] * 300
     for start in range(0, len(positions), 600):
         client.post("/v1/policy/batch", json={"positions": positions[start : start + 600]})
-    answer = client.get("/v1/leakage/positions", headers={"accept": "application/x-ndjson"})
-    found = [json.loads(line) for line in answer.text.splitlines()]
-    assert len(found) == 1200
-    times = [one["time"] for one in found]
+    response = client.get("/v1/leakage/positions", headers={"accept": "application/x-ndjson"})
+    result = [json.loads(line) for line in response.text.splitlines()]
+    assert len(result) == 1200
+    times = [item["time"] for item in result]
     assert times == sorted(times, reverse=True)
     assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
@@ -352,9 +352,9 @@ def test_leaking_answer_is_withheld(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(evaluate, "policies", leaking_policies)
-    answer = client.post("/v1/policy", json={"moves": []})
-    refused(answer, 500, "served-leakage")
-    assert "e2e4" not in answer.text
+    response = client.post("/v1/policy", json={"moves": []})
+    refused(response, 500, "served-leakage")
+    assert "e2e4" not in response.text
     results = client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"moves": []}]}).json()["results"]
     assert [result["error"]["status"] for result in results] == [500, 500]
     for accept in ("application/json", "application/x-chess-pgn"):

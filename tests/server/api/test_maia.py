@@ -36,10 +36,10 @@ def reference() -> list[Any]:
 
 
 def held_to_lc0(rows: list[Any], answers: list[Any], name: str) -> None:
-    for row, answer in zip(rows, answers, strict=True):
+    for row, response in zip(rows, answers, strict=True):
         expected = dict(zip(row["legal"], row[name]["probability"], strict=True))
-        found = {move["uci"]: move["probability"] for move in answer["moves"]}
-        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
+        result = {move["uci"]: move["probability"] for move in response["moves"]}
+        assert result == pytest.approx(expected, abs=1e-4), row["fen"]
 
 
 def test_probabilities_match_lc0(serve: Serve, models: Path) -> None:
@@ -48,19 +48,19 @@ def test_probabilities_match_lc0(serve: Serve, models: Path) -> None:
     client = serve(models)
     results = client.post("/v1/policy/batch", json={"positions": [{"fen": row["fen"]} for row in rows]}).json()
     held_to_lc0(rows, results["results"], "maia-1500")
-    for row, answer in zip(rows, results["results"], strict=True):
-        value = answer["value"]
+    for row, response in zip(rows, results["results"], strict=True):
+        value = response["value"]
         assert value["win"] - value["loss"] == pytest.approx(row["maia-1500"]["q"], abs=1e-4)
         assert value["draw"] == pytest.approx(row["maia-1500"]["d"], abs=1e-4)
 
 
 def test_known_leak_is_not_served(serve: Serve, models: Path) -> None:
     client = serve(models)
-    answer = client.post("/v1/policy", json={"fen": "r5K1/6P1/6k1/2R5/P7/8/P7/8 w - - 1 51"}).json()
-    assert [move["uci"] for move in answer["moves"]] == ["c5c8"]
-    assert answer["leakage"]["raw"] > 0.99
-    assert answer["leakage"]["multiplied"] > 0.7
-    assert answer["leakage"]["served"] == 0.0
+    response = client.post("/v1/policy", json={"fen": "r5K1/6P1/6k1/2R5/P7/8/P7/8 w - - 1 51"}).json()
+    assert [move["uci"] for move in response["moves"]] == ["c5c8"]
+    assert response["leakage"]["raw"] > 0.99
+    assert response["leakage"]["multiplied"] > 0.7
+    assert response["leakage"]["served"] == 0.0
 
 
 def test_imported_weight_files_match_lc0(serve: Serve, tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ def test_imported_weight_files_match_lc0(serve: Serve, tmp_path: Path) -> None:
         body = {"model": name, "positions": [{"fen": row["fen"]} for row in rows]}
         held_to_lc0(rows, client.post("/v1/policy/batch", json=body).json()["results"], name)
         assert client.get("/v1/leakage").json()["models"][name]["positions"] == len(rows)
-        told = client.get(f"/v1/models/{name}").json()
-        assert told["leakage"] == client.get("/v1/leakage").json()["models"][name]
+        output = client.get(f"/v1/models/{name}").json()
+        assert output["leakage"] == client.get("/v1/leakage").json()["models"][name]
         assert f", {name}.pb.gz," in entries[name]["card"]["source"]

@@ -55,9 +55,9 @@ def test_operations_list_errors_and_headers(serve: Serve) -> None:
 def test_response_headers_match_document(serve: Serve, path: str) -> None:
     client = serve(client_rate=10, client_burst=10)
     document = client.get("/openapi.json").json()
-    answer = client.get(path)
-    documented = document["paths"][path.partition("?")[0]]["get"]["responses"][str(answer.status_code)]["headers"]
-    ours = {name for name in document["components"]["headers"] if name in answer.headers}
+    response = client.get(path)
+    documented = document["paths"][path.partition("?")[0]]["get"]["responses"][str(response.status_code)]["headers"]
+    ours = {name for name in document["components"]["headers"] if name in response.headers}
     assert ours - {"Cache-Control"} == documented.keys() - {"Cache-Control"}
 
 

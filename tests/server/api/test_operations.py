@@ -32,8 +32,8 @@ def test_failed_default_model_is_not_ready(serve: Serve, tmp_path: Path) -> None
     ready = client.get("/readyz")
     assert ready.status_code == 503
     assert "'bad' failed its check: bad.toml: contract.planes: this key is missing" in ready.json()["detail"]
-    answer = client.post("/v1/policy", json={"moves": []})
-    refused(answer, 503, "model-unavailable")
+    response = client.post("/v1/policy", json={"moves": []})
+    refused(response, 503, "model-unavailable")
     assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
     entry = client.get("/v1/models/bad").json()
     assert (entry["served"], entry["default"]) == (False, True)
@@ -60,10 +60,10 @@ def test_unreadable_ledger_is_503_with_reason_in_log(
         raise LedgerError("the ledger cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
 
     monkeypatch.setattr(LedgerReader, "summaries", broken)
-    answer = client.get("/v1/leakage")
-    refused(answer, 503, "ledger-unavailable")
-    assert "db.internal" not in answer.text
-    assert "5432" not in answer.text
+    response = client.get("/v1/leakage")
+    refused(response, 503, "ledger-unavailable")
+    assert "db.internal" not in response.text
+    assert "5432" not in response.text
     assert "db.internal (10.0.0.5), port 5432" in caplog.text
 
 
@@ -71,10 +71,10 @@ def test_model_page_without_database(serve: Serve, tmp_path: Path) -> None:
     """An alert sends the operator there when a model is not served."""
     client = serve(database_url=f"sqlite:///{tmp_path}/gone/audit.db")
     refused(client.get("/v1/leakage"), 503, "ledger-unavailable")
-    answer = client.get("/v1/models/fake")
-    assert answer.status_code == 200
-    assert answer.json()["contract"]["terms"]["planes"] == "maia2-18"
-    assert "leakage" not in answer.json()
+    response = client.get("/v1/models/fake")
+    assert response.status_code == 200
+    assert response.json()["contract"]["terms"]["planes"] == "maia2-18"
+    assert "leakage" not in response.json()
 
 
 def test_metrics(serve: Serve) -> None:
@@ -116,9 +116,9 @@ def test_metrics(serve: Serve) -> None:
     ],
 )
 def test_metrics_content_type(client: TestClient, accept: str) -> None:
-    answer = client.get("/metrics", headers={"Accept": accept})
-    assert answer.status_code == 200
-    assert re.match(r"text/plain; version=\d", answer.headers["content-type"])
+    response = client.get("/metrics", headers={"Accept": accept})
+    assert response.status_code == 200
+    assert re.match(r"text/plain; version=\d", response.headers["content-type"])
 
 
 def test_docs_work_offline_and_examples_run(serve: Serve, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_docs_work_offline_and_examples_run(serve: Serve, tmp_path: Path) -> Non
         for body in (method["requestBody"] for method in methods.values() if "requestBody" in method):
             reference = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             for example in schema["components"]["schemas"][reference]["examples"]:
-                answer = client.post(path, json=example)
-                assert answer.status_code == 200, answer.text
+                response = client.post(path, json=example)
+                assert response.status_code == 200, response.text
                 ran += 1
     assert ran >= 5
     item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]

@@ -27,9 +27,9 @@ def test_page_files_have_types(client: TestClient) -> None:
     names = {link.rpartition("/")[2] for link in links(page.text)}
     assert {file.name for file in FOLDER.glob("*.js")} <= names
     for link in links(page.text):
-        answer = client.get("/" + link)
-        assert (answer.status_code, answer.headers["Content-Type"]) == (200, TYPES[Path(link).suffix])
-        assert "immutable" in answer.headers["Cache-Control"]
+        response = client.get("/" + link)
+        assert (response.status_code, response.headers["Content-Type"]) == (200, TYPES[Path(link).suffix])
+        assert "immutable" in response.headers["Cache-Control"]
         assert client.head("/" + link).status_code == 200
 
 
@@ -51,8 +51,8 @@ def test_files_are_immutable_and_page_has_etag(client: TestClient) -> None:
     again = client.get("/", headers={"If-None-Match": f'"x", W/{first.headers["ETag"]}'})
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
     old = re.sub(r"page/[0-9a-f]+/", "page/0123/", links(first.text)[-1])
-    answer = client.get("/" + old)  # of a page that was opened before an update
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-cache")
+    response = client.get("/" + old)  # of a page that was opened before an update
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-cache")
 
 
 def test_first_visit_is_small(client: TestClient) -> None:

@@ -26,10 +26,10 @@ OPERATIONS = [(way, path) for path, ways in create_app().openapi()["paths"].item
 
 def refused(client: TestClient, method: str, path: str, query: str) -> str:
     body = BODY.get(path, {"moves": []}) if method == "post" else None
-    answer = client.request(method, path.replace("{name}", "fake") + query, json=body)
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["type"] == "urn:movemask:problem:invalid-parameter"
-    detail: str = answer.json()["detail"]
+    response = client.request(method, path.replace("{name}", "fake") + query, json=body)
+    assert response.status_code == 422, response.text
+    assert response.json()["type"] == "urn:movemask:problem:invalid-parameter"
+    detail: str = response.json()["detail"]
     return detail
 
 
@@ -74,29 +74,29 @@ def test_documented_parameters_are_accepted(client: TestClient) -> None:
         "elo": "1500",
         "chess960": "true",
     }
-    for path, found in create_app().openapi()["paths"].items():
-        names = [one["name"] for one in found.get("get", {}).get("parameters", []) if one["in"] == "query"]
+    for path, result in create_app().openapi()["paths"].items():
+        names = [item["name"] for item in result.get("get", {}).get("parameters", []) if item["in"] == "query"]
         if names:
-            answer = client.get(path, params={name: values[name] for name in names})
-            assert answer.status_code == 200, answer.text
+            response = client.get(path, params={name: values[name] for name in names})
+            assert response.status_code == 200, response.text
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 20, "9" * 12, "-1", "0", "1e400", "9" * 5_000, "9" * 9 + "w"])
 def test_huge_numbers_are_client_errors(client: TestClient, number: str) -> None:
     client.post("/v1/policy", json={"moves": []})
-    for path, found in create_app().openapi()["paths"].items():
-        for one in found.get("get", {}).get("parameters", []):
-            if one["in"] == "query":
+    for path, result in create_app().openapi()["paths"].items():
+        for item in result.get("get", {}).get("parameters", []):
+            if item["in"] == "query":
                 for form in ("json", "csv") if path == "/v1/leakage/positions" else ("",):
-                    query = {one["name"]: number, "format": form} if form else {one["name"]: number}
-                    answer = client.get(path, params=query)
-                    assert answer.status_code in (200, 404, 422), (path, query, answer.text)
+                    query = {item["name"]: number, "format": form} if form else {item["name"]: number}
+                    response = client.get(path, params=query)
+                    assert response.status_code in (200, 404, 422), (path, query, response.text)
     assert client.get("/v1/leakage/positions?format=csv&limit=" + "1" + "0" * 20).status_code == 422
     for name in ("temperature", "alpha", "top_k", "top_p", "min_p", "elo"):
         if re.fullmatch("-?[0-9]+", number):
             body = f'{{"moves": [], "normalizer": "entmax", "{name}": {number}}}'
-            answer = client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"})
-            assert answer.status_code in (200, 400, 422), answer.text
+            response = client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"})
+            assert response.status_code in (200, 400, 422), response.text
 
 
 @pytest.mark.parametrize("path", ["/v1/policy", "/v1/move", "/v1/policy/batch"])
@@ -111,23 +111,23 @@ def test_huge_numbers_are_client_errors(client: TestClient, number: str) -> None
 )
 def test_missing_position_is_rejected(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
     batch = path.endswith("batch")
-    answer = client.post(path, json={"positions": [body]} if batch else body)
-    problem = answer.json()["results"][0]["error"] if batch else answer.json()
-    assert (answer.status_code, problem["status"]) == (200 if batch else 422, 422)
+    response = client.post(path, json={"positions": [body]} if batch else body)
+    problem = response.json()["results"][0]["error"] if batch else response.json()
+    assert (response.status_code, problem["status"]) == (200 if batch else 422, 422)
     assert said.format("list" if batch else "array") in problem["detail"]
-    assert [one["positions"] for one in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
+    assert [item["positions"] for item in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
 
 
 def test_startpos(client: TestClient) -> None:
     forms: list[dict[str, Any]] = [{"moves": []}, {"fen": "startpos"}, {"fen": chess.STARTING_FEN}]
-    answers = [asked(client, **one) for one in forms]
-    answers += asked(client, "/v1/policy/batch", positions=forms * 4)["results"]
-    for answer in answers:
-        del answer["timing"]
-        answer.pop("index", None)
-        assert answer == answers[0]
-    assert answers[0]["fen"] == chess.STARTING_FEN
-    after = [asked(client, "/v1/move", **{**one, "moves": ["e2e4"]})["move"] for one in forms]
+    responses = [asked(client, **item) for item in forms]
+    responses += asked(client, "/v1/policy/batch", positions=forms * 4)["results"]
+    for response in responses:
+        del response["timing"]
+        response.pop("index", None)
+        assert response == responses[0]
+    assert responses[0]["fen"] == chess.STARTING_FEN
+    after = [asked(client, "/v1/move", **{**item, "moves": ["e2e4"]})["move"] for item in forms]
     assert after == after[:1] * 3
 
 

@@ -47,18 +47,18 @@ def test_unusable_en_passant_square_changes_nothing(shipped: TestClient, fen: st
 
 
 def test_start_position(client: TestClient) -> None:
-    answer = asked(client)
-    check(answer, chess.Board())
-    assert len(answer["moves"]) == 20
-    assert answer["fen"] == chess.STARTING_FEN
-    assert answer["model"]["name"] == "fake"
-    assert answer["model"]["digest"].startswith("sha256:")
-    assert set(answer["moves"][0]) == {"uci", "probability"}
-    assert set(answer["leakage"]) == {"raw", "multiplied", "served", "trained_with_mask"}
-    assert set(answer["timing"]) == {"queue_ms", "inference_ms"}
-    assert answer["ignored"] == []
-    assert "value" not in answer
-    assert "statistics" not in answer
+    response = asked(client)
+    check(response, chess.Board())
+    assert len(response["moves"]) == 20
+    assert response["fen"] == chess.STARTING_FEN
+    assert response["model"]["name"] == "fake"
+    assert response["model"]["digest"].startswith("sha256:")
+    assert set(response["moves"][0]) == {"uci", "probability"}
+    assert set(response["leakage"]) == {"raw", "multiplied", "served", "trained_with_mask"}
+    assert set(response["timing"]) == {"queue_ms", "inference_ms"}
+    assert response["ignored"] == []
+    assert "value" not in response
+    assert "statistics" not in response
 
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
@@ -75,14 +75,14 @@ SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
     ],
 )
 def test_drawn_position(client: TestClient, asking: dict[str, Any], reason: str, claimable: bool) -> None:
-    answer = asked(client, **asking)
-    assert answer["status"] == "ongoing"
-    assert answer["draw"] == {"reason": reason, "claimable": claimable}
-    assert sum(move["probability"] for move in answer["moves"]) == pytest.approx(1)
-    assert asked(client, "/v1/move", **asking)["draw"] == answer["draw"]
+    response = asked(client, **asking)
+    assert response["status"] == "ongoing"
+    assert response["draw"] == {"reason": reason, "claimable": claimable}
+    assert sum(move["probability"] for move in response["moves"]) == pytest.approx(1)
+    assert asked(client, "/v1/move", **asking)["draw"] == response["draw"]
     (result,) = asked(client, "/v1/policy/batch", positions=[asking])["results"]
-    assert result["draw"] == answer["draw"]
-    PolicyOut.model_validate(answer)
+    assert result["draw"] == response["draw"]
+    PolicyOut.model_validate(response)
 
 
 @pytest.mark.parametrize(("planes", "words"), [("maia2-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
@@ -92,8 +92,8 @@ def test_tricky_positions(serve: Serve, tmp_path: Path, planes: str, words: str)
     fens = [fen for fen, _, flags in tricky() if not any(flag.startswith("python-chess") for flag in flags)]
     fens.append(f"4k3/8/8/8/8/8/8/4K2R w K - {10**6} {10**6}")
     results = asked(client, "/v1/policy/batch", positions=[{"fen": fen} for fen in fens])["results"]
-    for fen, answer in zip(fens, results, strict=True):
-        check(answer, chess.Board(fen))
+    for fen, response in zip(fens, results, strict=True):
+        check(response, chess.Board(fen))
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_tricky_positions(serve: Serve, tmp_path: Path, planes: str, words: str)
     ],
 )
 def test_finished_game(client: TestClient, fen: str, status: str) -> None:
-    answer = asked(client, fen=fen, include=["san", "statistics"])
-    assert (answer["status"], answer["moves"]) == (status, [])
-    assert "leakage" not in answer
+    response = asked(client, fen=fen, include=["san", "statistics"])
+    assert (response["status"], response["moves"]) == (status, [])
+    assert "leakage" not in response
     assert asked(client, "/v1/move", fen=fen)["move"] is None
 
 
@@ -114,10 +114,10 @@ def test_moves(client: TestClient) -> None:
     board = chess.Board()
     for uci in ("e2e4", "c7c5"):
         board.push_uci(uci)
-    answer = asked(client, moves=["e2e4", "c7c5"])
-    check(answer, board)
-    assert answer["fen"] == board.fen()
-    assert answer["ignored"] == ["history"]
+    response = asked(client, moves=["e2e4", "c7c5"])
+    check(response, board)
+    assert response["fen"] == board.fen()
+    assert response["ignored"] == ["history"]
     later = asked(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", moves=["a7a8q", "e8e7"])
     assert later["fen"].startswith("Q7/4k3")
 
@@ -126,43 +126,43 @@ def test_chess960_castling(client: TestClient) -> None:
     castles = 0
     for row in perft("chess960")[:60]:
         board = chess.Board(row.fen, chess960=True)
-        answer = asked(client, fen=row.fen, chess960=True)
-        check(answer, board)
-        ours = [move["uci"] for move in answer["moves"]]
+        response = asked(client, fen=row.fen, chess960=True)
+        check(response, board)
+        ours = [move["uci"] for move in response["moves"]]
         castles += sum(move.uci() in ours for move in board.legal_moves if board.is_castling(move))
     assert castles > 0
 
 
 def test_chess960_unsupported_by_network(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", vocabulary="maia2-1880")
-    answer = serve(tmp_path / "m").post("/v1/policy", json={"fen": perft("chess960")[0].fen, "chess960": True})
-    refused(answer, 422, "unsupported-variant")
+    response = serve(tmp_path / "m").post("/v1/policy", json={"fen": perft("chess960")[0].fen, "chess960": True})
+    refused(response, 422, "unsupported-variant")
 
 
 def test_include(client: TestClient) -> None:
-    answer = asked(client, include=["san", "logit", "statistics"])
+    response = asked(client, include=["san", "logit", "statistics"])
     board = chess.Board()
-    logits = np.array([move["logit"] for move in answer["moves"]])
-    probabilities = np.array([move["probability"] for move in answer["moves"]])
-    for move in answer["moves"]:
+    logits = np.array([move["logit"] for move in response["moves"]])
+    probabilities = np.array([move["probability"] for move in response["moves"]])
+    for move in response["moves"]:
         assert board.parse_san(move["san"]) == chess.Move.from_uci(move["uci"])
     np.testing.assert_allclose(probabilities, np.exp(logits) / np.exp(logits).sum(), rtol=1e-12)
-    statistics = answer["statistics"]
+    statistics = response["statistics"]
     assert statistics["maximum"] == probabilities[0]
     assert statistics["entropy"] == pytest.approx(-(probabilities * np.log(probabilities)).sum())
     assert statistics["effective_moves"] == pytest.approx(np.exp(statistics["entropy"]))
 
 
 def test_temperature(client: TestClient) -> None:
-    answer = asked(client, include=["logit"], temperature=2.5)
-    weights = np.exp(np.array([move["logit"] for move in answer["moves"]]) / 2.5)
-    np.testing.assert_allclose([move["probability"] for move in answer["moves"]], weights / weights.sum(), rtol=1e-12)
+    response = asked(client, include=["logit"], temperature=2.5)
+    weights = np.exp(np.array([move["logit"] for move in response["moves"]]) / 2.5)
+    np.testing.assert_allclose([move["probability"] for move in response["moves"]], weights / weights.sum(), rtol=1e-12)
 
 
 def test_elo_is_used_and_reported(rated: TestClient, client: TestClient) -> None:
-    one, two = (asked(rated, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
-    assert one["elo"] == {"self": 1100, "opponent": 1100}
-    assert asked(rated, elo=1100)["moves"] == one["moves"] != two["moves"]
+    item, two = (asked(rated, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
+    assert item["elo"] == {"self": 1100, "opponent": 1100}
+    assert asked(rated, elo=1100)["moves"] == item["moves"] != two["moves"]
     assert asked(rated)["elo"] == {"self": 1500, "opponent": 1500}
     batch = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
     assert [result["elo"]["self"] for result in batch["results"]] == [1600, 900]
@@ -191,11 +191,11 @@ def test_batch_with_one_bad_fen(client: TestClient) -> None:
     assert len(results) == 1024
     assert results[500]["error"]["type"] == "urn:movemask:problem:invalid-fen"
     assert results[500]["error"]["detail"].startswith("fen: 'not a fen'")
-    for index, answer in enumerate(results):
+    for index, response in enumerate(results):
         if index != 500:
             board = chess.Board()
             board.push_uci(positions[index]["moves"][0])
-            check(answer, board)
+            check(response, board)
 
 
 def test_invalid_batch_items_are_errors_in_their_place(client: TestClient) -> None:
@@ -225,8 +225,10 @@ def test_batch_results_have_index_and_id(client: TestClient, accept: str) -> Non
     ]
     good: list[dict[str, Any]] = [{"moves": []} if name is None else {"moves": [], "id": name} for name in names]
     body = json.dumps({"positions": [*bad, *good * 20]})
-    answer = client.post("/v1/policy/batch", content=body, headers={"Accept": accept, "Content-Type": JSON})
-    results = answer.json()["results"] if accept == JSON else [json.loads(line) for line in answer.text.splitlines()]
+    response = client.post("/v1/policy/batch", content=body, headers={"Accept": accept, "Content-Type": JSON})
+    results = (
+        response.json()["results"] if accept == JSON else [json.loads(line) for line in response.text.splitlines()]
+    )
     assert [result["index"] for result in results] == list(range(len(bad) + 100))
     assert [result.get("id") for result in results] == ["typo", "field", None, None, None, *names * 20]
     assert ["error" in result for result in results] == [True] * len(bad) + [False] * 100
@@ -239,8 +241,8 @@ def test_fen_is_normalised(client: TestClient, moves: list[str]) -> None:
         board.push_san(san)
     (item,) = asked(client, "/v1/policy/batch", positions=[{"moves": moves}])["results"]
     judged = asked(client, "/v1/audit", moves=moves, policy={"e2e4": 1})
-    found = [asked(client, path, moves=moves) for path in ("/v1/policy", "/v1/move")]
-    assert {answer["fen"] for answer in (*found, item, judged)} == {board.fen()}
+    result = [asked(client, path, moves=moves) for path in ("/v1/policy", "/v1/move")]
+    assert {response["fen"] for response in (*result, item, judged)} == {board.fen()}
 
 
 RATINGS: list[dict[str, Any]] = [{}, {"elo": 600}, {"elo": 1500}]
@@ -316,14 +318,14 @@ def test_san(client: TestClient) -> None:
 
 def test_illegal_moves_add_up_to_raw(leela: TestClient) -> None:
     for fen in ("startpos", "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "8/P6k/8/8/8/8/7K/8 w - - 0 1"):
-        answer = asked(leela, fen=fen, include=["illegal"])
-        illegal = answer["illegal"]
-        assert illegal["slots"] == 1858 - len(answer["moves"])
-        assert sum(illegal["causes"].values()) == pytest.approx(answer["leakage"]["raw"], rel=1e-9)
+        response = asked(leela, fen=fen, include=["illegal"])
+        illegal = response["illegal"]
+        assert illegal["slots"] == 1858 - len(response["moves"])
+        assert sum(illegal["causes"].values()) == pytest.approx(response["leakage"]["raw"], rel=1e-9)
         assert len(illegal["moves"]) == 20
         shares = [move["probability"] for move in illegal["moves"]]
         assert shares == sorted(shares, reverse=True)
-        assert not {move["uci"] for move in illegal["moves"]} & {move["uci"] for move in answer["moves"]}
+        assert not {move["uci"] for move in illegal["moves"]} & {move["uci"] for move in response["moves"]}
         assert {move["cause"] for move in illegal["moves"]} <= set(illegal["causes"])
         few = asked(leela, fen=fen, include=["illegal"], top_k=1)
         assert few["illegal"] == illegal  # leakage is the network's, whatever the rule

@@ -47,24 +47,24 @@ def plain(client: TestClient) -> Any:
     ],
 )
 def test_sparse_normalizers_list_all_moves(client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any) -> None:
-    answer = asked(client, include=["logit"], **rule)
-    assert len(answer["moves"]) == 20
-    logits = column(answer, "logit")
-    np.testing.assert_allclose(column(answer, "probability"), kernel(logits, [0, 20]), atol=1e-14)
-    assert abs(column(answer, "probability").sum() - 1) < 1e-12
-    assert answer["leakage"] == plain["leakage"]
-    assert "abstention" not in answer
+    response = asked(client, include=["logit"], **rule)
+    assert len(response["moves"]) == 20
+    logits = column(response, "logit")
+    np.testing.assert_allclose(column(response, "probability"), kernel(logits, [0, 20]), atol=1e-14)
+    assert abs(column(response, "probability").sum() - 1) < 1e-12
+    assert response["leakage"] == plain["leakage"]
+    assert "abstention" not in response
 
 
 def test_softmax_one_abstention(client: TestClient, plain: Any) -> None:
-    answer = asked(client, normalizer="softmax_one", include=["statistics"])
+    response = asked(client, normalizer="softmax_one", include=["statistics"])
     logits = column(plain, "logit")
     expected = scipy.special.softmax(np.append(logits, 0.0))
-    np.testing.assert_allclose(column(answer, "probability"), expected[:-1], rtol=1e-12)
-    assert answer["abstention"] == pytest.approx(expected[-1])
-    assert abs(column(answer, "probability").sum() + answer["abstention"] - 1) < 1e-12
-    assert answer["statistics"]["maximum"] == pytest.approx(expected[0] / expected[:-1].sum())
-    assert answer["leakage"]["served"] == 0.0
+    np.testing.assert_allclose(column(response, "probability"), expected[:-1], rtol=1e-12)
+    assert response["abstention"] == pytest.approx(expected[-1])
+    assert abs(column(response, "probability").sum() + response["abstention"] - 1) < 1e-12
+    assert response["statistics"]["maximum"] == pytest.approx(expected[0] / expected[:-1].sum())
+    assert response["leakage"]["served"] == 0.0
 
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3"
@@ -76,15 +76,15 @@ def test_underflow_falls_back_to_logits(serve: Serve) -> None:
     client = serve(prepare=lambda _: fixed_model(below_zero))
     plain = asked(client, fen=LOW, moves=[], temperature=1e-4, include=["statistics"])
     assert [move["uci"] for move in plain["moves"]] == [move["uci"] for move in asked(client, fen=LOW)["moves"]]
-    for answer in (
+    for response in (
         asked(client, fen=LOW, normalizer="softmax_one", temperature=1e-4, include=["statistics", "logit"]),
         asked(client, fen=LOW, normalizer="softmax_one", temperature=1e-300, include=["statistics", "logit"]),
     ):
-        assert column(answer, "logit").max() < 0
-        assert answer["abstention"] == 1
-        assert [move["uci"] for move in answer["moves"]] == [move["uci"] for move in plain["moves"]]
-        assert answer["statistics"] == plain["statistics"]
-        rule = {"fen": LOW, "normalizer": "softmax_one", "temperature": answer["temperature"]}
+        assert column(response, "logit").max() < 0
+        assert response["abstention"] == 1
+        assert [move["uci"] for move in response["moves"]] == [move["uci"] for move in plain["moves"]]
+        assert response["statistics"] == plain["statistics"]
+        rule = {"fen": LOW, "normalizer": "softmax_one", "temperature": response["temperature"]}
         for method in ({"method": "greedy"}, {"method": "sample", "seed": 1}):
             assert client.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == plain["moves"][0]["uci"]
 
@@ -101,12 +101,12 @@ def test_filters(client: TestClient, plain: Any) -> None:
         ({"top_k": 4, "top_p": 0.99, "min_p": 0.3}, min(4, int((p >= 0.3 * p[0]).sum()))),
         ({"top_k": 1, "normalizer": "sparsemax"}, 1),
     ):
-        answer = asked(client, **rule)
-        assert [move["uci"] for move in answer["moves"]] == moves[:kept], rule
-        assert abs(column(answer, "probability").sum() - 1) < 1e-12
+        response = asked(client, **rule)
+        assert [move["uci"] for move in response["moves"]] == moves[:kept], rule
+        assert abs(column(response, "probability").sum() - 1) < 1e-12
         if "normalizer" not in rule:
-            np.testing.assert_allclose(column(answer, "probability"), p[:kept] / p[:kept].sum(), rtol=1e-12)
-        assert answer["leakage"] == plain["leakage"]
+            np.testing.assert_allclose(column(response, "probability"), p[:kept] / p[:kept].sum(), rtol=1e-12)
+        assert response["leakage"] == plain["leakage"]
 
 
 SHARES = st.sampled_from([5e-324, 0.5, 1.0]) | st.floats(5e-324, 1)
@@ -134,16 +134,16 @@ def test_rules_always_leave_a_move(
     shipped: TestClient, normalizer: dict[str, Any], rule: dict[str, Any], fen: str
 ) -> None:
     rule = {**rule, **normalizer}
-    answer = asked(shipped, fen=fen, include=["statistics"], **rule)
+    response = asked(shipped, fen=fen, include=["statistics"], **rule)
     single = asked(shipped, "/v1/policy/batch", positions=[{"fen": fen}], **rule)["results"][0]
-    assert single["moves"] == answer["moves"]
-    if answer["status"] != "ongoing":
+    assert single["moves"] == response["moves"]
+    if response["status"] != "ongoing":
         return
-    assert len(answer["moves"]) >= 1
+    assert len(response["moves"]) >= 1
     best = asked(shipped, fen=fen)["moves"][0]["uci"]
-    assert answer["moves"][0]["uci"] == best
+    assert response["moves"][0]["uci"] == best
     drawn = asked(shipped, "/v1/move", fen=fen, method="sample", seed=1, **rule)["move"]["uci"]
-    assert drawn in [move["uci"] for move in answer["moves"]]
+    assert drawn in [move["uci"] for move in response["moves"]]
     assert asked(shipped, "/v1/move", fen=fen, method="greedy", **rule)["move"]["uci"] == best
     swept = asked(shipped, "/v1/policy/sweep", fen=fen, ratings=[1000, 2000], **rule)
     assert len(swept["moves"]) >= 1
@@ -154,22 +154,22 @@ def test_batch_mixes_rules(client: TestClient) -> None:
     rules: list[dict[str, Any]] = [{}, {"temperature": 2.0}, {"normalizer": "sparsemax"}, {"top_k": 2}, {"alpha": 1.5}]
     body = {"positions": [{"moves": [], **rule} for rule in rules], "normalizer": "softmax_one", "include": ["logit"]}
     results = client.post("/v1/policy/batch", json=body).json()["results"]
-    for rule, answer in zip(rules, results, strict=True):
+    for rule, response in zip(rules, results, strict=True):
         if "alpha" in rule:
-            assert answer["error"]["type"] == "urn:movemask:problem:invalid-rule"
+            assert response["error"]["type"] == "urn:movemask:problem:invalid-rule"
         else:
             alone = asked(client, include=["logit"], **{"normalizer": "softmax_one", **rule})
-            assert answer["moves"] == alone["moves"]
-            assert answer.get("abstention") == alone.get("abstention")
+            assert response["moves"] == alone["moves"]
+            assert response.get("abstention") == alone.get("abstention")
 
 
 def test_move_follows_rule(client: TestClient) -> None:
     best = [move["uci"] for move in asked(client, top_k=2)["moves"]]
     drawn = [asked(client, "/v1/move", method="sample", seed=seed, top_k=2)["move"]["uci"] for seed in range(40)]
     assert set(drawn) == set(best)
-    one = asked(client, "/v1/move", method="sample", seed=3, normalizer="softmax_one")
-    assert one["move"] is not None
-    assert one["abstention"] > 0
+    item = asked(client, "/v1/move", method="sample", seed=3, normalizer="softmax_one")
+    assert item["move"] is not None
+    assert item["abstention"] > 0
 
 
 def test_calibrated_temperature(serve: Serve, tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_calibrated_temperature(serve: Serve, tmp_path: Path) -> None:
     file = write_fake(tmp_path / "m", "fitted")
     file.write_text(file.read_text() + CALIBRATION)
     client = serve(tmp_path / "m", default_model="fitted")
-    answer = asked(client, temperature="calibrated")
-    assert answer["temperature"] == 1.5
-    assert answer["moves"] == asked(client, temperature=1.5)["moves"]
+    response = asked(client, temperature="calibrated")
+    assert response["temperature"] == 1.5
+    assert response["moves"] == asked(client, temperature=1.5)["moves"]
     plain = client.post("/v1/policy", json={"moves": [], "model": "plain", "temperature": "calibrated"})
     refused(plain, 422, "not-calibrated")
     assert client.get("/v1/models/fitted").json()["contract"]["calibration"]["temperature"] == 1.5
@@ -198,5 +198,5 @@ def test_calibrated_temperature(serve: Serve, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_rules_are_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
-    answer = client.post("/v1/policy", json={"moves": [], **rule})
-    assert (answer.status_code, word in answer.json()["detail"]) == (422, True)
+    response = client.post("/v1/policy", json={"moves": [], **rule})
+    assert (response.status_code, word in response.json()["detail"]) == (422, True)

@@ -18,9 +18,9 @@ RATINGS = [800, 1100, 1500, 2000, 2500]
 
 
 def swept(client: TestClient, **body: Any) -> Any:
-    found = asked(client, "/v1/policy/sweep", **body)
-    held_to(SweepOut, found)
-    return found
+    result = asked(client, "/v1/policy/sweep", **body)
+    held_to(SweepOut, result)
+    return result
 
 
 @pytest.mark.parametrize("vary", ["both", "self", "opponent"])
@@ -39,15 +39,15 @@ def test_points_equal_policies(shipped: TestClient, vary: str, position: dict[st
     assert means == sorted(means, reverse=True)
     for number, point in enumerate(sweep["points"]):
         asked = {**position, "elo": point["elo"], "include": ["san"]}
-        one = shipped.post("/v1/policy", json=asked).json()
+        item = shipped.post("/v1/policy", json=asked).json()
         # One row alone and a batch may be computed by different kernels.
-        expected = {(move["uci"], move["san"]): move["probability"] for move in one["moves"]}
-        found = {(move["uci"], move["san"]): move["probabilities"][number] for move in sweep["moves"]}
-        assert found == pytest.approx(expected, abs=1e-5)
-        assert sum(found.values()) == pytest.approx(1, abs=1e-12)
+        expected = {(move["uci"], move["san"]): move["probability"] for move in item["moves"]}
+        result = {(move["uci"], move["san"]): move["probabilities"][number] for move in sweep["moves"]}
+        assert result == pytest.approx(expected, abs=1e-5)
+        assert sum(result.values()) == pytest.approx(1, abs=1e-12)
         for part in ("value", "leakage"):
-            assert point[part] == pytest.approx(one[part], abs=1e-5)
-        assert (point["model"], sweep["fen"], sweep["turn"]) == (one["model"], one["fen"], one["turn"])
+            assert point[part] == pytest.approx(item[part], abs=1e-5)
+        assert (point["model"], sweep["fen"], sweep["turn"]) == (item["model"], item["fen"], item["turn"])
 
 
 def test_default_ratings(shipped: TestClient) -> None:
@@ -70,10 +70,10 @@ def test_models(serve: Serve, tmp_path: Path) -> None:
     assert ["elo" in point for point in sweep["points"]] == [False, True, False]
     assert [point["ignored"] for point in sweep["points"]] == [["elo"], ["history"], ["history", "elo"]]
     for number, name in enumerate(names):
-        one = client.post("/v1/policy", json={"moves": ["e2e4"], "model": name, "elo": elo}).json()
-        expected = {move["uci"]: move["probability"] for move in one["moves"]}
-        found = {move["uci"]: move["probabilities"][number] for move in sweep["moves"]}
-        assert found == pytest.approx(expected, abs=1e-5)
+        item = client.post("/v1/policy", json={"moves": ["e2e4"], "model": name, "elo": elo}).json()
+        expected = {move["uci"]: move["probability"] for move in item["moves"]}
+        result = {move["uci"]: move["probabilities"][number] for move in sweep["moves"]}
+        assert result == pytest.approx(expected, abs=1e-5)
 
 
 def test_finished_game_and_dropped_moves(shipped: TestClient) -> None:
@@ -96,15 +96,15 @@ def test_finished_game_and_dropped_moves(shipped: TestClient) -> None:
     ],
 )
 def test_invalid_sweeps_are_named(shipped: TestClient, body: dict[str, Any], status: int, said: str) -> None:
-    answer = shipped.post("/v1/policy/sweep", json=body)
-    assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/problem+json")
-    assert said in answer.json()["detail"]
+    response = shipped.post("/v1/policy/sweep", json=body)
+    assert (response.status_code, response.headers["Content-Type"]) == (status, "application/problem+json")
+    assert said in response.json()["detail"]
 
 
 def test_network_without_ratings(client: TestClient) -> None:
-    answer = client.post("/v1/policy/sweep", json={"moves": [], "ratings": RATINGS})
+    response = client.post("/v1/policy/sweep", json={"moves": [], "ratings": RATINGS})
     words = "model 'fake' plays at one rating only; name several in `models`"
-    refused(answer, 422, "invalid-sweep", words)
+    refused(response, 422, "invalid-sweep", words)
 
 
 def test_largest_sweep(rated: TestClient) -> None:

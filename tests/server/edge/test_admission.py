@@ -37,31 +37,31 @@ def test_shares_of_bytes_in_flight() -> None:
     for _ in range(20):
         add(flight, first)  # more than all, but nobody else is there
     flight.release(first)
-    answers = [asking("greedy") for _ in range(100)]
-    for one in answers:
-        flight.hold(one, 1 << 20)  # it is made, and must be somewhere; if it is not read, that keeps nobody else out
+    responses = [asking("greedy") for _ in range(100)]
+    for item in responses:
+        flight.hold(item, 1 << 20)  # it is made, and must be somewhere; if it is not read, that keeps nobody else out
     others = [asking(f"other {number}") for number in range(4)]
-    for one in others:
-        add(flight, one)
+    for item in others:
+        add(flight, item)
     with pytest.raises(Overloaded, match="100 MiB of yours"):
         flight.make_room(asking("greedy"))
-    for one in (*answers[4:], *others):
-        flight.release(one)
+    for item in (*responses[4:], *others):
+        flight.release(item)
     with pytest.raises(Overloaded, match="4 MiB of yours"):
         add(flight, asking("greedy"))
-    for one in others:
-        add(flight, one)
+    for item in others:
+        add(flight, item)
     little = [asking(f"little {number}") for number in range(2)]
-    for one in little:  # who holds little has a quarter of the room beside
-        add(flight, one)
+    for item in little:  # who holds little has a quarter of the room beside
+        add(flight, item)
     with pytest.raises(Overloaded, match="10 MiB are in flight"):
         add(flight, asking("another"), 4097)
     with pytest.raises(Overloaded, match="10 MiB are in flight"):
         add(flight, others[0], 1)
-    for one in little:
-        flight.release(one)
-    for one in (*answers[:4], *others):
-        flight.release(one)
+    for item in little:
+        flight.release(item)
+    for item in (*responses[:4], *others):
+        flight.release(item)
     assert flight.total == 0
 
 
@@ -92,12 +92,12 @@ def test_slow_clients_give_way_as_the_pool_fills(megabytes: int, pace: int) -> N
 
 def test_sent_bytes_are_released(client: TestClient) -> None:
     """Eight exports by two addresses held everybody off with bytes that had been read long ago."""
-    held: list[int] = []
+    sizes: list[int] = []
     app: Any = client.app
     in_flight: BytesInFlight = app.state.in_flight
 
     async def send(message: Any) -> None:
-        held.append(in_flight.total)
+        sizes.append(in_flight.total)
 
     async def export(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -119,8 +119,8 @@ def test_sent_bytes_are_released(client: TestClient) -> None:
         "client": ("1.1.1.1", 1),
     }
     asyncio.run(edge(scope, receive, send))
-    assert 0 < max(held) <= 300_000
-    assert held[-1] == in_flight.total == 0
+    assert 0 < max(sizes) <= 300_000
+    assert sizes[-1] == in_flight.total == 0
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_unfinished_bodies_block_nobody(service: int, clients: int, head: bytes,
             await streams[-1][1].drain()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(whole + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        answer = await asyncio.wait_for(reader.read(), 20)
-        for _, one in (*streams, (reader, writer)):
-            one.transport.abort()
-        return answer
+        response = await asyncio.wait_for(reader.read(), 20)
+        for _, item in (*streams, (reader, writer)):
+            item.transport.abort()
+        return response
 
     assert asyncio.run(trial(service)).startswith(b"HTTP/1.1 200 ")
 
@@ -180,12 +180,12 @@ def test_rate_limit(serve: Serve) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b'{"fen": 1}', b'{"fen": "x"}'])
 def test_invalid_request_costs_one(serve: Serve, body: bytes) -> None:
     client = serve(client_rate=0.01, client_burst=3)
-    found = [
+    result = [
         client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"}).status_code
         for _ in range(5)
     ]
-    assert found[3:] == [429, 429]
-    assert set(found[:3]) <= {400, 422}
+    assert result[3:] == [429, 429]
+    assert set(result[:3]) <= {400, 422}
 
 
 def test_wrong_key_costs_its_address(serve: Serve) -> None:
@@ -211,9 +211,9 @@ def test_cost_of_games(serve: Serve, accept: str) -> None:
 
     def cost(pgn: str, *include: str) -> int:
         before = left(client.get("/v1/version")) - 1
-        answer = client.post("/v1/games", json={"pgn": pgn, "include": include}, headers={"Accept": accept})
-        assert answer.status_code == 200
-        return before - left(answer) + 1
+        response = client.post("/v1/games", json={"pgn": pgn, "include": include}, headers={"Accept": accept})
+        assert response.status_code == 200
+        return before - left(response) + 1
 
     assert cost("1. e4 e5 *") == 1 + 2
     assert cost("1. e4 {" + "x" * 10_000 + "} e5 (1... c5 2. Nf3) *") == 1 + 2 + 2
@@ -272,4 +272,4 @@ def test_keys_and_addresses_have_own_buckets(
     keys = f"{FIRST},{SECOND}" if header == "Authorization" else None
     client = serve(client_rate=0.01, client_burst=2, proxies=1, api_keys=keys)
     path, two = "/v1/policy/batch", batch(2)
-    assert [client.post(path, json=two, headers={header: one}).status_code for one in clients] == statuses
+    assert [client.post(path, json=two, headers={header: item}).status_code for item in clients] == statuses

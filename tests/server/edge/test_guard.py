@@ -147,7 +147,7 @@ async def test_endless_headers_and_trailers_are_rejected(begun: bytes, piece: by
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begun)
         reading = asyncio.create_task(reader.read())
-        count, answer = 0, b""
+        count, response = 0, b""
         with suppress(ConnectionError):
             while not reading.done() and count < 20_000_000:
                 count += len(piece)
@@ -155,18 +155,18 @@ async def test_endless_headers_and_trailers_are_rejected(begun: bytes, piece: by
                 await writer.drain()
                 await asyncio.sleep(0)
         with suppress(ConnectionError):
-            answer = await reading
+            response = await reading
         writer.transport.abort()
-    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
+    assert not response or response.startswith(b"HTTP/1.1 431 ")
     assert count < 5_000_000
 
 
 async def test_large_request_and_the_next_one_are_accepted() -> None:
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 40_000 + b"\r\nContent-Length: 1000000\r\n\r\n"
     async with listening(echo) as (_, port):
-        answer = await sent(port, head, b"b" * 1_000_000 + LAST[:18], LAST[18:])
-    assert answer.count(b"HTTP/1.1 200 ") == 2
-    assert b"\r\n\r\n1000000" in answer
+        response = await sent(port, head, b"b" * 1_000_000 + LAST[:18], LAST[18:])
+    assert response.count(b"HTTP/1.1 200 ") == 2
+    assert b"\r\n\r\n1000000" in response
 
 
 @pytest.mark.parametrize(
@@ -190,12 +190,12 @@ async def test_unread_answer_is_cut_off() -> None:
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        while made[0].transport.get_extra_info("socket").fileno() >= 0:
+        while guards[0].transport.get_extra_info("socket").fileno() >= 0:
             await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
             await asyncio.sleep(0)
         ended.set()
 
-    async with listening(endless, read_seconds=0.3) as (made, port):
+    async with listening(endless, read_seconds=0.3) as (guards, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(GET)
         await asyncio.wait_for(ended.wait(), 20)
@@ -210,30 +210,30 @@ def look(guard: Guard, *, pace: int, seconds: float = 6) -> None:
 
 @pytest.mark.parametrize(("pace", "ended"), [(0, False), (4096, True)])
 async def test_slow_body_gives_way_when_a_pace_is_asked(pace: int, ended: bool) -> None:
-    async with listening(echo) as (made, port):
+    async with listening(echo) as (guards, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HEAD + b"\r\n12345")
-        await until(lambda: bool(made) and made[0]._requests.in_body)
-        look(made[0], pace=pace, seconds=5)
-        assert not made[0].transport.is_closing()
-        look(made[0], pace=pace, seconds=1)
+        await until(lambda: bool(guards) and guards[0]._requests.in_body)
+        look(guards[0], pace=pace, seconds=5)
+        assert not guards[0].transport.is_closing()
+        look(guards[0], pace=pace, seconds=1)
         if not ended:
             writer.write(b"67890")
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
+        response = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
         writer.transport.abort()
-    assert answer.startswith(b"HTTP/1.1 408 " if ended else b"HTTP/1.1 200 ")
+    assert response.startswith(b"HTTP/1.1 408 " if ended else b"HTTP/1.1 200 ")
 
 
 async def test_body_at_the_asked_pace_is_read() -> None:
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
-    async with listening(echo) as (made, port):
+    async with listening(echo) as (guards, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head)
         for size in (20_000, 40_000, 60_000):
             writer.write(b" " * 20_000)
             received = len(head) + size
-            await until(lambda received=received: bool(made) and made[0]._received == received)  # type: ignore[misc]
-            look(made[0], pace=3900, seconds=5)
+            await until(lambda received=received: bool(guards) and guards[0]._received == received)  # type: ignore[misc]
+            look(guards[0], pace=3900, seconds=5)
         assert (await asyncio.wait_for(reader.read(12), 20)) == b"HTTP/1.1 200"
         writer.transport.abort()
 
@@ -243,29 +243,29 @@ async def test_slow_reader_gives_way_when_a_pace_is_asked(pace: int, ended: bool
     async def large(scope: Any, receive: Any, send: Any) -> None:
         await PlainTextResponse("x" * (20 << 20))(scope, receive, send)
 
-    async with listening(large) as (made, port):
+    async with listening(large) as (guards, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(GET)
-        await until(lambda: bool(made) and made[0].transport.get_write_buffer_size() > 0)
-        look(made[0], pace=pace)
-        assert made[0].transport.is_closing() == ended
+        await until(lambda: bool(guards) and guards[0].transport.get_write_buffer_size() > 0)
+        look(guards[0], pace=pace)
+        assert guards[0].transport.is_closing() == ended
         writer.transport.abort()
 
 
 @pytest.mark.parametrize("count", [MAX_HEADERS - 2, MAX_HEADERS + 1])
 async def test_number_of_headers_is_limited(count: int) -> None:
     headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
-    answer = await answered(echo, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + headers + b"Connection: close\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
+    response = await answered(echo, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + headers + b"Connection: close\r\n\r\n")
+    assert response.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize("size", [1000, 20_000_000])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 async def test_refusal_arrives_after_whole_body(size: int, connection: str) -> None:
     head = f"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
-    answer = await answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
-    assert answer.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
+    response = await answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
+    assert response.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
 
 
 @pytest.mark.parametrize("count", [MAX_PIPELINED, MAX_PIPELINED + 1, 10_000])
@@ -276,11 +276,11 @@ async def test_pipelined_requests_are_limited(count: int) -> None:
         taken.append(1)
         await echo(scope, receive, send)
 
-    answers = b""
+    responses = b""
     with suppress(ConnectionError):
-        answers = await answered(counted, GET * (count - 1) + LAST)
+        responses = await answered(counted, GET * (count - 1) + LAST)
     allowed = count <= MAX_PIPELINED
-    assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
+    assert responses.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
 
 
 async def test_sequential_requests_are_unlimited() -> None:
@@ -295,9 +295,9 @@ async def test_sequential_requests_are_unlimited() -> None:
 
 async def test_trailers_are_dropped() -> None:
     trailers = b"X-Forwarded-For: 1.2.3.4\r\nAuthorization: Bearer x\r\n\r\n"
-    answer = await answered(reflect, CHUNKED + trailers, LAST)
-    assert b"POST host transfer-encoding abc" in answer
-    assert answer.endswith(b"GET host connection ")
+    response = await answered(reflect, CHUNKED + trailers, LAST)
+    assert b"POST host transfer-encoding abc" in response
+    assert response.endswith(b"GET host connection ")
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -307,9 +307,9 @@ async def test_upgrade_is_ignored(size: int) -> None:
         b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: localhost\r\n"
         b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nUpgrade: h2c\r\nContent-Type: x\r\n\r\n"
     ) % size
-    answer = await answered(echo, java[:50], java[50:] + b"x" * size + java + b"x" * size + LAST)
-    assert answer.count(b"HTTP/1.1 200 ") == 3
-    assert answer.count(b"\r\n\r\n%d" % size) == 2
+    response = await answered(echo, java[:50], java[50:] + b"x" * size + java + b"x" * size + LAST)
+    assert response.count(b"HTTP/1.1 200 ") == 3
+    assert response.count(b"\r\n\r\n%d" % size) == 2
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ async def test_upgrade_is_ignored(size: int) -> None:
     ],
 )
 async def test_host_header_is_required_once(head: bytes, status: bytes) -> None:
-    answer = await answered(echo, head + b"\r\n")
-    assert answer.startswith(b"HTTP/1.1 " + status)
-    assert answer.count(b"HTTP/1.1 ") == 1
+    response = await answered(echo, head + b"\r\n")
+    assert response.startswith(b"HTTP/1.1 " + status)
+    assert response.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(
@@ -353,10 +353,10 @@ async def test_other_versions_and_codings_are_rejected(raw: bytes, status: bytes
 
 async def test_invalid_requests_share_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     """A thousand of them wrote 740 MB."""
-    async with listening(echo) as (made, port):
+    async with listening(echo) as (guards, port):
         for _ in range(100):
             assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
-        while made[0].guards.refused:
+        while guards[0].guards.refused:
             await asyncio.sleep(0.01)
     counts = [int(line.partition(" ")[0]) for line in caplog.messages if line.endswith("the request is not HTTP/1.1")]
     assert sum(counts) == 100
@@ -383,10 +383,10 @@ async def test_refused_connections_are_logged_and_counted(
     """Without MOVEMASK_PROXIES, all clients behind a proxy are one address."""
     metrics, most = Metrics(), 2 if raw else 1
     limits: dict[str, Any] = {"of_an_address": most, "head_seconds": 0.2 if raw else 10, "body_seconds": 0.2}
-    async with listening(echo, count=metrics.problem, **limits) as (made, port), asyncio.timeout(20):
+    async with listening(echo, count=metrics.problem, **limits) as (guards, port), asyncio.timeout(20):
         _, other = await asyncio.open_connection("127.0.0.1", port)
         assert b"application/problem+json" in await sent(port, raw)
-        while made[0].guards.refused:
+        while guards[0].guards.refused:
             await asyncio.sleep(0.01)
         other.transport.abort()
     assert f"movemask_{metric} 1.0" in metrics.exposition().decode()
@@ -425,10 +425,10 @@ async def test_later_bytes_do_not_cut_answer(after: bytes) -> None:
         await asyncio.sleep(0)
         await echo(scope, receive, send)
 
-    answer = await answered(slow, HEAD + b"\r\n1234567890" + after)
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert answer.endswith(b"\r\n\r\n10")
-    assert b"connection: close" in answer
+    response = await answered(slow, HEAD + b"\r\n1234567890" + after)
+    assert response.startswith(b"HTTP/1.1 200 ")
+    assert response.endswith(b"\r\n\r\n10")
+    assert b"connection: close" in response
 
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
@@ -436,9 +436,9 @@ def test_expect_100_continue_refused(service: int, path: str, length: int) -> No
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     with socket.create_connection(("127.0.0.1", service), 20) as client:
         client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
-        answer = b"".join(iter(lambda: client.recv(65_536), b""))
-    assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
-    assert b"connection: close" in answer
+        response = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert response.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
+    assert b"connection: close" in response
 
 
 async def test_streamed_head_is_sent_at_once() -> None:
@@ -489,9 +489,9 @@ async def test_guard_works_with_h11_protocol(inner: Any) -> None:
         writer.close()
         while waiting.is_set():
             await asyncio.sleep(0)
-        answer = await sent(port, HEAD + b"\r\n1234567890" + b"\0\0\0")
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert b"connection: close" in answer.lower()
+        response = await sent(port, HEAD + b"\r\n1234567890" + b"\0\0\0")
+        assert response.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in response.lower()
 
 
 @hypothesis.given(
@@ -542,16 +542,16 @@ def test_requests_survive_any_fragmentation(bodies: list[bytes], chunks: int, cu
     ],
 )
 async def test_workers_share_connection_limit(limits: dict[str, Any], words: bytes) -> None:
-    async with listening(echo, processes=2, **limits) as (made, port):
+    async with listening(echo, processes=2, **limits) as (guards, port):
         writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
-        while len(made) < 2:
+        while len(guards) < 2:
             await asyncio.sleep(0)
-        answer = await sent(port)
-        assert b"503 Service Unavailable" in answer
-        assert words in answer
+        response = await sent(port)
+        assert b"503 Service Unavailable" in response
+        assert words in response
         for writer in writers:
             writer.transport.abort()
-        while any(one.client for one in made):
+        while any(item.client for item in guards):
             await asyncio.sleep(0)
         assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
 
@@ -574,35 +574,35 @@ def test_ipv6_network_is_one_client(address: str, client: str) -> None:
 async def test_stopped_connection_finishes_requests(sent_before: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_ON_ITS_WAY", 0)
     rest = (HEAD + b"\r\n1234567890" if sent_before.startswith(HEAD) else GET).removeprefix(sent_before)
-    async with listening(echo) as (made, port):
+    async with listening(echo) as (guards, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent_before)
         await writer.drain()
         if sent_before == GET:
             await reader.readuntil(b"\r\n\r\n0")
-        while not made or not (made[0]._requests.begun or sent_before in (b"", GET)):
+        while not guards or not (guards[0]._requests.begun or sent_before in (b"", GET)):
             await asyncio.sleep(0)
-        made[0].stop()
+        guards[0].stop()
         for _ in range(3):  # the connection would be ended by now
             await asyncio.sleep(0)
         writer.write(rest)
-        answer = await asyncio.wait_for(reader.read(), 20)
-        assert answer.startswith(b"HTTP/1.1 200 ") == (sent_before not in (b"", GET))
-        assert (b"connection: close" in answer) == bool(answer)
+        response = await asyncio.wait_for(reader.read(), 20)
+        assert response.startswith(b"HTTP/1.1 200 ") == (sent_before not in (b"", GET))
+        assert (b"connection: close" in response) == bool(response)
         writer.transport.abort()
 
 
 async def test_reset_connection_leaves_nothing() -> None:
     """uvicorn's timer of an idle connection held all of it until its time was over: many resets a second filled
     memory."""
-    async with listening(echo, keep_alive=3600) as (made, port), asyncio.timeout(20):
+    async with listening(echo, keep_alive=3600) as (guards, port), asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET)
         await reader.readuntil(b"\r\n\r\n0")
         raw = writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
-        gone = weakref.ref(made[0]._inner)
-        while gone() is not None or len(made[0]._buffer):
+        gone = weakref.ref(guards[0]._inner)
+        while gone() is not None or len(guards[0]._buffer):
             await asyncio.sleep(0)
             gc.collect()

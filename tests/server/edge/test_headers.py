@@ -36,13 +36,13 @@ from tests.server.asking import refused
     ],
 )
 def test_security_headers(client: TestClient, method: str, path: str) -> None:
-    answer = client.request(method, path)
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["X-Frame-Options"] == "DENY"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
-    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert "Strict-Transport-Security" not in answer.headers
+    response = client.request(method, path)
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+    assert response.headers["Cache-Control"] == "no-store"
+    assert "Strict-Transport-Security" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_security_headers(client: TestClient, method: str, path: str) -> None:
 )
 def test_trusted_hosts(serve: Serve, host: str, status: int) -> None:
     client = serve(trusted_hosts="chess.example, *.b.example,[::1]")
-    answer = client.get("/v1/models", headers={"Host": host})
-    assert answer.status_code == status
+    response = client.get("/v1/models", headers={"Host": host})
+    assert response.status_code == status
     if status == 400:
-        refused(answer, 400, "untrusted-host", repr(host), "MOVEMASK_TRUSTED_HOSTS")
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+        refused(response, 400, "untrusted-host", repr(host), "MOVEMASK_TRUSTED_HOSTS")
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["X-Request-ID"] == response.json()["request_id"]
     assert client.get("/readyz", headers={"Host": host}).status_code == 200
 
 
@@ -78,8 +78,8 @@ def test_loopback_service_answers_to_loopback_names(client: TestClient, host: st
 )
 def test_loopback_service_refuses_other_names(client: TestClient, host: str) -> None:
     """A site that pointed its name at 127.0.0.1 read the positions that others had asked about."""
-    answer = client.get("/v1/leakage/positions", headers={"Host": host})
-    refused(answer, 400, "untrusted-host", "MOVEMASK_TRUSTED_HOSTS")
+    response = client.get("/v1/leakage/positions", headers={"Host": host})
+    refused(response, 400, "untrusted-host", "MOVEMASK_TRUSTED_HOSTS")
     assert client.get("/livez", headers={"Host": host}).status_code == 200
 
 
@@ -107,10 +107,10 @@ def test_shared_service_answers_to_any_name(settings: dict[str, Any]) -> None:
 def test_request_by_page_of_another_site_is_refused(client: TestClient, method: str, path: str) -> None:
     """`<img src="http://127.0.0.1:8000/v1/policy?fen=…">` ran the network and wrote to the ledger."""
     image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
-    answer = client.request(method, path, headers=image)
-    assert answer.status_code == 403
+    response = client.request(method, path, headers=image)
+    assert response.status_code == 403
     if method == "GET":
-        refused(answer, 403, "cross-site", "MOVEMASK_CORS_ORIGINS")
+        refused(response, 403, "cross-site", "MOVEMASK_CORS_ORIGINS")
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_cors_origins(serve: Serve, origins: str | None, allowed: str | None) ->
     assert preflight.status_code == (200 if allowed else 204)
     assert preflight.headers.get("Access-Control-Allow-Origin") == allowed
     for body, status in (({"moves": []}, 200), ({"fen": "x"}, 422)):  # a page can read problems too
-        answer = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
-        assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (status, allowed)
-        assert ("X-Request-ID" in answer.headers.get("Access-Control-Expose-Headers", "")) == bool(allowed)
-        assert "Access-Control-Allow-Credentials" not in answer.headers
+        response = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
+        assert (response.status_code, response.headers.get("Access-Control-Allow-Origin")) == (status, allowed)
+        assert ("X-Request-ID" in response.headers.get("Access-Control-Expose-Headers", "")) == bool(allowed)
+        assert "Access-Control-Allow-Credentials" not in response.headers
     stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
     assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
 
@@ -223,13 +223,13 @@ def test_preflight_is_limited_logged_and_counted(serve: Serve, caplog: pytest.Lo
     client = serve(cors_origins=PAGE, client_rate=0.01, client_burst=5)
     asked = {"Origin": PAGE, **PREFLIGHT, "X-Request-ID": "mine"}
     with caplog.at_level("INFO", "access"):
-        answers = [client.options("/v1/policy", headers=asked) for _ in range(6)]
-    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
-    for answer in answers:
-        assert answer.headers["X-Request-ID"] == "mine"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert answer.headers["RateLimit-Policy"] == '"positions";q=5;w=500'
-    assert answers[0].headers["Access-Control-Allow-Origin"] == PAGE
+        responses = [client.options("/v1/policy", headers=asked) for _ in range(6)]
+    assert [response.status_code for response in responses] == [200] * 5 + [429]
+    for response in responses:
+        assert response.headers["X-Request-ID"] == "mine"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["RateLimit-Policy"] == '"positions";q=5;w=500'
+    assert responses[0].headers["Access-Control-Allow-Origin"] == PAGE
     assert len([line for line in caplog.messages if "OPTIONS" in line]) == 6
     assert (
         'movemask_requests_total{method="OPTIONS",route="/v1/policy",status="200"} 5.0' in client.get("/metrics").text
@@ -243,9 +243,11 @@ def test_cors_allows_etags(serve: Serve) -> None:
     client = serve(cors_origins=PAGE)
     sent = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "if-none-match"}
     assert client.options("/v1/policy", headers={"Origin": PAGE, **sent}).status_code == 200
-    answer = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE})
-    assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
-    unchanged = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE, "If-None-Match": answer.headers["ETag"]})
+    response = client.get("/v1/policy?fen=startpos", headers={"Origin": PAGE})
+    assert "ETag" in response.headers["Access-Control-Expose-Headers"]
+    unchanged = client.get(
+        "/v1/policy?fen=startpos", headers={"Origin": PAGE, "If-None-Match": response.headers["ETag"]}
+    )
     assert (unchanged.status_code, unchanged.headers["Access-Control-Allow-Origin"]) == (304, PAGE)
 
 

@@ -434,6 +434,6 @@ _given: Callable[[RuleIn], tuple[Any, ...]] = attrgetter(*_RULE_FIELDS)
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(given: tuple[Any, ...]) -> Normalisation:
-    values = zip(_RULE_FIELDS, given, strict=True)
+def _rule(fields: tuple[Any, ...]) -> Normalisation:
+    values = zip(_RULE_FIELDS, fields, strict=True)
     return Normalisation(**{name: value for name, value in values if value is not None})

@@ -15,10 +15,10 @@ def see_through(scope: Scope, proxies: int) -> None:
 
     Each proxy appends the address of its own client to X-Forwarded-For. Earlier entries are the client's own words.
     """
-    found = [
+    values = [
         value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"
     ]
-    addresses = [address.strip() for value in found for address in value.split(",")]
+    addresses = [address.strip() for value in values for address in value.split(",")]
     if len(addresses) >= proxies:
         with suppress(ValueError):  # not an address
             scope["client"] = (str(ipaddress.ip_address(without_port(addresses[-proxies]))), 0)

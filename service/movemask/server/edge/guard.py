@@ -119,9 +119,8 @@ class Guard(asyncio.BufferedProtocol):
         # Cancelled timers may keep this object for a while, so it keeps nothing large.
         inner, self._inner, self._buffer = self._inner, None, memoryview(b"")
         if inner is not None:
-            inner.connection_lost(
-                None
-            )  # with an error, uvicorn would not cancel its timer of an idle connection
+            # With an error, uvicorn would not cancel its timer of an idle connection.
+            inner.connection_lost(None)
         self.disconnection.happen()
 
     def pause_writing(self) -> None:
@@ -133,18 +132,16 @@ class Guard(asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self._buffer = memoryview(
-            bytearray(_READ)
-        )  # until it is parsed: idle connections hold none
+        # Until it is parsed: idle connections hold none.
+        self._buffer = memoryview(bytearray(_READ))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         data, self._buffer = self._buffer[:nbytes], memoryview(b"")
         self._received += nbytes
         requests = self._requests
-        if self._deaf or (
-            requests.in_body and not self._unanswered
-        ):  # already answered: nobody reads the body
+        is_answered = requests.in_body and not self._unanswered  # nobody reads the body
+        if self._deaf or is_answered:
             self._discard(nbytes)
         if self._deaf:
             return
@@ -262,9 +259,8 @@ class Guard(asyncio.BufferedProtocol):
             )
             return
         unread = self.transport.get_write_buffer_size()
-        if (
-            self._was_closing and not unread
-        ):  # TLS would wait half a minute for the client to close too
+        if self._was_closing and not unread:
+            # TLS would wait half a minute for the client to close too.
             self.transport.abort()
             return
         self._was_closing = self.transport.is_closing()
@@ -305,9 +301,8 @@ class Guard(asyncio.BufferedProtocol):
             self._last = True
             return
         if not self._requests.in_body or (self._unanswered == 1 and not self._started):
-            if (
-                self._inner is not None
-            ):  # the app waits for the body: it is told that the client has gone
+            if self._inner is not None:
+                # The app waits for the body: it is told that the client has gone.
                 inner, self._inner = self._inner, None
                 self.disconnection.status = refusal.status
                 inner.connection_lost(None)
@@ -399,7 +394,7 @@ class Guards:
     ----------
     limits : of the service
     processes : workers of the service; each takes its part of the connections
-    looked : called twice a second with the number of connections
+    observe : called twice a second with the number of connections
     stopping : whether the service is stopping
     count : called with the problem of each refusal
     least_pace : bytes per second below which a client gives way now; 0: any pace will do
@@ -410,13 +405,13 @@ class Guards:
         self,
         limits: ConnectionLimits,
         processes: int = 1,
-        looked: Callable[[int], None] = lambda connections: None,
+        observe: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
         count: Callable[[Problem], None] = lambda refusal: None,
         least_pace: Callable[[], int] = lambda: 0,
         inner: Callable[..., asyncio.Protocol] = HttpToolsProtocol,
     ) -> None:
-        self.limits, self._looked, self._stopping, self._inner = limits, looked, stopping, inner
+        self.limits, self._observe, self._stopping, self._inner = limits, observe, stopping, inner
         self.count, self._least_pace = count, least_pace
         self._most = -(-limits.connections // processes)
         self._most_of_a_client = (
@@ -458,10 +453,9 @@ class Guards:
         while True:
             now = time.monotonic()
             try:
-                self._looked(len(self._open))
-            except (
-                Exception
-            ):  # a bug, or no descriptors are left; connections still need their deadlines
+                self._observe(len(self._open))
+            except Exception:
+                # A bug, or no descriptors are left. Connections still need their deadlines.
                 log.exception("the process cannot be looked at")
             for detail, count in self.refused.items():
                 log.warning("%d refused: %s", count, detail)

@@ -152,6 +152,6 @@ def with_headers(
     names = {name for name, _ in own}
     own += [header for header in _by_route(traits, scheme, failed) if header[0] not in names]
     for name, value in _BY_REQUEST:
-        if (found := value(answering)) is not None:
-            own.append((name, found))
+        if (current := value(answering)) is not None:
+            own.append((name, current))
     return own

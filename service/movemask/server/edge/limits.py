@@ -139,9 +139,9 @@ class BytesInFlight:
         context.held = 0
         self._count(context, 0)
 
-    def _count(self, context: RequestContext, held: int) -> None:
+    def _count(self, context: RequestContext, counted: int) -> None:
         """Sets how many bytes of a request are counted."""
-        size = held - context.counted
+        size = counted - context.counted
         if not size:
             return
         before = self._of_clients[context.client]
@@ -150,4 +150,4 @@ class BytesInFlight:
         self._of_clients[context.client] = after
         if not after:
             del self._of_clients[context.client]
-        context.counted = held
+        context.counted = counted

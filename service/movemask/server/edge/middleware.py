@@ -128,11 +128,10 @@ class Edge:
                 return
             self._in_flight.hold(context, len(body))
             for start in range(0, len(body), _PIECE):
+                piece = body[start : start + _PIECE]
                 more = message.get("more_body", False) or start + _PIECE < len(body)
-                await send({**message, "body": body[start : start + _PIECE], "more_body": more})
-                self._in_flight.hold(
-                    context, -len(body[start : start + _PIECE])
-                )  # the connection has it
+                await send({**message, "body": piece, "more_body": more})
+                self._in_flight.hold(context, -len(piece))  # the connection has it
 
         try:
             self._admit(scope, path, route, context)

@@ -102,15 +102,14 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         if self._parser.should_upgrade():
-            kept = [(name, value) for name, value in self._headers if name != b"upgrade"]
-            if len(kept) == len(self._headers):
+            headers = [(name, value) for name, value in self._headers if name != b"upgrade"]
+            if len(headers) == len(self._headers):
                 raise httptools.HttpParserError("CONNECT")
-            self._without_upgrade = self._head(kept)
+            self._without_upgrade = self._head(headers)
             return  # `_parse` begins again with it
         if not self._url.startswith(b"/"):
-            httptools.parse_url(
-                self._url
-            )  # raises HttpParserError for `http://[`, as uvicorn's protocol would
+            # Raises HttpParserError for `http://[`, as uvicorn's protocol would.
+            httptools.parse_url(self._url)
         head, version = self._head(self._headers), self._parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self._headers)
         codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]

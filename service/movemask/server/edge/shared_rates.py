@@ -18,8 +18,8 @@ def client_address(address: str) -> str:
     `::ffff:192.0.2.1`, from a socket for both families, is `192.0.2.1`."""
     if ":" not in address:
         return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    parsed = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
 
 
 class Rates:

@@ -39,7 +39,7 @@ class Sites:
         if not self._is_trusted(host):
             fault = (
                 f"Host: the service does not answer to {shown(host)!r}; "
-                "MOVEMASK_TRUSTED_HOSTS lists the names that it answers to"
+                "its operator can add the name to MOVEMASK_TRUSTED_HOSTS"
             )
             raise ProblemError("untrusted-host", fault)
 
@@ -67,7 +67,10 @@ class Sites:
     def _check_origin(self, origin: str) -> None:
         if not self._origins & {origin, "*"}:
             page = f"a page of {shown(origin)!r}" if origin else "a page of another site"
-            fault = f"Origin: {page} may not call the service; MOVEMASK_CORS_ORIGINS lists those that may"
+            fault = (
+                f"Origin: {page} may not call the service; "
+                "its operator can add the origin to MOVEMASK_CORS_ORIGINS"
+            )
             raise ProblemError("cross-site", fault)
 
     def _is_trusted(self, host: str) -> bool:
@@ -87,6 +90,6 @@ def without_port(address: str) -> str:
     return address.partition(":")[0] if address.count(":") == 1 else address
 
 
-def _header(scope: Scope, wanted: bytes) -> str:
+def _header(scope: Scope, header: bytes) -> str:
     """The first header of this name; empty if there is none."""
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == header), "")

@@ -103,8 +103,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
 
     if "evaluations" in request.include:
         engine = services.engine.for_client(context.client, charge)
-    wanted = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
-    if wanted == PGN:
+    media_type = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
+    if media_type == PGN:
         trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
         _charge(context, request, [parsed.game for parsed in trees])
         coroutine = _annotated(evaluator, trees, request, services, engine, charge)
@@ -112,12 +112,12 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
     reports = await while_connected(http.scope, _reported(evaluator, read, request, charge))
-    if wanted == NDJSON:
-        found, progress = None, None
+    if media_type == NDJSON:
+        evaluations, progress = None, None
         if engine is not None:
-            found, progress = evaluated(engine, reports), progress_out(progress_of(reports))
+            evaluations, progress = evaluated(engine, reports), progress_out(progress_of(reports))
         first = await run_in_threadpool(_json, reports, evaluator.model, services, progress)
-        return StreamingResponse(_lines(first, evaluator, found, services), media_type=NDJSON)
+        return StreamingResponse(_lines(first, evaluator, evaluations, services), media_type=NDJSON)
     progress = None
     if engine is not None:
         coming = completed(evaluator, engine, reports)
@@ -185,13 +185,13 @@ async def _reported(
 async def _lines(
     first: bytes,
     evaluator: Evaluator,
-    found: AsyncGenerator[Step, None] | None,
+    evaluations: AsyncGenerator[Step, None] | None,
     services: Services,
 ) -> AsyncIterator[bytes]:
     """The first line; a line for each evaluation; and one for the key moves of each game, once each of its positions is
     evaluated, and again once some are searched deeper."""
     yield first + b"\n"
-    if found is None:
+    if evaluations is None:
         return
     latest: Step | None = None
 
@@ -204,8 +204,8 @@ async def _lines(
             counted_problem(error, services.metrics.problem)
         return orjson.dumps(moments_out(number, report)) + b"\n"
 
-    async with aclosing(found):
-        async for step in found:
+    async with aclosing(evaluations):
+        async for step in evaluations:
             if latest is not None and (latest.game, latest.is_deeper) != (
                 step.game,
                 step.is_deeper,

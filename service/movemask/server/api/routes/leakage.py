@@ -233,12 +233,12 @@ async def positions(
             raise InvalidParameter(
                 f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit"
             )
-        wanted = limit or 100
+        count = limit or 100
 
         def read() -> PositionsOut:
-            page = services.reader.positions(wanted + 1, before, *which)
-            more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            positions = [_position_out(position) for position in page[:wanted]]
+            page = services.reader.positions(count + 1, before, *which)
+            more = str(page[count - 1]["id"]) if len(page) > count else None
+            positions = [_position_out(position) for position in page[:count]]
             return _Positions(positions=positions, next=more)
 
         return await _respond(services, read)

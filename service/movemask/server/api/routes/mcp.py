@@ -42,9 +42,9 @@ def install(app: FastAPI, sites: Sites) -> Callable[[], AbstractAsyncContextMana
     @asynccontextmanager
     async def opened(context: Any) -> AsyncIterator[AsyncClient]:
         """A client of this app that asks as the one that called the tool."""
-        caller, given = context.request.client, context.request.headers
+        caller, sent = context.request.client, context.request.headers
         transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
-        headers = {name: given[name] for name in _FORWARDED if name in given}
+        headers = {name: sent[name] for name in _FORWARDED if name in sent}
         async with httpx2.AsyncClient(
             base_url="http://127.0.0.1", transport=transport, headers=headers
         ) as http:

@@ -147,9 +147,8 @@ async def model(
     entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.LEAKAGE in context_of(http.scope).scopes:
-        with suppress(
-            LedgerError, Overloaded
-        ):  # all else is known: why a model is not served, above all
+        # All else is known: why a model is not served, above all.
+        with suppress(LedgerError, Overloaded):
             for figures in await services.read(
                 lambda: services.reader.summaries(entry.name, digest=entry.digest)
             ):

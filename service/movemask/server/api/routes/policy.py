@@ -185,9 +185,8 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
             "send fewer positions, or a FEN and fewer moves"
         )
-    evaluator = services.evaluator(
-        request.model, context_of(http.scope)
-    )  # 404 before a stream begins
+    # An unknown model is a 404, before a stream begins.
+    evaluator = services.evaluator(request.model, context_of(http.scope))
     if preferred(http.headers.get("accept", ""), (JSON, NDJSON)) == NDJSON:
         return StreamingResponse(_ndjson(request, evaluator, services), media_type=NDJSON)
     results = await while_connected(
