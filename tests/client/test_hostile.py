@@ -178,6 +178,12 @@ def test_pgn_without_length_raises() -> None:
         assert call(url, "annotate", "1. e4") == "1. e4 e5"
 
 
+def test_endless_pages_end() -> None:
+    page = json.dumps({"positions": [], "next": "7"}).encode()
+    with misbehaving(answer(page)) as url, pytest.raises(movemask.InvalidResponse, match="names a next one"):
+        call(url, "leakage_positions")
+
+
 def test_server_that_does_not_read_times_out() -> None:
     """The request has 8 MB, more than the sockets hold; a few bytes are read now and then."""
 
