@@ -1,4 +1,4 @@
-"""What a reader of many games would lose: games cut wrongly, forgotten, or not read, and moments that lead nowhere."""
+"""The list of games: reading, keeping, finding and opening them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def all_read(page: Page, count: int) -> None:
     expect(page.locator("#library-count")).to_have_text(re.compile(rf"^{count} of {count} games? read"), timeout=60_000)
 
 
-def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
+def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page = visit.open()
     visit.load(GAMES)
     expect(page.get_by_role("heading", name="Games", exact=True)).to_be_visible()
@@ -79,7 +79,9 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.go_back()
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?", exact=True).click()
-    visit.is_told("White's move 2, Ke3, is not legal.")
+    visit.line("e4", "e5")  # up to the last move
+    visit.is_told("The last move is left out: White's move 2, Ke3, is not legal.")
+    page.go_back()
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
@@ -87,7 +89,7 @@ def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     expect(page.get_by_text("No games yet")).to_be_visible()
 
 
-def test_a_game_is_found_by_its_player_and_removed_alone(visit: Visit) -> None:
+def test_game_is_found_by_player_and_removed_alone(visit: Visit) -> None:
     page = visit.open("#games")
     games = [f'[White "Player {number}"]\n[Date "2024.05.12"]\n\n1. e4 *\n' for number in (1, 12, 3)]
     page.get_by_label("or text").fill("\n".join(games))
@@ -108,9 +110,7 @@ def test_a_game_is_found_by_its_player_and_removed_alone(visit: Visit) -> None:
     assert [row[0] for row in listed(page)] == ["Player 1 \N{EN DASH} ?", "Player 3 \N{EN DASH} ?"]
 
 
-def test_games_not_judged_are_judged_once_there_is_an_engine(
-    browser: Browser, shipped_alone: Path, tmp_path: Path
-) -> None:
+def test_unjudged_games_are_judged_by_a_later_engine(browser: Browser, shipped_alone: Path, tmp_path: Path) -> None:
     """A dash once meant both that no move was a mistake and that nobody had judged the moves."""
     port = free_port()
     with served(shipped_alone, "--runs", "1", port=port) as (process, _):
@@ -139,7 +139,7 @@ def key_moves(page: Page) -> list[str]:
     return [row[5] for row in listed(page)]
 
 
-def test_a_game_that_goes_on_leaves_the_list_as_it_is(visit: Visit) -> None:
+def test_live_game_leaves_the_list_as_it_is(visit: Visit) -> None:
     page = visit.open()
     held: list[Route] = []
     page.route("**/v1/move", lambda route: held.append(route))
@@ -156,7 +156,7 @@ def test_a_game_that_goes_on_leaves_the_list_as_it_is(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_games_of_other_programs_keep_their_players_and_ratings(visit: Visit) -> None:
+def test_games_of_other_programs_keep_players_and_ratings(visit: Visit) -> None:
     games = '[White "Ann"] [Black "Bob"] [WhiteElo "1800"] [BlackElo "0"] 1. d4 d5 1-0\n'
     games += '[White "The \\"Bear\\""]\n\n\n1. d4 c5 1-0\n\nRound 2\n\n[White "Cid"]\n\n1. c4 *\n\nBest wishes\n'
     page = visit.open()
@@ -180,7 +180,7 @@ def test_games_of_other_programs_keep_their_players_and_ratings(visit: Visit) ->
     )
 
 
-def test_a_file_is_dropped_anywhere_whatever_its_encoding(visit: Visit) -> None:
+def test_file_is_dropped_anywhere_in_any_encoding(visit: Visit) -> None:
     page = visit.open()
     drop = """([bytes, name]) => {
         const transfer = new DataTransfer();
@@ -197,7 +197,7 @@ def test_a_file_is_dropped_anywhere_whatever_its_encoding(visit: Visit) -> None:
     assert [row[0] for row in listed(page)] == ["Müller \N{EN DASH} ?", "? \N{EN DASH} ?"]
 
 
-def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile(visit: Visit) -> None:
+def test_slow_split_leaves_a_new_game_on_the_board(visit: Visit) -> None:
     held: list[Route] = []
     page = visit.open()
     page.route("**/v1/games/split", lambda route: held.append(route))
@@ -215,7 +215,7 @@ def test_a_file_that_is_still_being_split_leaves_a_game_that_was_begun_meanwhile
     expect(page.get_by_role("button", name="Abort")).to_be_visible()
 
 
-def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) -> None:
+def test_first_screen_offers_the_last_games(visit: Visit) -> None:
     page = visit.open()
     offered, games = page.locator("#last-games button"), page.get_by_role("link", name="Games", exact=True)
     expect(page.get_by_role("button", name="Start")).to_be_visible()
@@ -235,7 +235,7 @@ def test_the_first_screen_offers_the_last_games_as_they_are_now(visit: Visit) ->
 
 @pytest.mark.deep
 @pytest.mark.parametrize("place", ["#paste", "body"])
-def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
+def test_long_pgn_is_pasted(visit: Visit, place: str) -> None:
     games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 {{{"long " * 50}}} *' for number in range(250))
     page = visit.open()
     page.evaluate("(text) => navigator.clipboard.writeText(text)", games)
@@ -248,7 +248,7 @@ def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
 
 
 @pytest.mark.deep
-def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browser, shipped_alone: Path) -> None:
+def test_list_waits_for_service_rate_and_key(browser: Browser, shipped_alone: Path) -> None:
     port, key = free_port(), "a-reader-s-key-0123456789"
     games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 e5 2. Nf3 *' for number in range(8))
     waiting = "#library-waiting"
@@ -281,7 +281,7 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
 
 
 @pytest.mark.deep
-def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the_same(own_visit: Visit) -> None:
+def test_full_storage_is_reported_and_games_are_read(own_visit: Visit) -> None:
     page = own_visit.open("#games")
     session = page.context.new_cdp_session(page)
     session.send("Storage.overrideQuotaForOrigin", {"origin": own_visit.url, "quotaSize": 1})
@@ -292,7 +292,7 @@ def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the
 
 
 @pytest.mark.deep
-def test_the_list_follows_what_another_tab_does(own_visit: Visit) -> None:
+def test_list_follows_another_tab(own_visit: Visit) -> None:
     page = own_visit.open("#games")
     expect(page.locator("#library-empty")).to_be_visible()
     other = own_visit.another_tab()
@@ -313,7 +313,7 @@ def test_the_list_follows_what_another_tab_does(own_visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
+def test_key_moves_lead_to_their_positions(visit: Visit, port: int) -> None:
     page = visit.open()
     visit.load(LEGAL)
     moments = call(port, "/v1/games", {"pgn": LEGAL})["games"][0]["moments"]

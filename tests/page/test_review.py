@@ -1,4 +1,4 @@
-"""What a player would lose after a game: the game itself, and what there is to learn from it."""
+"""The review of a game: marks, key moves, reasons, better lines, and what happens without an engine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lost(visit: Visit) -> None:
     visit.page.unroute("**/v1/move")
 
 
-def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> None:
+def test_finished_game_is_kept_reviewed_and_reopened(visit: Visit) -> None:
     page = visit.open()
     lost(visit)
     expect(page.locator("#result")).to_contain_text("In Games")
@@ -89,7 +89,7 @@ def test_every_finished_game_is_kept_reviewed_and_comes_back(visit: Visit) -> No
     expect(page.locator("#review-moves li")).to_have_count(3)
 
 
-def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
+def test_verdict_repeats_the_service(visit: Visit, port: int) -> None:
     page = visit.open()
     visit.load(OWN)
     verdicts = page.locator("#review-moves li")
@@ -121,7 +121,7 @@ def test_a_verdict_says_what_the_service_says(visit: Visit, port: int) -> None:
     expect(verdict).to_contain_text("Step through the game")
 
 
-def test_a_better_line_can_be_played_through(visit: Visit) -> None:
+def test_better_line_is_played_through(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     page.locator("#moments button").first.click()
@@ -134,7 +134,7 @@ def test_a_better_line_can_be_played_through(visit: Visit) -> None:
     expect(page.locator("#moments")).to_contain_text("3. Qxh7")  # the review stays
 
 
-def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> None:
+def test_try_again_is_judged_by_the_engine(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     page.locator("#moments button").first.click()
@@ -162,7 +162,27 @@ def test_a_player_tries_again_and_the_engine_judges_at_once(visit: Visit) -> Non
     expect(page.locator("#bars button").first).to_be_visible()
 
 
-def test_a_move_that_is_tried_after_the_end_leaves_the_review_as_it_was(visit: Visit) -> None:
+def test_better_move_stands_alone_on_the_board(visit: Visit) -> None:
+    """Arrows of two positions once lay on one board."""
+    page = visit.open()
+    visit.load(OWN)
+    page.locator("#moments button").first.click()
+    expect(page.locator("#board .arrow.best")).to_have_count(1)
+    expect(page.locator("#board .arrow")).to_have_count(1)
+    page.get_by_role("link", name="Moves", exact=True).click()
+    expect(page.locator("#board .arrow.best")).to_have_count(0)
+    expect(page.locator("#board .arrow").first).to_be_visible()
+
+
+def test_marks_of_the_file_are_told_apart(visit: Visit) -> None:
+    page = visit.open()
+    visit.load("1. e4 e5 2. Nf3 $6 Nc6 *")
+    expect(page.locator("#marks-file")).to_be_visible()
+    visit.load(OWN)
+    expect(page.locator("#marks-file")).to_be_hidden()
+
+
+def test_move_after_the_end_leaves_the_review(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     counts = page.locator("#review-counts")
@@ -181,7 +201,7 @@ def test_a_move_that_is_tried_after_the_end_leaves_the_review_as_it_was(visit: V
 
 
 @pytest.mark.deep
-def test_the_focus_keeps_its_place_and_a_list_its_scrolling(visit: Visit) -> None:
+def test_focus_and_scrolling_stay(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     expect(page.locator("#review-counts")).to_contain_text("1 blunder")
@@ -231,7 +251,7 @@ LISTEN = """() => {
 }"""
 
 
-def test_what_is_said_already_is_not_said_again(visit: Visit) -> None:
+def test_live_regions_repeat_nothing(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
     expect(page.locator("#review-counts")).to_contain_text("1 blunder")
@@ -246,7 +266,7 @@ def test_what_is_said_already_is_not_said_again(visit: Visit) -> None:
     assert page.evaluate("window.said") == []
 
 
-def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Visit) -> None:
+def test_bar_shows_evaluations_and_words_the_forecast(visit: Visit) -> None:
     page = visit.open("#position")
     expect(page.locator("#forecast")).to_contain_text(
         "Between White rated 1500 and Black rated 1500, the network expects of 100"
@@ -260,7 +280,7 @@ def test_chances_are_the_evaluations_and_the_forecast_is_told_in_words(visit: Vi
     expect(page.locator(".graph-legend")).to_contain_text("White's chances: the engine or the PGN")
 
 
-def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Browser, shipped_alone: Path) -> None:
+def test_without_engine_only_rules_mark(browser: Browser, shipped_alone: Path) -> None:
     with served(shipped_alone, "--runs", "1") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         page = visit.open()
@@ -281,7 +301,7 @@ def test_without_an_engine_nothing_is_marked_but_what_the_rules_know(browser: Br
 
 
 @pytest.mark.deep
-def test_each_position_of_a_timed_game_shows_what_the_clocks_showed(visit: Visit) -> None:
+def test_clocks_of_each_position(visit: Visit) -> None:
     page = visit.open()
     moves = "1. e4 {[%clk 0:04:58]} e5 {[%clk 0:04:40]} 2. Nf3 {[%clk 0:04:31]} *"
     visit.load(f'[White "You"]\n[TimeControl "300+3"]\n\n{moves}')
@@ -301,7 +321,7 @@ def test_each_position_of_a_timed_game_shows_what_the_clocks_showed(visit: Visit
 
 
 @pytest.mark.deep
-def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
+def test_common_blunder_is_still_a_blunder(visit: Visit) -> None:
     """Allowing a mate in one is a blunder, whatever its probability."""
     visit.open()
     visit.load(KID)
@@ -313,7 +333,7 @@ def test_a_mistake_that_most_people_make_is_both(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_stepping_through_a_reviewed_game_asks_nothing_of_the_service(visit: Visit) -> None:
+def test_stepping_through_a_review_asks_nothing(visit: Visit) -> None:
     page = visit.open()
     with page.expect_response("**/v1/policy/batch", timeout=60_000):
         visit.load(KID)
@@ -333,7 +353,7 @@ def test_stepping_through_a_reviewed_game_asks_nothing_of_the_service(visit: Vis
 
 
 @pytest.mark.deep
-def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) -> None:
+def test_link_to_a_finished_game_gives_its_verdicts(visit: Visit) -> None:
     """The moves of a link are UCI, and get their names from the service while the verdicts are asked for."""
     moves = "e2e4.g7g6.g1f3.f8g7.f1c4.b7b6"
     page = visit.open(f"#play?moves={moves}&you=white&White=Ann&Result=0-1&Termination=Black+won+by+resignation")
@@ -350,7 +370,7 @@ def test_a_link_to_a_finished_game_gives_the_verdicts_of_a_reload(visit: Visit) 
 
 
 @pytest.mark.deep
-def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other_game(visit: Visit) -> None:
+def test_side_under_review_belongs_to_the_game(visit: Visit) -> None:
     page = visit.open()
     visit.load(KID)
     expect(page.locator("#review-moves li")).to_have_count(14)
@@ -363,7 +383,7 @@ def test_somebody_elses_game_shows_both_sides_and_a_look_at_one_changes_no_other
 
 
 @pytest.mark.deep
-def test_a_game_that_is_loaded_is_seen_with_its_review(browser: Browser, port: int) -> None:
+def test_loaded_game_is_seen_with_its_review(browser: Browser, port: int) -> None:
     """Also after a tap far below the board of a phone. The game is of others, as a coach's is."""
     for width, height, seen in (
         (1366, 768, ("#board", "#review-counts", "#moments button >> nth=0")),
@@ -407,7 +427,7 @@ HOLD = """() => {
 
 
 @pytest.mark.parametrize(("width", "height"), part_of([(1366, 768), (360, 740)], 2))
-def test_while_the_engine_looks_at_a_game_nothing_moves(browser: Browser, port: int, width: int, height: int) -> None:
+def test_layout_stands_still_beside_the_engine(browser: Browser, port: int, width: int, height: int) -> None:
     """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
     page = visit.open()
@@ -495,7 +515,7 @@ def places(page: Page) -> list[tuple[float, float] | None]:
     return [box and (box["x"], box["y"]) for box in boxes]
 
 
-def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
+def test_next_game_keeps_nothing_of_the_last(visit: Visit) -> None:
     page = visit.open()
     black = OWN.replace('"You"', '"x"').replace('"movemask-7"', '"You"')
     visit.load(black)
@@ -511,7 +531,7 @@ def test_nothing_of_one_game_is_left_in_the_next(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("question", part_of(["games", "games/split"], 2))  # what is asked about a pasted text
-def test_a_game_that_is_still_being_read_leaves_the_board_to_what_came_later(visit: Visit, question: str) -> None:
+def test_slow_reading_leaves_the_board_to_later_games(visit: Visit, question: str) -> None:
     page = visit.open()
     held: list[Route] = []
     address = f"**/v1/{question}"
@@ -526,7 +546,7 @@ def test_a_game_that_is_still_being_read_leaves_the_board_to_what_came_later(vis
     expect(page.locator("#above .player")).to_contain_text("coach")
 
 
-def test_a_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> None:
+def test_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> None:
     page = visit.open()
     visit.load(KID)
     expect(page).to_have_url(re.compile("Event=Club"))
@@ -542,7 +562,7 @@ def test_a_link_keeps_names_result_and_event(visit: Visit, browser: Browser) -> 
 
 
 @pytest.mark.deep
-def test_a_network_of_one_rating_or_without_forecasts_judges_as_far_as_it_can(visit: Visit) -> None:
+def test_review_by_a_network_of_one_rating(visit: Visit) -> None:
     page = visit.open("#play?model=zz-1900")
     visit.load(OWN)
     expect(page.locator("#review-moves li")).to_have_count(6)
@@ -552,7 +572,7 @@ def test_a_network_of_one_rating_or_without_forecasts_judges_as_far_as_it_can(vi
 
 
 @pytest.mark.deep
-def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:
+def test_oldest_of_a_thousand_games_is_dropped(visit: Visit) -> None:
     page = visit.open()
     page.evaluate(FILL, 1000)
     page.reload()
@@ -568,7 +588,7 @@ def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:
 
 
 @pytest.mark.deep
-def test_a_browser_that_stores_nothing_is_reported_after_the_game(own_visit: Visit) -> None:
+def test_full_storage_is_reported_after_the_game(own_visit: Visit) -> None:
     page = own_visit.open()
     session = page.context.new_cdp_session(page)
     session.send("Storage.overrideQuotaForOrigin", {"origin": own_visit.url, "quotaSize": 1})

@@ -266,7 +266,10 @@ function arrives() {
 async function bring(text) {
   const newest = arrives(),
     event = await read(text, store.state.model);
-  if (newest()) store.dispatch(event);
+  if (!newest()) return;
+  store.dispatch(event);
+  if (event.remark) notice.tell("read", new Error(event.remark));
+  else notice.clear("read");
 }
 
 const open = attempt(bring);

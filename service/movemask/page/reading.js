@@ -2,6 +2,7 @@
 
 import { remembered } from "./api.js";
 import { Tree, ratingOf } from "./tree.js";
+import { pgnFault } from "./words.js";
 
 /** The event that loads a text: the position or the game that it is. Throws the service's problem. */
 export async function read(text, model, chess960 = false) {
@@ -14,8 +15,11 @@ export async function read(text, model, chess960 = false) {
     line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
   }
   if (isPosition(line)) return position(line, model, chess960 || isChess960(line) || variantOf(text) === "chess960");
-  const [found] = await gamesOf(text, model);
-  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  let [found] = await gamesOf(text, model);
+  const { error } = found,
+    shorter = error && withoutLast(text, error.detail);
+  if (shorter) [found] = await gamesOf(shorter, model);
+  if (found.error) throw Object.assign(new Error(error.detail), error);
   const { headers, tree: nodes } = found;
   const moves = found.moves.map((move) => move.uci),
     tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
@@ -29,8 +33,18 @@ export async function read(text, model, chess960 = false) {
     moves,
     white: ratingOf(headers.WhiteElo),
     black: ratingOf(headers.BlackElo),
+    remark: error ? `The last move is left out: ${pgnFault(error.detail)}.` : "",
     you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
   };
+}
+
+/** A PGN without its last move, if an error says that this is the one that cannot be played; else undefined. */
+export function withoutLast(pgn, detail) {
+  const [, move] = /^pgn: game 1: '(.+?)' is .+ at \w+'s move \d+$/.exec(detail) ?? [],
+    place = move ? pgn.lastIndexOf(move) : 0,
+    rest = pgn.slice(place + move?.length);
+  const ends = /^[+#?!]*\s*(\{[^}]*\}\s*|\$\d+\s*)*(1-0|0-1|1\/2-1\/2|\*)?\s*$/.test(rest);
+  return place > 0 && ends ? pgn.slice(0, place) : undefined;
 }
 
 /** The steps to take a game from a site to this page. */
