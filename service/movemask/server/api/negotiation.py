@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,10 +30,12 @@ class Compression(GZipMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
-            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
-            coding = b"gzip" if accepts_gzip(accepted) else b"identity"
-            scope["headers"] = [*others, (b"accept-encoding", coding)]
+            accepted = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+            if accepted:
+                others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
+                is_gzip = accepts_gzip(b",".join(accepted).decode("latin-1"))
+                coding = b"gzip" if is_gzip else b"identity"
+                scope["headers"] = [*others, (b"accept-encoding", coding)]
         await super().__call__(scope, receive, send)
 
 
@@ -61,6 +63,7 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return best if rank(best)[0] > 0 else offered[0]
 
 
+@lru_cache(maxsize=16)  # most clients send one of a few
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether an Accept-Encoding header names gzip, and prefers nothing else (RFC 9110, section 12.5.3). `*` does not
     name it: no client is known that sends `*` and unpacks gzip."""

@@ -35,6 +35,8 @@ class Sites:
 
         Starlette's TrustedHostMiddleware has neither exceptions nor a problem as its answer.
         """
+        if self._any:
+            return
         host = without_port(_header(scope, b"host")).lower().removesuffix(".")  # of a full name
         if not self._is_trusted(host):
             fault = (
@@ -47,8 +49,9 @@ class Sites:
         """Raises ProblemError for a GET that a page of another site sends, such as that of an image: the page cannot
         read the answer, but the network would run, and the ledger would record it. Links are followed.
         """
-        site, mode = _header(scope, b"sec-fetch-site"), _header(scope, b"sec-fetch-mode")
-        if scope["method"] == "GET" and site == "cross-site" and mode != "navigate":
+        if scope["method"] != "GET" or _header(scope, b"sec-fetch-site") != "cross-site":
+            return
+        if _header(scope, b"sec-fetch-mode") != "navigate":
             self._check_origin(_header(scope, b"origin"))
 
     def check_origin(self, scope: Scope) -> None:
