@@ -45,6 +45,7 @@ def test_coach_sums_up_a_player(visit: Visit) -> None:
     expect(body).to_contain_text("5 games, 5 of them judged.")
     expect(body).to_contain_text("Accuracy by lichess's formula: ")
     expect(body).to_contain_text(re.compile(r"likeliest among players rated (\d+ ± \d+|\d+ or (less|more))"))
+    expect(body).not_to_contain_text("has not been calibrated")  # the shipped network's card has it
     opening, *_, whole = rows(page, "By phase")
     assert (opening[0], opening[1]) == ("opening", "45 of 45")
     assert opening[5] == "4"  # 9. Ng5 is a blunder of White's

@@ -485,12 +485,12 @@ def test_review_of_a_dead_engine_claims_nothing(browser: Browser, shipped_alone:
     with served(shipped_alone, "--runs", "1", "--engine", program(tmp_path, "dies")) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         page = visit.open()
-        visit.load("1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *")
-        expect(page.locator("#review-counts")).to_have_text("1 of 7 positions judged.")
-        expect(page.locator("#moments")).to_be_hidden()
+        visit.load("1. e4 e5 2. Qh5 Ke7 3. Qxe5# 1-0")  # the rules judge the mate
+        expect(page.locator("#review-counts")).to_have_text("1 of 5 positions judged.")
+        expect(page.locator("#moments")).to_contain_text("2… Ke7. It allows mate in one.")
         with page.expect_request("**/v1/games"):
             page.get_by_role("button", name="Judge the rest").click()
-        expect(page.locator("#review-counts")).to_have_text("0 of 7 positions judged.")
+        expect(page.locator("#review-counts")).to_have_text("0 of 5 positions judged.")
         visit.leave()
 
 

@@ -24,7 +24,7 @@ def summary_of(report: GameReport) -> str | None:
     found = {side: value for side, value in accuracies(report.costs).items() if value is not None}
     if not found:
         return None
-    played = ", ".join(f"{_SIDES[side]} {value:.0f} %" for side, value in found.items())
+    played = ", ".join(f"{_SIDES[side]} {value:.0f}\u00a0%" for side, value in found.items())
     return f"Accuracy by lichess's formula: {played}. {_turning(report)}"
 
 

@@ -51,7 +51,7 @@ export function show() {
     brief = JSON.stringify([player, merged(), own.length, first.read, first.judged]);
   if (brief === told) return; // it keeps what is open and where the focus is
   told = brief;
-  const profile = profileOf(own, modelOf(first.model)?.contract.card?.resemblance);
+  const profile = profileOf(own, modelOf(first.model)?.card?.resemblance);
   byId("coach-heading").textContent = chosen.names[0];
   byId("coach-body").replaceChildren(
     summary(profile, own),
@@ -92,7 +92,7 @@ function summary({ games: count, read, judged, accuracy, accurate, all, whole, m
     whole
       ? `The moves 7 to 36 are likeliest among players rated ${rated(whole)} on the network's scale, 9 of 10 times.`
       : "A resembled rating needs five games with moves 7 and more, and a network that takes ratings.",
-    whole && !modelOf(model)?.contract.card?.resemblance ? "This network's estimate has not been calibrated." : "",
+    whole && !modelOf(model)?.card?.resemblance ? "This network's estimate has not been calibrated." : "",
   ];
   const again = element("button", {
     type: "button",

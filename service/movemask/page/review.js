@@ -51,7 +51,8 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated
     judged = all.filter(([, { cost }]) => cost).length,
     cut = finished && engine && engine.done < engine.of,
     whole = (engine ? engine.done === engine.of : finished) && all.length - judged < 2; // lichess gives the first position no evaluation
-  const told = judged > 1 ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "", // the rules judge a mate
+  // The rules judge a mate and a move without alternative, which is no review.
+  const told = judged && (whole || (engine?.done ?? judged) > 1) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "",
     part = engine ? `${engine.done} of ${engine.of} positions judged. ` : `${judged} of ${all.length} moves judged. `;
   byId("review-counts").textContent = `${!whole && (engine || (finished && told)) ? part : ""}${engine || finished ? told : ""}`;
   byId("review-summary").textContent = (finished && summary) || "";
