@@ -127,8 +127,8 @@ def holds(board: chess.Board, played: chess.Move, reason: str, engine: SimpleEng
     if words[0] == "misses":
         won = board.copy(stack=False)
         won.push_san(words[1])
-        return _change(board, won, engine) >= worth - 1
-    return -_change(board, after, engine) >= worth - 1
+        return _change(board, won, engine) >= worth - max(1.0, worth / 4)
+    return -_change(board, after, engine) >= worth - max(1.0, worth / 4)
 
 
 def _worth(words: str) -> float:
@@ -254,7 +254,7 @@ def sentences(seed: int, program: str) -> str:
     return f"""
 In {len(games)} other games the review gave {len(found)} reasons, beside {faults} mistakes and blunders.
 {len(found) - len(wrong)} of the reasons hold: Stockfish finds the mate within {MATE_NODES:,} nodes,
-or the material is lost or won, to a pawn, after it has played on for both sides.
+or the material is lost or won, to a pawn or a quarter, after it has played on for both sides.
 It plays {PLAYED_ON} plies at {PLAYED_NODES:,} nodes.{" The others:" if wrong else ""}
 {lines}
 """

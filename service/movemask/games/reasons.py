@@ -7,7 +7,7 @@ most positional mistakes have no reason here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import chess
@@ -63,7 +63,7 @@ def _mate(
 
 @dataclass(frozen=True)
 class _Balance:
-    """What the side to move loses and wins along a line, up to its last quiet position.
+    """What the side to move loses and wins along a line, up to a quiet position.
 
     places : where the lost pieces stood after the first move
     """
@@ -86,7 +86,8 @@ def _material(
     board: chess.Board, played: chess.Move, before: Evaluation, after: Evaluation
 ) -> str | None:
     """What the move loses, or does not win, on balance."""
-    bad, good = _balance(board, (played, *after.line)), _balance(board, before.line)
+    bad = _balance(board, (played, *after.line), max)
+    good = _balance(board, before.line, min)
     if bad is None:
         return None
     fall = _centipawns(before, board.turn) - _centipawns(after, board.turn)
@@ -105,13 +106,19 @@ def _centipawns(evaluation: Evaluation, side: chess.Color) -> int:
     return max(-1500, min(1500, evaluation.score.pov(side).score(mate_score=10_000)))
 
 
-def _balance(board: chess.Board, line: Sequence[chess.Move]) -> _Balance | None:
-    """The balance of a line; None if it promotes a pawn or has no quiet position."""
+def _balance(
+    board: chess.Board, line: Sequence[chess.Move], chosen: Callable[..., _Balance]
+) -> _Balance | None:
+    """The balance of a line; None if it promotes a pawn or has no quiet position.
+
+    Of its quiet positions the one counts that is `chosen` by what is won, so that a late capture, of which the engine
+    is less certain, gives no reason.
+    """
     side, board = board.turn, board.copy(stack=False)
     lost, won = Counter[chess.PieceType](), Counter[chess.PieceType]()
     origins: dict[chess.Square, chess.Square] = {}
     places: list[tuple[chess.PieceType, chess.Square]] = []
-    found: _Balance | None = None
+    found: list[_Balance] = []
     for number, move in enumerate(line):
         if move.promotion is not None:
             return None
@@ -131,9 +138,9 @@ def _balance(board: chess.Board, line: Sequence[chess.Move]) -> _Balance | None:
         if board.turn == side and number:
             origins[move.to_square] = origins.pop(move.from_square, move.from_square)
         board.push(move)
-        if _is_quiet(board):
-            found = _netted(lost, won, tuple(places))
-    return found
+        if number and _is_quiet(board):  # the first move alone shows nothing
+            found.append(_netted(lost, won, tuple(places)))
+    return chosen(found, key=lambda balance: balance.pawns) if found else None
 
 
 def _is_quiet(board: chess.Board) -> bool:
