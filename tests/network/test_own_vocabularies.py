@@ -18,7 +18,7 @@ from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import FROM_TO, vocabulary
 from movemask.network.registry import Entry, load_entry
 from tests.conftest import Serve
-from tests.networks import Tensor, write_named
+from tests.networks import Tensor, write_fake, write_named
 from tests.processes import run
 
 PROMOTIONS = "8/P1k5/8/8/8/8/8/K6R w - - 0 1"
@@ -235,6 +235,18 @@ def test_played_move_without_slot_is_not_judged(tmp_path: Path, serve: Serve) ->
     assert "P not judged (no slot)" in annotated
     (tmp_path / "twice.pgn").write_text(annotated)
     assert run("annotate", tmp_path / "twice.pgn", "--models-dir", tmp_path).stdout.count("not judged") == 1
+
+
+def test_move_without_slot_has_no_ratings(tmp_path: Path, serve: Serve) -> None:
+    """The answer was once a 500."""
+    file = write_fake(tmp_path, vocabulary="from-to-4096", elo=True)
+    words = 'vocabulary = "from-to-4096"'
+    file.write_text(file.read_text().replace(words, f'{words}\npromotions = "queen-only"'))
+    waiting = " ".join("Rh2 Kd7 Rh1 Kc7" for _ in range(3))  # 12 plies: the next move is compared
+    pgn = PGN.replace("1. a8=N+", f"{waiting} a8=N+")
+    (game,) = serve(tmp_path).post("/v1/games", json={"pgn": pgn, "include": ["ratings"]}).json()["games"]
+    assert "probability" not in game["moves"][12]
+    assert [move["ply"] for move in game["moves"] if "at_ratings" in move] == [14, 15, 16]
 
 
 def test_calibration_leaves_out_moves_without_slot(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from movemask.network.value import Value
 LOOKED_AT = 3
 
 #: Most positions of a submission.
-_POSITIONS_PER_SUBMISSION = 512
+POSITIONS_PER_SUBMISSION = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ async def forecasts(
                 places.append((place, probability))
     values: list[Value | MovemaskError | None] = []
     for start in range(
-        0, len(queries), _POSITIONS_PER_SUBMISSION
+        0, len(queries), POSITIONS_PER_SUBMISSION
     ):  # so that a game's positions do not fill the queue
-        part = queries[start : start + _POSITIONS_PER_SUBMISSION]
+        part = queries[start : start + POSITIONS_PER_SUBMISSION]
         values += await evaluator.submit(part, lambda answer, _: answer.value)
     for value, (place, probability) in zip(values, places, strict=True):
         if isinstance(value, MovemaskError):

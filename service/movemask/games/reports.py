@@ -237,14 +237,7 @@ async def swept(evaluator: Evaluator, report: GameReport) -> GameReport:
     ratings = usual_ratings(evaluator.model.contract)[::_STEP]
     rule = Normalisation(temperature=moves[0].temperature)
     points = [(move, rating) for move in moves for rating in ratings]
-    queries = [
-        Query(position=move.position, elo=Elo(rating, rating), rule=rule) for move, rating in points
-    ]
-
-    def write(answer: Answer, place: int) -> float:
-        return probability_of(answer, points[place][0].move)
-
-    probabilities = iter(await evaluator.submit(queries, write))
+    probabilities = iter(await probabilities_at(evaluator, points, rule))
     by_rating = {}
     for move in moves:
         own = zip(ratings, islice(probabilities, len(ratings)), strict=True)
@@ -291,9 +284,22 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
-def probability_of(answer: Answer, played: chess.Move) -> float:
-    codes, probabilities = answer.policy
-    return probabilities[codes.index(code_of(played))]
+async def probabilities_at(
+    evaluator: Evaluator, points: Sequence[tuple[MoveReport, float]], rule: Normalisation
+) -> list[float | MovemaskError]:
+    """The probability of each move at a rating of both players, or its error.
+
+    Raises errors of the model and the queue. The network must have a slot for each move.
+    """
+    queries = [
+        Query(position=move.position, elo=Elo(rating, rating), rule=rule) for move, rating in points
+    ]
+
+    def write(answer: Answer, place: int) -> float:
+        codes, probabilities = answer.policy
+        return probabilities[codes.index(code_of(points[place][0].move))]
+
+    return await evaluator.submit(queries, write)
 
 
 def _report(answer: Answer, ply: int, played: chess.Move) -> MoveReport:

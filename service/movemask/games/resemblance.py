@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from movemask.board.boards import PHASES, Boards, Phase, phases_of
-from movemask.board.position import Elo
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluator, Query
-from movemask.games.reports import GameReport, MoveReport, probability_of
+from movemask.evaluate import Evaluator
+from movemask.games.forecast import POSITIONS_PER_SUBMISSION
+from movemask.games.reports import GameReport, MoveReport, probabilities_at
 from movemask.policy.normalisation import Normalisation
 
 #: The ratings, of both players alike.
@@ -19,13 +18,14 @@ RATINGS = tuple(range(800, 2401, 200))
 #: The moves that are compared, by the plies before them: 7 to 36. Openings are known by heart, and late moves are few.
 PLIES = range(12, 72)
 
-#: Most positions of a submission.
-_POSITIONS_PER_SUBMISSION = 512
-
 
 def compared_moves(report: GameReport) -> list[MoveReport]:
-    """The moves of a game whose probabilities are compared: those with an alternative."""
-    return [move for move in report.moves if move.ply - 1 in PLIES and move.legal > 1]
+    """The moves of a game whose probabilities are compared: those with an alternative and a slot."""
+    return [
+        move
+        for move in report.moves
+        if move.ply - 1 in PLIES and move.legal > 1 and move.probability is not None
+    ]
 
 
 def phases(report: GameReport) -> list[Phase]:
@@ -49,22 +49,14 @@ async def compared(
         for rating in RATINGS
     ]
     found: list[float | MovemaskError] = []
-    for start in range(0, len(points), _POSITIONS_PER_SUBMISSION):  # a game must not fill the queue
-        part = points[start : start + _POSITIONS_PER_SUBMISSION]
-        queries = [
-            Query(position=move.position, elo=Elo(rating, rating), rule=Normalisation())
-            for move, rating in part
-        ]
-        found += await evaluator.submit(queries, partial(_probability, part))
+    for start in range(0, len(points), POSITIONS_PER_SUBMISSION):  # a game must not fill the queue
+        part = points[start : start + POSITIONS_PER_SUBMISSION]
+        found += await probabilities_at(evaluator, part, Normalisation())
     values = iter(found)
     return [
         _with_ratings(report, values) if isinstance(report, GameReport) else report
         for report in reports
     ]
-
-
-def _probability(points: Sequence[tuple[MoveReport, int]], answer: Answer, place: int) -> float:
-    return probability_of(answer, points[place][0].move)
 
 
 def _with_ratings(
