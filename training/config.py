@@ -1,6 +1,6 @@
 """A run: everything that decides what comes out, in one TOML file (`training/runs/`), read into one dataclass.
 
-A key that is missing takes the default below; one that is misspelt or out of range is refused by name.
+A key that is missing takes the default below; one that is misspelt or out of range is an error that names it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operator would lose: a service under a path of a site that has other things too."""
+"""A service under a path prefix of a site: page, documents and API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def links(text: str) -> set[str]:
     return set(re.findall(r"""(?:src|href)=["']([^"']+)["']""", text)) | set(re.findall(r"url: '([^']+)'", text))
 
 
-def test_page_documents_and_api_work_under_a_prefix(tmp_path: Path) -> None:
+def test_page_documents_and_api_work_under_prefix(tmp_path: Path) -> None:
     write_fake(tmp_path)
     with served(tmp_path, "--root-path", "/chess") as (_, port):
 
@@ -55,10 +55,10 @@ def test_page_documents_and_api_work_under_a_prefix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["chess", "/", "/chess/", "/a b", "/ä", '/"', "//a"])
-def test_a_prefix_that_is_none_is_refused_at_the_start(prefix: str) -> None:
+def test_invalid_prefix_stops_start(prefix: str) -> None:
     with pytest.raises(SettingsError, match=r"MOVEMASK_ROOT_PATH: .* is not a path prefix such as /chess"):
         Settings.read(root_path=prefix)
 
 
-def test_without_a_prefix_the_document_names_its_own_server(client: TestClient) -> None:
+def test_openapi_without_prefix_names_own_server(client: TestClient) -> None:
     assert client.get("/openapi.json").json()["servers"] == [{"url": "/"}]
