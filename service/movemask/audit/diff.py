@@ -185,10 +185,8 @@ def _comparison(
     paired = (
         _paired(name, a_table, other, b_table) if a_table and b_table and RAW in kinds else None
     )
-    positions, masked = (
-        (a["positions"], b["positions"]),
-        bool(a["trained_with_mask"] and b["trained_with_mask"]),
-    )
+    positions = (a["positions"], b["positions"])
+    masked = bool(a["trained_with_mask"] and b["trained_with_mask"])
     return Comparison(
         name, other, (a["digest"], b["digest"]), positions, masked, figures, causes, paired
     )

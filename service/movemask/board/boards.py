@@ -100,9 +100,8 @@ class Boards(Columns):
         rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, 12)
         bits = np.ascontiguousarray(rows.T)
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-        bits[:10] = np.where(
-            black, mirrored(bits[:10]), bits[:10]
-        )  # the last two rows are counters
+        # the last two rows are counters
+        bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
 

@@ -217,9 +217,8 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         return Parsed(text, None, error)
     except MovemaskError:  # too many moves
         raise
-    except (
-        Exception
-    ) as error:  # from python-chess, such as for a $ with more digits than Python reads
+    except Exception as error:
+        # from python-chess, such as for a $ with more digits than Python reads
         why = f"{type(error).__name__}: {str(error)[:200]}"
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 

@@ -205,11 +205,9 @@ def split(lines: Iterable[str], longest: int | None = LONGEST) -> Iterator[GameT
     """
     part, line = GameText(), 1
     for token in _tokens(lines, longest):
-        gap, text, kind = (
-            token["gap"],
-            token[0][token.end("gap") - token.start() :],
-            token.lastgroup or "",
-        )
+        gap = token["gap"]
+        text = token[0][token.end("gap") - token.start() :]
+        kind = token.lastgroup or ""
         if kind == "word":
             kind = kind_of(text)
         elif kind == "unquoted":
@@ -261,10 +259,9 @@ def _tokens(lines: Iterable[str], longest: int | None) -> Iterator[re.Match[str]
             at = token.end()
             if token["end"] is not None:
                 return
-        text, at = (
-            text[max(at - 1, 0) :],
-            min(at, 1),
-        )  # with the character before, which may end a line
+        # with the character before, which may end a line
+        text = text[max(at - 1, 0) :]
+        at = min(at, 1)
         if longest is not None and len(text) > longest:
             raise LimitExceeded(f"pgn: a game of more than {longest >> 20} MiB")
         left = max(len(text), min(_BLOCK, longest or _BLOCK))

@@ -19,9 +19,8 @@ from movemask.signatures import START, described
 STDIN = "-"
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-_ZSTD = re.compile(
-    rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"
-)  # a frame, or a skippable frame, as pzstd begins with
+# a frame, or a skippable frame, as pzstd begins with
+_ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 #: Bytes that stand in no text. A zero may stand in one, and after its end.
 _BINARY = re.compile(rb"\A\0|[\x01-\x06]")

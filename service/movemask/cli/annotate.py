@@ -115,9 +115,8 @@ def annotate(
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(
-                write_all(source, sys.stdout.buffer)
-            )  # a PGN is UTF-8, whatever the console's encoding
+            # a PGN is UTF-8, whatever the console's encoding
+            asyncio.run(write_all(source, sys.stdout.buffer))
             sys.stdout.flush()
         else:
             with atomic_write(out) as stream:

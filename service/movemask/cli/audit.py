@@ -253,9 +253,8 @@ def _networks(
 ) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
     files = settings.model_folders.files(None)
-    registry = load_registry(
-        settings.model_folders, settings.default_model, settings.threads
-    )  # an audit takes the CPU
+    # an audit takes the CPU
+    registry = load_registry(settings.model_folders, settings.default_model, settings.threads)
     digests: dict[str, str] = {}
     for name in names or (None,):
         entry = registry.entry(name)

@@ -47,10 +47,8 @@ def list_models(settings: NetworkSettings) -> None:
     """List the models: the default with a *, and with its fault one that does not keep its contract."""
     registry = registry_of(settings)
     for entry in registry:
-        mark, failure = (
-            "*" if entry.name == registry.default else " ",
-            f"  {entry.failure}" if entry.failure else "",
-        )
+        mark = "*" if entry.name == registry.default else " "
+        failure = f"  {entry.failure}" if entry.failure else ""
         click.echo(f"{mark} {entry.name}{failure}")
         if entry.model is not None:
             terms, card = entry.model.contract.terms, entry.model.contract.card

@@ -30,9 +30,8 @@ _LEAST_ILLEGAL = 0.001  # smallest probability of an illegal move in the table
 
 
 @click.command(cls=RatingsCommand, short_help="Show the move distribution of a position.")
-@click.argument(
-    "fen", nargs=-1, metavar="[FEN]"
-)  # a FEN without quotation marks is several arguments
+# a FEN without quotation marks is several arguments
+@click.argument("fen", nargs=-1, metavar="[FEN]")
 @click.option(
     "--moves",
     default="",

@@ -67,11 +67,9 @@ _RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 #: The shapes of whole answers.
 _POLICY, _MOVE, _SWEEP = TypeAdapter(PolicyOut), TypeAdapter(MoveChosenOut), TypeAdapter(SweepOut)
 _GAMES, _JUDGEMENT = TypeAdapter(GamesOut), TypeAdapter(JudgementOut)
-_FIGURES, _WORST, _POSITIONS = (
-    TypeAdapter(LeakageFiguresOut),
-    TypeAdapter(WorstOut),
-    TypeAdapter(PositionsOut),
-)
+_FIGURES = TypeAdapter(LeakageFiguresOut)
+_WORST = TypeAdapter(WorstOut)
+_POSITIONS = TypeAdapter(PositionsOut)
 _MODELS, _VOCABULARY = TypeAdapter(ModelsOut), TypeAdapter(VocabularyOut)
 
 #: Bytes of an answer about games for each character of the PGN, beyond MOST. With `include=["tree"]`, a move of 3

@@ -159,10 +159,8 @@ def _can_win(board: chess.Board) -> bool:
             return True
         if not board.is_capture(move):
             continue
-        taken, taker = (
-            board.piece_type_at(move.to_square) or chess.PAWN,
-            board.piece_type_at(move.from_square),
-        )
+        taken = board.piece_type_at(move.to_square) or chess.PAWN
+        taker = board.piece_type_at(move.from_square)
         if _WORTH[taken] > _WORTH.get(taker or chess.KING, 0) and taker != chess.KING:
             return True
         after = board.copy(stack=False)

@@ -74,10 +74,8 @@ def judge_policy(
     for mass in illegal:
         by_cause[mass.cause] += mass.probability
     top = max(policy, key=lambda uci: policy[uci])
-    of_legal, of_illegal = (
-        np.array(list(right.values())) / total,
-        np.array([p for _, _, p in wrong]),
-    )
+    of_legal = np.array(list(right.values())) / total
+    of_illegal = np.array([p for _, _, p in wrong])
     share = {uci: p / total for uci, p in policy.items()}
     return Judgement(
         figures={GIVEN: given_figure(of_legal, of_illegal)},

@@ -55,10 +55,8 @@ def judge_slots(
         figures, share = _of_logits(values, moves, slots, position, vocabulary)
     else:
         total, nothing = checked_sum(name, dict(enumerate(values.tolist()))), 0.0
-        figures, share = (
-            {GIVEN: given_figure(values[slots], np.delete(values, slots))},
-            values / total,
-        )
+        figures = {GIVEN: given_figure(values[slots], np.delete(values, slots))}
+        share = values / total
     illegal = np.ones(len(share), dtype=np.bool_)
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))

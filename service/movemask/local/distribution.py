@@ -70,11 +70,8 @@ class Policy(Mapping[chess.Move, float]):
         text = move.uci() if isinstance(move, chess.Move) else move
         try:
             return read_move(self.board, text)[0]
-        except (
-            AttributeError,
-            TypeError,
-            ValueError,
-        ) as error:  # AttributeError, TypeError: neither a move nor a text
+        except (AttributeError, TypeError, ValueError) as error:
+            # AttributeError, TypeError: neither a move nor a text
             why = error if isinstance(error, ValueError) else "is not a move"
             raise IllegalMove(f"policy[{text!r:.60}]: {why} in {self.board.fen()!r}") from None
 

@@ -192,10 +192,8 @@ def check_value(model: Model) -> str:
             f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, on a scale of 0 to 1: "
             "check outputs.value.order and outputs.value.point_of_view"
         )
-    black_won, black_lost = (
-        _score(model, chess.BLACK, ahead=True),
-        _score(model, chess.BLACK, ahead=False),
-    )
+    black_won = _score(model, chess.BLACK, ahead=True)
+    black_lost = _score(model, chess.BLACK, ahead=False)
     if black_lost > black_won + INVERTED:
         other = "white" if value.point_of_view == "side_to_move" else "side_to_move"
         raise ContractError(

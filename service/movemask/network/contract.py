@@ -407,10 +407,8 @@ def _first_fault(error: ValidationError) -> str:
     Says how many more there are.
     """
     errors = error.errors(include_url=False)
-    first, more = (
-        next((each for each in errors if each["type"] == "extra_forbidden"), errors[0]),
-        len(errors) - 1,
-    )
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    more = len(errors) - 1
     message = _message(first["type"], first["msg"])
     if first["type"] == "extra_forbidden":
         section = first["loc"][:-1]

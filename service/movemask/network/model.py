@@ -176,9 +176,8 @@ class Model:
         without a legal move are fine. If the same object comes several times, as in a sweep over ratings, its legal
         moves are found once.
         """
-        place_of = {
-            position: place for place, position in enumerate(dict.fromkeys(positions))
-        }  # by identity
+        # by identity
+        place_of = {position: place for place, position in enumerate(dict.fromkeys(positions))}
         if len(place_of) < len(positions):
             distinct, refused = self.batch(list(place_of), [None] * len(place_of))
             places = [place_of[position] for position in positions]

@@ -118,9 +118,8 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
         steps = check(model)
     except ModelError as error:
         return Entry(file.stem, contract, None, _shown(str(error)))
-    except (
-        Exception
-    ) as error:  # a bug, or a file that nobody thought of: the other models are served
+    except Exception as error:
+        # a bug, or a file that nobody thought of: the other models are served
         log.exception("%s cannot be opened", file)
         return Entry(
             file.stem, contract, None, _shown(f"{file.name}: {type(error).__name__}: {error}")

@@ -30,9 +30,8 @@ def tried(module: str, *arguments: str, size: int, seconds: float) -> dict[str, 
     `seconds`.
     """
     command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
-    reading, writing = (
-        os.pipe()
-    )  # never written to: it closes when this process ends, and `confine` notices
+    # never written to: it closes when this process ends, and `confine` notices
+    reading, writing = os.pipe()
     with open(reading, "rb") as stdin, open(writing, "wb"):
         process = subprocess.Popen(
             command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -150,9 +150,8 @@ class Finding:
     advice: str
     positions: int
     z: float
-    leakage: (
-        float | None
-    )  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
+    # mean difference of ln raw leakage, alternative minus declared: below 0 is better
+    leakage: float | None
     moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
     result: float | None  # like `moves`, for the result of the game
     chance: bool = False  # whether the network, read in this way, is no better than chance
@@ -273,9 +272,8 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
         for sample in [group[::_EVERY]]
         for place, probe in enumerate(sample)
     ]
-    spread = [
-        probe for _, probe in sorted(placed, key=lambda item: item[0])
-    ]  # every stretch has all groups
+    # every stretch has all groups
+    spread = [probe for _, probe in sorted(placed, key=lambda item: item[0])]
     began, parts, count = time.monotonic(), [], 0
     try:
         while count < len(spread) and (count < _LEAST_LOOKED or time.monotonic() - began < seconds):

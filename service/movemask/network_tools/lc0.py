@@ -121,10 +121,8 @@ class _Message:
             )
         kernel = weights.reshape(-1, inputs, size, size)
         outputs = len(kernel)
-        mean, variance = (
-            self._row("bn_means", outputs, 0),
-            self._row("bn_stddivs", outputs, 1 - _EPSILON),
-        )
+        mean = self._row("bn_means", outputs, 0)
+        variance = self._row("bn_stddivs", outputs, 1 - _EPSILON)
         gamma, beta = self._row("bn_gammas", outputs, 1), self._row("bn_betas", outputs, 0)
         if (variance < 0).any():
             raise WeightsError(f"{self.where}.bn_stddivs: a variance is negative")
@@ -188,9 +186,8 @@ def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
 
 
 MAGIC = 0x1C0
-MAX_UNPACKED_BYTES = (
-    1 << 30
-)  # bytes after decompression; lc0's largest published networks are well below
+# bytes after decompression; lc0's largest published networks are well below
+MAX_UNPACKED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -209,9 +206,8 @@ class Lc0Network:
 
     stem: Convolution
     blocks: tuple[Block, ...]
-    policy_hidden: (
-        Convolution | None
-    )  # before the last convolution of a convolutional head; None for a flat head
+    # before the last convolution of a convolutional head; None for a flat head
+    policy_hidden: Convolution | None
     policy_convolution: Convolution
     policy_dense: Dense | None  # None for a convolutional head
     value_convolution: Convolution
@@ -355,6 +351,7 @@ def _require(name: str, number: int, known: dict[int, str], where: str) -> None:
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8
+# (file, rank), clockwise from up
 _DIRECTIONS = (
     (0, 1),
     (1, 1),
@@ -364,7 +361,7 @@ _DIRECTIONS = (
     (-1, -1),
     (-1, 0),
     (-1, 1),
-)  # (file, rank), clockwise from up
+)
 _JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
 _PROMOTIONS = "rbq"
 
@@ -408,12 +405,10 @@ def move_map() -> NDArray[np.int32]:
     """
     places = []
     for name in vocabulary("lc0-1858").names():
-        file, rank, to_file, to_rank = (
-            ord(name[0]) - 97,
-            int(name[1]) - 1,
-            ord(name[2]) - 97,
-            int(name[3]) - 1,
-        )
+        file = ord(name[0]) - 97
+        rank = int(name[1]) - 1
+        to_file = ord(name[2]) - 97
+        to_rank = int(name[3]) - 1
         step = (to_file - file, to_rank - rank)
         if name[4:]:
             plane = 64 + 3 * (step[0] + 1) + _PROMOTIONS.index(name[4:])

@@ -130,9 +130,8 @@ class _Chain:
         if change.order:
             self.add("Transpose", perm=[0, *(axis + 1 for axis in change.order)])
         if "Reshape" in change.steps:
-            self.add(
-                "Reshape", np.array([0, *target], dtype=np.int64)
-            )  # 0 keeps the size of the batch
+            # 0 keeps the size of the batch
+            self.add("Reshape", np.array([0, *target], dtype=np.int64))
 
     def add_gather(self, reorder: Reorder) -> None:
         """Adds a Gather."""

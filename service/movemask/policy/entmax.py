@@ -79,9 +79,8 @@ def entmax(
     rows = len(bounds) - 1
     alphas = checked_alpha(alpha, rows)
     plain = alphas == 1.0
-    power = np.where(
-        plain, 1.0, alphas - 1
-    )  # a softmax row needs no power; its result is set below
+    # a softmax row needs no power; its result is set below
+    power = np.where(plain, 1.0, alphas - 1)
     z, _ = _scaled(values, bounds, temperature, power)
     exponents, near = spread(1 / power, bounds), power < _NEAR
     curved = spread(near.astype(np.float64), bounds) > 0
@@ -94,9 +93,8 @@ def entmax(
             np.maximum(above, 0.0) ** np.where(curved, 1.0, exponents),
         )
 
-    least = (
-        np.log(np.maximum(row_lengths(bounds), 1)) * -power
-    )  # of the best move's term, for a uniform row
+    # of the best move's term, for a uniform row
+    least = np.log(np.maximum(row_lengths(bounds), 1)) * -power
     low = np.where(near, 0.0, -1.0)
     high = np.where(near, -np.expm1(least), -np.exp(least))
     with np.errstate(under="ignore", divide="ignore"):

@@ -259,9 +259,8 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
     base = softmax.softmax(logits, indptr, rule.divisor)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= distributions.top_k(
-            logits, indptr, rule.top_k
-        )  # by logits: probabilities may underflow to equal 0s
+        # by logits: probabilities may underflow to equal 0s
+        keep &= distributions.top_k(logits, indptr, rule.top_k)
     if rule.top_p is not None:
         # Ranked by logits, like top_k: where rounding makes probabilities equal, both keep the same best move.
         keep &= distributions.top_p(base, indptr, rule.top_p, falling(logits, indptr))

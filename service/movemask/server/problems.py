@@ -171,11 +171,9 @@ def invalid_request(
         if first["type"] == "json_invalid":
             return ProblemError("malformed-json", f"{item}: {_json_fault(first['ctx']['error'])}")
         if first["type"] == "too_long":
-            field, length, most = (
-                _field(first["loc"]),
-                first["ctx"]["actual_length"],
-                first["ctx"]["max_length"],
-            )
+            field = _field(first["loc"])
+            length = first["ctx"]["actual_length"]
+            most = first["ctx"]["max_length"]
             return LimitExceeded(
                 f"{field}: {length} {first['loc'][-1]}; at most {most} are allowed"
             )

@@ -78,9 +78,8 @@ class Engine:
         self._gone = False  # whether the GUI no longer reads
         self._chess960: bool | None = None  # UCI_Chess960, once the GUI has set it
         self._position: Sequence[str] = ("startpos",)  # the words of the last `position` command
-        self._board: chess.Board | None = (
-            chess.Board()
-        )  # None if the last `position` could not be read
+        # None if the last `position` could not be read
+        self._board: chess.Board | None = chess.Board()
         self._task: _Task | None = None
         self._searcher = ThreadPoolExecutor(1)
         self._loader = ThreadPoolExecutor(1)

@@ -43,10 +43,8 @@ class Strengths:
     def of(cls, contract: Mapping[str, Any]) -> Strengths:
         """From `[elo]` and `[[card.strength]]`; without them, any rating. Opening the model reports faults."""
         try:
-            card, elo = (
-                contract.get("card", {}),
-                contract.get("elo", {"minimum": 1, "maximum": MAX_RATING}),
-            )
+            card = contract.get("card", {})
+            elo = contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
             rows = tuple(
                 (row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ())
             )
@@ -74,17 +72,15 @@ class Options:
     opponent_elo: int = _option("OpponentElo", 0, MAX_RATING)
     limit_strength: bool = _option("UCI_LimitStrength", False)
     uci_elo: int = _option("UCI_Elo", 1500, MAX_RATING, least=1)
-    opponent: str = _option(
-        "UCI_Opponent", ""
-    )  # title, rating or `none`, `computer` or `human`, name
+    # title, rating or `none`, `computer` or `human`, name
+    opponent: str = _option("UCI_Opponent", "")
     temperature: float = _option("Temperature", 1.0, 100)
     decay_moves: int = _option("TempDecayMoves", 0, 640)  # bounds as in lc0
     decay_delay_moves: int = _option("TempDecayDelayMoves", 0, 100)
     top_p: float = _option("TopP", 1.0, least=1e-9)
     seed: int = _option("Seed", 0, 2**31 - 1)
-    multi_pv: int = _option(
-        "MultiPV", 1, 500, least=1
-    )  # GUIs ask for Stockfish's bound; 218 lines are possible
+    # GUIs ask for Stockfish's bound; 218 lines are possible
+    multi_pv: int = _option("MultiPV", 1, 500, least=1)
     show_wdl: bool = _option("UCI_ShowWDL", False)
     analyse: bool = _option("UCI_AnalyseMode", False)
     chess960: bool = _option("UCI_Chess960", False)
@@ -92,15 +88,13 @@ class Options:
     think_time: bool = _option("Think Time", False)
     move_overhead: int = _option("Move Overhead", 0, 5000)  # milliseconds
     book: str = _option("BookFile", "")  # a Polyglot opening book
-    syzygy: str = _option(
-        "SyzygyPath", ""
-    )  # folders of Syzygy tables, separated as in the system's PATH
+    # folders of Syzygy tables, separated as in the system's PATH
+    syzygy: str = _option("SyzygyPath", "")
     verbose: bool = _option("VerboseMoveStats", False)
     live: bool = _option("LogLiveStats", False)
     threads: int = _option("Threads", 1, MAX_THREADS, least=1)
-    hash_size: int = _option(
-        "Hash", 16, 2**25, least=1
-    )  # MiB. Without effect: hosts set it, and nothing is searched
+    # MiB. Without effect: hosts set it, and nothing is searched
+    hash_size: int = _option("Hash", 16, 2**25, least=1)
     models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:

@@ -41,48 +41,34 @@ C = TypeVar("C", bound=answers.CostOut)
 #: Most illegal moves that an answer names.
 _NAMED_ILLEGAL = 20
 
-_Policy, _Point, _Swept = (
-    as_json(answers.PolicyOut),
-    as_json(answers.PointOut),
-    as_json(answers.SweptOut),
-)
-_MoveChosen, _Sweep, _Games = (
-    as_json(answers.MoveChosenOut),
-    as_json(answers.SweepOut),
-    as_json(answers.GamesOut),
-)
-_Move, _Value, _Leakage = (
-    as_json(answers.MoveOut),
-    as_json(answers.ValueOut),
-    as_json(answers.LeakageOut),
-)
-_Model, _Elo, _Timing = (
-    as_json(answers.ModelOut),
-    as_json(answers.EloOut),
-    as_json(answers.TimingOut),
-)
-_Illegal, _IllegalMove = as_json(answers.IllegalOut), as_json(answers.IllegalMoveOut)
-_Statistics, _Draw, _Figure = (
-    as_json(answers.StatisticsOut),
-    as_json(answers.DrawOut),
-    as_json(answers.FigureOut),
-)
-_Game, _Played, _Side = (
-    as_json(answers.GameOut),
-    as_json(answers.PlayedOut),
-    as_json(answers.SideOut),
-)
-_Moment, _Node, _Made = (
-    as_json(answers.MomentOut),
-    as_json(answers.NodeOut),
-    as_json(answers.MadeOut),
-)
-_Cost, _NamedMove, _Progress = (
-    as_json(answers.CostOut),
-    as_json(answers.NamedMoveOut),
-    as_json(answers.ProgressOut),
-)
-_Evaluated, _Moments = as_json(answers.EvaluatedOut), as_json(answers.MomentsOut)
+_Policy = as_json(answers.PolicyOut)
+_Point = as_json(answers.PointOut)
+_Swept = as_json(answers.SweptOut)
+_MoveChosen = as_json(answers.MoveChosenOut)
+_Sweep = as_json(answers.SweepOut)
+_Games = as_json(answers.GamesOut)
+_Move = as_json(answers.MoveOut)
+_Value = as_json(answers.ValueOut)
+_Leakage = as_json(answers.LeakageOut)
+_Model = as_json(answers.ModelOut)
+_Elo = as_json(answers.EloOut)
+_Timing = as_json(answers.TimingOut)
+_Illegal = as_json(answers.IllegalOut)
+_IllegalMove = as_json(answers.IllegalMoveOut)
+_Statistics = as_json(answers.StatisticsOut)
+_Draw = as_json(answers.DrawOut)
+_Figure = as_json(answers.FigureOut)
+_Game = as_json(answers.GameOut)
+_Played = as_json(answers.PlayedOut)
+_Side = as_json(answers.SideOut)
+_Moment = as_json(answers.MomentOut)
+_Node = as_json(answers.NodeOut)
+_Made = as_json(answers.MadeOut)
+_Cost = as_json(answers.CostOut)
+_NamedMove = as_json(answers.NamedMoveOut)
+_Progress = as_json(answers.ProgressOut)
+_Evaluated = as_json(answers.EvaluatedOut)
+_Moments = as_json(answers.MomentsOut)
 
 
 def policy_out(
@@ -232,10 +218,8 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
     if game.notes:
         out.notes = list(game.notes)
     if first.elo is not None:
-        mover, opponent = (
-            first.position.turn,
-            "black" if first.position.turn == "white" else "white",
-        )
+        mover = first.position.turn
+        opponent = "black" if first.position.turn == "white" else "white"
         out.elo = {mover: first.elo.self, opponent: first.elo.opponent}
         if game.plies[0].elo not in (None, first.elo):
             out.clamped = True

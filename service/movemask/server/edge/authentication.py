@@ -42,15 +42,11 @@ def authorize(http: Request, scopes: frozenset[KeyScope]) -> None:
     if context.key is None:
         if not context.charged:
             context.charge(1)  # nobody guesses keys for nothing
-        fault, challenge = (
-            "the service needs an API key; send one `Authorization: Bearer KEY`",
-            _REALM,
-        )
+        fault = "the service needs an API key; send one `Authorization: Bearer KEY`"
+        challenge = _REALM
         if context.token:
-            fault, challenge = (
-                "Authorization: this API key is not valid",
-                f'{_REALM}, error="invalid_token"',
-            )
+            fault = "Authorization: this API key is not valid"
+            challenge = f'{_REALM}, error="invalid_token"'
         raise ProblemError("unauthorized", fault, {"WWW-Authenticate": challenge})
     names = sorted(scope.value for scope in scopes)
     fault = (

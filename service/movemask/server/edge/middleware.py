@@ -79,13 +79,11 @@ class Edge:
         routes: Table,
         cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
-        self._app, self._cors, self._keys, self._metrics, self._tracer = (
-            cors(app),
-            cors,
-            keys,
-            metrics,
-            tracer,
-        )
+        self._app = cors(app)
+        self._cors = cors
+        self._keys = keys
+        self._metrics = metrics
+        self._tracer = tracer
         self._proxies, self._sites, self._rate = proxies, sites, rate
         self._in_flight, self._routes = in_flight, routes
 

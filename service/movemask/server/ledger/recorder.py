@@ -280,10 +280,8 @@ def _count(metrics: Metrics, batches: Sequence[AnsweredBatch]) -> None:
         answer.status for batch in batches for answer in batch.answers
     ).items():
         metrics.positions.labels(model, status).inc(count)
-    batch_size, queue_seconds = (
-        metrics.batch_size.labels(model),
-        metrics.queue_seconds.labels(model),
-    )
+    batch_size = metrics.batch_size.labels(model)
+    queue_seconds = metrics.queue_seconds.labels(model)
     inference_seconds = metrics.inference_seconds.labels(model)
     for batch in batches:
         if batch.evaluated is not None:

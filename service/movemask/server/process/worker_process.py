@@ -163,8 +163,7 @@ class Worker:
         if self.fault:
             return f"cannot serve: {self.fault}"
         if code is not None and code < 0:
-            names = {
-                number.value: number.name for number in signal.Signals
-            }  # without those for programs' own use
+            # without those for programs' own use
+            names = {number.value: number.name for number in signal.Signals}
             return f"ended ({names.get(-code, f'signal {-code}')})"
         return f"ended (exit code {code})"

@@ -78,9 +78,8 @@ class EngineQueue:
         submission = _Submission(boards, nodes)
         self._enter(submission, client, max(1, self.places(client)))
         results = self._results_of(submission, client)
-        weakref.finalize(
-            results, submission.drop
-        )  # a generator that has not begun runs no `finally`
+        # a generator that has not begun runs no `finally`
+        weakref.finalize(results, submission.drop)
         return results
 
     async def _results_of(

@@ -40,9 +40,8 @@ routes = Routes("leakage")
     summary="Audit another program's logits or probabilities",
     response_model=JudgementOut,
     size=_BYTES,
-    pieces=lambda limits: (
-        2 * (limits.moves + MAX_SLOTS)
-    ),  # twice, so that a list that is too long is named
+    # twice, so that a list that is too long is named
+    pieces=lambda limits: 2 * (limits.moves + MAX_SLOTS),
     cost=lambda request: 1 + len(request.moves) // PLIES,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:

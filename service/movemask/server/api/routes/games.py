@@ -198,9 +198,8 @@ async def _lines(
     async def key_moves(number: int, report: GameReport) -> bytes:
         try:
             report = await swept(evaluator, report)
-        except (
-            MovemaskError
-        ) as error:  # the status has been sent; the key moves come without their ratings
+        except MovemaskError as error:
+            # the status has been sent; the key moves come without their ratings
             counted_problem(error, services.metrics.problem)
         return orjson.dumps(moments_out(number, report)) + b"\n"
 

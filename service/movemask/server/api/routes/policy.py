@@ -201,9 +201,8 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     size=SWEEP_BYTES,
-    pieces=lambda limits: (
-        2 * (limits.moves + MAX_POSITIONS)
-    ),  # twice, so that a list that is too long is named
+    # twice, so that a list that is too long is named
+    pieces=lambda limits: 2 * (limits.moves + MAX_POSITIONS),
     cost=lambda request: (
         positions_of(request) - 1 + len(request.ratings or request.models or RATINGS)
     ),
