@@ -131,7 +131,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A real PostgreSQL; skips by name where the machine has none."""
+    """A real PostgreSQL; skips with a reason where the machine has none."""
     tools = binaries()
     if tools is None:
         pytest.skip("PostgreSQL's server is not installed (Debian: apt-get install postgresql)")

@@ -121,7 +121,7 @@ def test_notebook_draws_causes_of_audit(
 
 
 def generator(name: str, package: str) -> str:
-    """The path of a generator, which the tests do not install; skips by name without it."""
+    """The path of a generator, which the tests do not install; skips with a reason without it."""
     program = shutil.which(name)
     if program is None:
         pytest.skip(f"{name} is not on the PATH: {package}")
