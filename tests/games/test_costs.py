@@ -13,7 +13,7 @@ from movemask.errors import RateLimited
 from movemask.evaluate import Direct
 from movemask.games.costs import MOST_TRIED, Cost, Costs, Fact, MateSearch, Stopped
 from movemask.games.engine import Evaluation
-from movemask.games.reports import reports_of
+from movemask.games.reports import costs_of, reports_of
 from tests.networks import fake_model
 
 
@@ -139,19 +139,26 @@ def test_mate_search_can_be_stopped() -> None:
         search.mate_in_one(chess.Board())
 
 
-@pytest.mark.anyio
-async def test_mate_search_ends_with_the_request_and_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    searches: list[MateSearch] = []
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[MateSearch]:
+    """The searches for mates of a test, as they begin."""
+    recorded: list[MateSearch] = []
 
     class Recorded(MateSearch):
         def __init__(self) -> None:
             super().__init__()
-            searches.append(self)
+            recorded.append(self)
 
-    monkeypatch.setattr("movemask.games.reports.MateSearch", Recorded)
+    for module in ("costs", "reports"):
+        monkeypatch.setattr(f"movemask.games.{module}.MateSearch", Recorded)
+    return recorded
+
+
+@pytest.mark.anyio
+async def test_mate_search_ends_with_the_request_and_is_charged(searches: list[MateSearch]) -> None:
     games = [game for game in read_games(f'[FEN "{CONTRIVED}"]\n\n1. d8e8 *\n\n' * 40) if isinstance(game, Game)]
     charged: list[int] = []
-    await reports_of(Direct(fake_model()), games, 1.0, charge=charged.append)
+    await costs_of(games, charged.append)
     assert sum(charged) >= 5 * len(games), "as much as the network's positions that take as long"
     assert len(charged) == 3, "while it goes on"
 
@@ -159,13 +166,20 @@ async def test_mate_search_ends_with_the_request_and_is_charged(monkeypatch: pyt
         raise RateLimited("no positions left", retry_after=1, positions=positions)
 
     with pytest.raises(RateLimited):
-        await reports_of(Direct(fake_model()), games, 1.0, charge=leave)
+        await costs_of(games, leave)
     usual = [game for game in read_games("1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# *") if isinstance(game, Game)]
-    await reports_of(Direct(fake_model()), usual, 1.0, charge=leave)
-    client = asyncio.create_task(reports_of(Direct(fake_model()), games * 100, 1.0))
+    await costs_of(usual, leave)
+    client = asyncio.create_task(costs_of(games * 100))
     while len(searches) < 4:
         await asyncio.sleep(0)
     client.cancel()
     with pytest.raises(asyncio.CancelledError):
         await client
+
+
+@pytest.mark.anyio
+async def test_report_searches_mates_once(searches: list[MateSearch]) -> None:
+    """The search once ran twice, and only the first was charged."""
+    await reports_of(Direct(fake_model()), list(read_games("1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# *")), 1.0)
+    assert len(searches) == 1
     assert all(search.stopped for search in searches)

@@ -22,12 +22,14 @@ from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Mark
 from movemask.games.engine import Evaluations
+from movemask.games.judging import judged
 from movemask.games.reasons import reason_of
 from movemask.games.reports import (
     GameReport,
     MoveReport,
     SideReport,
     completed,
+    costs_of,
     moments_of,
     percent,
     reports_of,
@@ -126,16 +128,18 @@ async def annotated(
     engine: Evaluations | None = None,
     charge: Callable[[int], None] = lambda positions: None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN (`read_trees`), annotated, and the text outside them. `charge` : as for `reports_of`.
+    """The games of a PGN (`read_trees`), annotated, and the text outside them. `charge` : as for `costs_of`.
 
     A few games are read together. Raises the errors of `trees`, and those of model and queues.
     """
     name, unread = evaluator.model.name, iter(trees)
     while group := await asyncio.to_thread(list, islice(unread, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
-        known = await reports_of(evaluator, games, temperature, elo, charge)
-        if engine is not None:
-            known, _ = await completed(evaluator, engine, known)
+        costs = await costs_of(games, charge)
+        looks = None if engine is None else judged(engine, costs)
+        known = await reports_of(evaluator, games, temperature, elo, costs)
+        if looks is not None:
+            known, _ = await completed(evaluator, looks, known)
         reports = iter(known)
         for text, tree, game in group:
             report = None if game is None else next(reports)

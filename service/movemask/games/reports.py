@@ -22,9 +22,8 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.evaluate import Answer, Evaluator, Query
 from movemask.games.costs import Cost, Costs, Mark, MateSearch
-from movemask.games.engine import Evaluations
 from movemask.games.forecast import Outlook, forecasts
-from movemask.games.judging import Look, Progress, judged
+from movemask.games.judging import Look, Progress
 from movemask.games.reasons import reason_of
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
@@ -113,15 +112,14 @@ async def reports_of(
     games: Sequence[Game | MovemaskError],
     temperature: Temperature,
     elo: tuple[float, float] | None = None,
-    charge: Callable[[int], None] = lambda positions: None,
+    costs: Mapping[int, Costs] | None = None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game, or the game's error in its place.
 
     elo : White's and Black's ratings; they replace the ratings in the headers
-    charge : called with the number of positions that the search for mates takes beyond the games' own, and may raise
+    costs : as by `costs_of`, if they are known
     """
-    played = [game for game in games if isinstance(game, Game)]
-    costs = iter(await _costs_of(played, charge))
+    costs = await costs_of(games) if costs is None else costs
     rule = Normalisation(temperature=temperature)
     played = [game for game in games if isinstance(game, Game)]
     plies = [(number, ply) for game in played for number, ply in enumerate(game.plies, 1)]
@@ -132,13 +130,12 @@ async def reports_of(
         return _report(answer, number, ply.played)
 
     moves = iter(await evaluator.submit(queries, write))
-    costs = iter(await asyncio.to_thread(lambda: list(map(Costs.of, played))))
     reports: list[GameReport | MovemaskError] = []
-    for game in games:
+    for number, game in enumerate(games):
         if isinstance(game, MovemaskError):
             reports.append(game)
             continue
-        outcomes, cost = list(islice(moves, len(game.plies))), next(costs)
+        outcomes = list(islice(moves, len(game.plies)))
         failure = next(
             (outcome for outcome in outcomes if isinstance(outcome, MovemaskError)), None
         )
@@ -147,19 +144,29 @@ async def reports_of(
             continue
         line = tuple(outcome for outcome in outcomes if isinstance(outcome, MoveReport))
         reports.append(
-            GameReport(game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), cost)
+            GameReport(
+                game, line, _side(line, chess.WHITE), _side(line, chess.BLACK), costs[number]
+            )
         )
     return await _all_swept(evaluator, reports)
 
 
-async def _costs_of(games: Sequence[Game], charge: Callable[[int], None]) -> list[Costs]:
-    """The costs of the games. The search for mates ends with the caller."""
-    search, costs = MateSearch(), list[Costs]()
+async def costs_of(
+    games: Sequence[Game | MovemaskError],
+    charge: Callable[[int], None] = lambda positions: None,
+) -> dict[int, Costs]:
+    """The costs of the games by their numbers. The search for mates ends with the caller.
+
+    charge : called with the number of positions that the search for mates takes beyond the games' own, and may raise
+    """
+    search, costs = MateSearch(), dict[int, Costs]()
+    read = [(number, game) for number, game in enumerate(games) if isinstance(game, Game)]
     free = charged = 0
     try:
-        for first in range(0, len(games), _GAMES_TOGETHER):
-            group = games[first : first + _GAMES_TOGETHER]
-            costs += await asyncio.to_thread(list, map(partial(Costs.of, search=search), group))
+        for first in range(0, len(read), _GAMES_TOGETHER):
+            numbers, group = zip(*read[first : first + _GAMES_TOGETHER], strict=True)
+            found = await asyncio.to_thread(list, map(partial(Costs.of, search=search), group))
+            costs.update(zip(numbers, found, strict=True))
             free += sum(len(game.plies) for game in group)
             more = max(0, search.tried // _TRIED_PER_POSITION - free) - charged
             if more > 0:
@@ -171,20 +178,22 @@ async def _costs_of(games: Sequence[Game], charge: Callable[[int], None]) -> lis
 
 
 async def completed(
-    evaluator: Evaluator, evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
-) -> tuple[list[GameReport | MovemaskError], Progress]:
-    """The reports with all evaluations, and how far the engine came. Raises errors of the model and the queues."""
-    whole, progress = list(reports), progress_of(reports)
-    async with aclosing(evaluated(evaluations, reports)) as found:
+    evaluator: Evaluator,
+    looks: AsyncGenerator[Look, None],
+    reports: Sequence[GameReport | MovemaskError],
+) -> tuple[list[GameReport | MovemaskError], Progress | None]:
+    """The reports with all evaluations of `judged`, and how far the engine came; None if it evaluated nothing. Raises
+    errors of the model and the queues."""
+    whole, progress = list(reports), None
+    async with aclosing(evaluated(looks, reports)) as found:
         async for step in found:
             whole[step.game], progress = step.report, step.progress
     return await _all_swept(evaluator, whole), progress
 
 
-def progress_of(reports: Sequence[GameReport | MovemaskError]) -> Progress:
+def progress_of(costs: Mapping[int, Costs]) -> Progress:
     """How far the engine is before its first search."""
-    missing = (report.costs.missing for report in reports if isinstance(report, GameReport))
-    return Progress(0, sum(map(len, missing)))
+    return Progress(0, sum(len(one.missing) for one in costs.values()))
 
 
 class Step(NamedTuple):
@@ -202,20 +211,15 @@ class Step(NamedTuple):
         return self.progress.deeper > 0
 
 
-def evaluated(
-    evaluations: Evaluations, reports: Sequence[GameReport | MovemaskError]
+async def evaluated(
+    looks: AsyncGenerator[Look, None], reports: Sequence[GameReport | MovemaskError]
 ) -> AsyncGenerator[Step, None]:
-    """Each position that is evaluated, as by `judged`; raises what that raises."""
-    read = {
-        number: report for number, report in enumerate(reports) if isinstance(report, GameReport)
-    }
-
-    async def steps(looks: AsyncGenerator[Look, None]) -> AsyncGenerator[Step, None]:
-        async with aclosing(looks):
-            async for number, place, costs, progress in looks:
-                yield Step(number, place, replace(read[number], costs=costs), progress)
-
-    return steps(judged(evaluations, {number: report.costs for number, report in read.items()}))
+    """Each position of `judged` with its game's report; those of games without one are left out."""
+    async with aclosing(looks):
+        async for number, place, costs, progress in looks:
+            report = reports[number]
+            if isinstance(report, GameReport):
+                yield Step(number, place, replace(report, costs=costs), progress)
 
 
 async def _all_swept(

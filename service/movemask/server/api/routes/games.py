@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 import orjson
@@ -16,12 +16,15 @@ from movemask.board.split import split
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
 from movemask.games.annotation import annotated
+from movemask.games.costs import Costs
 from movemask.games.engine import Evaluations
 from movemask.games.forecast import LOOKED_AT
+from movemask.games.judging import Progress, judged
 from movemask.games.reports import (
     GameReport,
     Step,
     completed,
+    costs_of,
     evaluated,
     foreseen,
     progress_of,
@@ -30,7 +33,7 @@ from movemask.games.reports import (
 )
 from movemask.games.resemblance import RATINGS, compared, compared_moves
 from movemask.network.model import Model
-from movemask.schemas.answers import GamesOut, ProgressOut, SplitOut
+from movemask.schemas.answers import GamesOut, SplitOut
 from movemask.server.api.negotiation import TEXT, preferred
 from movemask.server.api.requests import GamesIn, SplitIn
 from movemask.server.api.responses import (
@@ -111,18 +114,18 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
     read = await run_in_threadpool(_read, request, limit)
     _charge(context, request, read)
-    reports = await while_connected(http.scope, _reported(evaluator, read, request, charge))
+    costs = await while_connected(http.scope, costs_of(read, charge))
+    looks, progress = None, None
+    if engine is not None:  # it begins now, and goes on while the network runs
+        looks, progress = judged(engine, costs), progress_of(costs)
+    reports = await while_connected(http.scope, _reported(evaluator, read, costs, request, charge))
     if media_type == NDJSON:
-        evaluations, progress = None, None
-        if engine is not None:
-            evaluations, progress = evaluated(engine, reports), progress_out(progress_of(reports))
         first = await run_in_threadpool(_json, reports, evaluator.model, services, progress)
-        return StreamingResponse(_lines(first, evaluator, evaluations, services), media_type=NDJSON)
-    progress = None
-    if engine is not None:
-        coming = completed(evaluator, engine, reports)
-        reports, last = await while_connected(http.scope, coming)
-        progress = progress_out(last)
+        steps = None if looks is None else evaluated(looks, reports)
+        return StreamingResponse(_lines(first, evaluator, steps, services), media_type=NDJSON)
+    if looks is not None:
+        reports, last = await while_connected(http.scope, completed(evaluator, looks, reports))
+        progress = last or progress
     return Response(
         await run_in_threadpool(_json, reports, evaluator.model, services, progress),
         media_type=JSON,
@@ -170,11 +173,12 @@ def _charge(
 async def _reported(
     evaluator: Evaluator,
     games: Sequence[Game | MovemaskError],
+    costs: Mapping[int, Costs],
     request: GamesIn,
     charge: Callable[[int], None],
 ) -> list[GameReport | MovemaskError]:
     """The reports on the games, with what `include` names."""
-    reports = await reports_of(evaluator, games, request.temperature, charge=charge)
+    reports = await reports_of(evaluator, games, request.temperature, costs=costs)
     if "ratings" in request.include and evaluator.model.contract.takes_elo:
         read = [report for report in reports if isinstance(report, GameReport)]
         charge(len(RATINGS) * sum(len(compared_moves(report)) for report in read))
@@ -239,7 +243,7 @@ def _json(
     reports: Sequence[GameReport | MovemaskError],
     model: Model,
     services: Services,
-    engine: ProgressOut | None,
+    progress: Progress | None,
 ) -> bytes:
     """The reports, and the error of a game in its place."""
     temperature = next(
@@ -251,4 +255,4 @@ def _json(
         else game_out(game, model)
         for game in reports
     ]
-    return orjson.dumps(games_out(games, model, temperature, engine))
+    return orjson.dumps(games_out(games, model, temperature, progress and progress_out(progress)))
