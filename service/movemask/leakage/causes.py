@@ -41,13 +41,13 @@ class Cause(Enum):
     IMPOSSIBLE_SLOT = "impossible_slot"  # no move of any piece in any position
     EMPTY_SQUARE = "empty_square"  # no piece on the from-square
     ENEMY_PIECE = "enemy_piece"  # an opponent's piece on the from-square
-    WRONG_GEOMETRY = "wrong_geometry"  # the piece does not move like that even on an empty board
-    BLOCKED = "blocked"  # a piece between the squares, or directly before a pawn
-    OWN_PIECE_ON_TARGET = "own_piece_on_target"
-    LEAVES_KING_IN_CHECK = "leaves_king_in_check"
     CASTLING_RIGHT = "castling_right"  # castling without the right to it
     CASTLING_PATH = "castling_path"  # with the right to castle, but the way is occupied or attacked
-    EN_PASSANT = "en_passant"  # the pawn to take was not pushed two squares on the previous ply
+    EN_PASSANT = "en_passant"  # the pawn to take did not just advance two squares
+    WRONG_GEOMETRY = "wrong_geometry"  # the piece does not move like that even on an empty board
+    BLOCKED = "blocked"  # it passes over a piece, or pushes a pawn onto an opponent's
+    OWN_PIECE_ON_TARGET = "own_piece_on_target"
+    LEAVES_KING_IN_CHECK = "leaves_king_in_check"
     PROMOTION_FORM = "promotion_form"  # only the promotion piece is wrong: missing, superfluous, or another slot's
 
 
@@ -132,8 +132,8 @@ def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
         (~_possible(source, target, promotion), _index(Cause.IMPOSSIBLE_SLOT)),
         (written.occupied & written.source_bit == 0, _index(Cause.EMPTY_SQUARE)),
         (written.ours & written.source_bit == 0, _index(Cause.ENEMY_PIECE)),
-        (written.may_castle, _index(Cause.CASTLING_PATH)),
-        (written.castles, _index(Cause.CASTLING_RIGHT)),
+        (written.castles & ~written.may_castle, _index(Cause.CASTLING_RIGHT)),
+        (written.castles, _index(Cause.CASTLING_PATH)),
         (obstacle != _NONE, obstacle),
     )
     for index in np.flatnonzero(causes == _NONE).tolist():
@@ -189,13 +189,12 @@ def _pawn_obstacle(written: Written) -> Squares:
     victim = (written.occupied | written.en_passant) & target_bit != 0
     beside = BIT[(source & 56) | (target & 7)]
     expired = (source >> 3 == 4) & (written.pawns & written.theirs & beside != 0)
+    in_the_way = (written.occupied & passed) | (written.theirs & target_bit)
     return _first(
-        (~(push | captures), _index(Cause.WRONG_GEOMETRY)),
-        (push & (written.occupied & passed != 0), _index(Cause.BLOCKED)),
-        (written.ours & target_bit != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
-        (push & (written.occupied & target_bit != 0), _index(Cause.BLOCKED)),
         (captures & ~victim & expired, _index(Cause.EN_PASSANT)),
-        (captures & ~victim, _index(Cause.WRONG_GEOMETRY)),
+        (~push & ~(captures & victim), _index(Cause.WRONG_GEOMETRY)),
+        (push & (in_the_way != 0), _index(Cause.BLOCKED)),
+        (written.ours & target_bit != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
     )
 
 
