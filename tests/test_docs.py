@@ -93,12 +93,18 @@ def test_readme_leakage_is_part_of_answer(shipped: TestClient) -> None:
 
 
 def assert_part(part: Any, whole: Any) -> None:
-    """Asserts that everything in `part` is in `whole`, numbers up to TOLERANCE."""
+    """Asserts that everything in `part` is in `whole`, floats up to TOLERANCE."""
     if isinstance(part, dict):
         for key, value in part.items():
             assert_part(value, whole[key])
-    else:
+    elif isinstance(part, list):
+        assert len(whole) == len(part)
+        for element, other in zip(part, whole, strict=True):
+            assert_part(element, other)
+    elif isinstance(part, float):
         assert whole == pytest.approx(part, rel=TOLERANCE)
+    else:
+        assert whole == part
 
 
 def test_readme_networks_match_reports() -> None:
@@ -182,14 +188,11 @@ def test_leakage_page_multiplied_depends_on_constant(network: Network) -> None:
 
 def test_leakage_page_audit_example_is_answered(serve: Serve) -> None:
     command = re.search(r"curl -s localhost:8000/v1/audit .*? -d '(.*?)'", doc("leakage.md"), re.S)
+    example = re.search(r"```jsonc\n(.*?)```", doc("leakage.md"), re.S)
     assert command
+    assert example
     answer = serve().post("/v1/audit", json=json.loads(command[1])).json()
-    assert answer["kinds"]["given"]["leaked"] == pytest.approx(0.1)
-    assert [(move["uci"], move["cause"]) for move in answer["illegal"]] == [
-        ("e2e5", "wrong_geometry"),
-        ("e1g1", "castling_path"),
-    ]
-    assert answer["top"] == {"uci": "e2e4", "legal": True}
+    assert_part(json.loads(re.sub(r"//.*", "", example[1])), answer)
 
 
 def test_problems_are_listed_with_status() -> None:

@@ -160,7 +160,7 @@ def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Jud
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}
-        return judge_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
+        return judge_policy(position, by_uci, castling=castling, threshold=0, named=len(by_uci))
     if slots is None:
         names = ", ".join(vocabularies.vocabulary_names())
         raise TypeError(
@@ -169,7 +169,9 @@ def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Jud
     vector = np.asarray(answer, dtype=np.float64)
     if vector.shape == (1, len(slots)):  # a batch of one
         vector = vector[0]
-    return judge_slots("probabilities", vector.tolist(), position, slots, least=0, named=len(slots))
+    return judge_slots(
+        "probabilities", vector.tolist(), position, slots, threshold=0, named=len(slots)
+    )
 
 
 def _report(faults: Sequence[_Fault], total: int, at_most: float) -> str:

@@ -65,10 +65,10 @@ def leakages(
     logits: NDArray[np.floating],
     *,
     kinds: Collection[str],
-    least: float = 1e-3,
+    threshold: float = 1e-3,
 ) -> list[Leakage]:
     """What is recorded of each position."""
-    table = LedgerTable.of([answered(positions, words, logits)], tuple(kinds), least)
+    table = LedgerTable.of([answered(positions, words, logits)], tuple(kinds), threshold)
     return [
         Leakage({kind: one.figure(row) for kind, one in table.measured.items()}, *table.explained.of(row))
         for row in range(len(positions))

@@ -210,7 +210,7 @@ class Choice:
     """
 
     kinds: tuple[str, ...] = KINDS
-    least: float = 1e-4
+    threshold: float = 1e-4
     first_ply: int = 0
     every: int = 1
     chess960: bool = False

@@ -23,7 +23,7 @@ from movemask.board.position import board_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.cells import CAUSE
 from movemask.leakage.groups import DIMENSIONS
-from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
+from movemask.leakage.kinds import KINDS, MEANINGLESS_IF_MASKED, MEANINGS, MULTIPLIED, RAW
 from movemask.leakage.known import IN_GAMES
 from movemask.version import __version__
 
@@ -75,7 +75,7 @@ def page(
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
-        mask_blind=MASK_BLIND,
+        meaningless_if_masked=MEANINGLESS_IF_MASKED,
         distributions=[
             (
                 kind,

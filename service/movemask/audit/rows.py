@@ -97,7 +97,7 @@ def _evaluate(
             skipped.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
         return _evaluate(model, samples, batch, set(evaluated.unusable), choice, skipped)
     measured = measure(choice.kinds, evaluated.unmasked, model.vocabulary, batch.boards.black)
-    heavy = evaluated.unmasked.heavy(choice.least)
+    heavy = evaluated.unmasked.heavy(choice.threshold)
     causes = explain(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT)
     legal = _likeliest_moves(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
     columns: dict[str, Any] = {

@@ -23,7 +23,7 @@ from movemask.errors import BulkError
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, Cells, cells_of
 from movemask.leakage.groups import DIMENSIONS, groups, groups_of
-from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
+from movemask.leakage.kinds import KINDS, MEANINGLESS_IF_MASKED, MULTIPLIED, RAW
 from movemask.leakage.measure import Measured
 from movemask.policy.ragged import Float
 
@@ -271,7 +271,7 @@ class Threshold:
 
     def applies(self, model: ModelSummary) -> bool:
         """Returns whether the kind has a meaning for the network."""
-        return not (model.trained_with_mask and self.kind in MASK_BLIND)
+        return not (model.trained_with_mask and self.kind in MEANINGLESS_IF_MASKED)
 
     def statistic_of(self, model: ModelSummary) -> float | None:
         """Returns a network's statistic; None if a position is unmeasured, inf for a mean with infinite values."""

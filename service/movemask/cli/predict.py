@@ -182,8 +182,8 @@ def _leakage(out: PolicyOut, leakage: LeakageOut, card: Mapping[str, Any]) -> li
     if leakage.trained_with_mask:
         lines.append("It was trained with the mask, so its raw leakage means nothing.")
     lines.append(
-        f"softmax(logits * mask) would give them {percent(leakage.multiplied)} (multiplied leakage, which depends on "
-        "the scale of the logits)."
+        f"softmax(logits * mask) would give them {percent(leakage.multiplied)} (multiplied leakage, which a "
+        "constant added to all logits changes)."
     )
     return lines
 

@@ -25,7 +25,7 @@ def judge_policy(
     policy: Mapping[str, float],
     *,
     castling: Castling | None = None,
-    least: float,
+    threshold: float,
     named: int,
 ) -> Judgement:
     """Returns the judgement of a map of UCI moves to probabilities.
@@ -33,7 +33,7 @@ def judge_policy(
     Parameters
     ----------
     castling : the form in which castling is written; None accepts either form (e1g1, e1h1)
-    least : smallest probability of an illegal move that is listed
+    threshold : smallest probability of an illegal move that is listed
     named : most illegal moves that are listed
 
     Raises
@@ -86,7 +86,7 @@ def judge_policy(
             written_move(board, move, castling) for key, move in playable.items() if right[key] == 0
         ),
         causes=by_cause,
-        illegal=tuple(mass for mass in illegal if mass.probability >= least)[:named],
+        illegal=tuple(mass for mass in illegal if mass.probability >= threshold)[:named],
         patterns=(*flat(of_illegal, of_legal), *swapped(board, share, castling)),
     )
 

@@ -28,14 +28,14 @@ def judge_slots(
     position: Position,
     vocabulary: Vocabulary,
     *,
-    least: float,
+    threshold: float,
     named: int,
 ) -> Judgement:
     """Returns the judgement of the numbers of all slots `[A]`: logits or probabilities, as `name` says.
 
     Parameters
     ----------
-    least : smallest probability of an illegal move that is listed
+    threshold : smallest probability of an illegal move that is listed
     named : most illegal moves that are listed
 
     Raises
@@ -75,7 +75,7 @@ def judge_slots(
         top_is_legal=not illegal[best],
         missing=tuple(names[slot] for slot in slots[values[slots] == nothing].tolist()),
         causes=causes,
-        illegal=tuple(move for move in heaviest if move.probability >= least),
+        illegal=tuple(move for move in heaviest if move.probability >= threshold),
         patterns=(
             *flat(share[illegal], share[slots]),
             *swapped(position.board, by_name, vocabulary.castling, vocabulary),

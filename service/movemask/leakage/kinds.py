@@ -57,15 +57,15 @@ def fills() -> dict[str, Fill]:
     return {fill.name: fill for fill in every}
 
 
-#: Kinds in every answer and at every stored position.
+#: Kinds that an answer reports.
 ANSWER_KINDS = (RAW, MULTIPLIED, SERVED)
 
 #: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 
-#: Kinds that are neither measured nor stored, and the kind whose figures they copy. `unnormalised` leaks as `raw` does.
-#: In float16, -1e9 is the same number as -1e8. `served` is 0, because an answer that leaks is withheld.
-DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW, SERVED: SERVED}
+#: Kinds that are not computed, and the kind whose figures they copy. `unnormalised` leaks as `raw` does.
+#: In float16, -1e9 is the same number as -1e8.
+DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW}
 
 T = TypeVar("T")
 
@@ -82,8 +82,8 @@ def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing:
     return {kind: every[kind] for kind in KINDS if kind in every}
 
 
-#: Kinds that are measured, in display order.
-MEASURED = tuple(kind for kind in KINDS if kind not in DERIVED)
+#: Kinds that are computed, in display order. `served` is not: it is 0, because an answer that leaks is withheld.
+MEASURED = tuple(kind for kind in KINDS if kind not in DERIVED and kind != SERVED)
 
 #: A line on each kind, for people.
 MEANINGS = {
@@ -103,7 +103,7 @@ MEANINGS = {
 RANKED = tuple(kind for kind in KINDS if kind not in (SERVED, UNNORMALISED))
 
 #: Kinds without a meaning for a network trained with the legal mask: its mass on illegal slots is arbitrary.
-MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
+MEANINGLESS_IF_MASKED = (RAW, UNNORMALISED, UNMIRRORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Plan:
 
     always : kinds measured for every position
     share : share of the positions for which every kind is measured; drawn at random for positions answered together
-    least : smallest plain-softmax probability of an illegal move that is named and gets a cause
+    threshold : smallest plain-softmax probability of an illegal move that is named and gets a cause
     """
 
     always: tuple[str, ...] = (RAW, MULTIPLIED)
     share: float = 0.0
-    least: float = 1e-3
+    threshold: float = 1e-3
 
     def draw_kinds(self, draw: float) -> tuple[str, ...]:
         """Returns the kinds of positions answered together. `draw` is uniform in [0, 1)."""

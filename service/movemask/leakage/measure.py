@@ -185,9 +185,10 @@ class UnmaskedLogits:
         with np.errstate(divide="ignore", invalid="ignore"):
             return IllegalLogits(logits, shift + np.log(total), highest)
 
-    def heavy(self, least: float) -> HeavySlots:
-        """Returns the illegal slots with a plain-softmax probability of at least `least`: by row, heaviest first, then
-        by slot.
+    def heavy(self, threshold: float) -> HeavySlots:
+        """Returns the illegal slots with a plain-softmax probability of at least `threshold`.
+
+        They are in order of row, then heaviest first, then slot.
 
         A row with an illegal NaN or +inf has no slots.
         """
@@ -195,13 +196,13 @@ class UnmaskedLogits:
         size = logits.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
             log_all = np.logaddexp(self.log_legal, self.illegal.log_sum)
-            threshold = (log_all + np.log(least) - _SLACK).astype(np.float32)
+            lowest = (log_all + np.log(threshold) - _SLACK).astype(np.float32)
             # np.flatnonzero is several times as fast as np.nonzero of two dimensions.
-            indices = np.flatnonzero(logits >= threshold[:, None])
+            indices = np.flatnonzero(logits >= lowest[:, None])
         rows = indices // size
         with np.errstate(under="ignore", invalid="ignore"):
             masses = np.exp(logits.reshape(-1)[indices].astype(np.float64) - log_all[rows])
-        keep = (masses >= least) & (masses > 0)
+        keep = (masses >= threshold) & (masses > 0)
         rows, slots, masses = rows[keep], indices[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
         indptr = np.searchsorted(rows, np.arange(len(logits) + 1))

@@ -114,8 +114,8 @@ class LeakageOut(Out):
         description="Probability that plain softmax gives to illegal moves; null if unmeasured."
     )
     multiplied: float = Field(
-        description="Probability that softmax(logits * mask) gives to illegal moves. It depends on the scale of the "
-        "logits: do not compare it between networks."
+        description="Probability that softmax(logits * mask) gives to illegal moves. A constant added to all logits "
+        "changes it: do not compare it between networks."
     )
     served: float = Field(
         description="Probability that this answer gives to illegal moves; always 0."
@@ -378,8 +378,8 @@ class SideOut(Out):
         description="Mean probability of illegal moves by softmax; null if not measured."
     )
     multiplied_leakage: float = Field(
-        description="Mean probability of illegal moves by softmax(logits * mask), which depends on the scale of the "
-        "logits."
+        description="Mean probability of illegal moves by softmax(logits * mask). A constant added to all logits "
+        "changes it."
     )
     accuracy: float | None = Field(
         description="Accuracy by lichess's formula, 0 to 100; null unless every move of the game has a cost."

@@ -124,8 +124,8 @@ class StoredPositionOut(Out):
         description="Probability that plain softmax gives to illegal moves; null if unmeasured."
     )
     multiplied: float = Field(
-        description="Probability that softmax(logits * mask) gives to illegal moves. It depends on the scale of the "
-        "logits: do not compare it between networks."
+        description="Probability that softmax(logits * mask) gives to illegal moves. A constant added to all logits "
+        "changes it: do not compare it between networks."
     )
     served: float = Field(
         description="Probability that the answer gave to illegal moves; always 0."

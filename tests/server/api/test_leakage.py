@@ -213,7 +213,7 @@ def test_figures_by_group(client: TestClient) -> None:
 def test_figures_by_cause(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, threshold: float, least: float, most: float
 ) -> None:
-    monkeypatch.setattr(services_module, "ledger_plan", lambda _: Plan(least=threshold))
+    monkeypatch.setattr(services_module, "ledger_plan", lambda _: Plan(threshold=threshold))
     client = serve()
     raw = sum(response["leakage"]["raw"] for response in answers(client))
     causes = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]["by"]["cause"]

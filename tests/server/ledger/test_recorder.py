@@ -69,7 +69,7 @@ def test_positions_are_written_soon_and_at_close(ledger: Ledger) -> None:
 
 def test_answers_are_counted_in_metrics(ledger: Ledger) -> None:
     mate = Position.read("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
-    with recording(ledger, Plan(least=1e-4)) as own:
+    with recording(ledger, Plan(threshold=1e-4)) as own:
         own.record(started([1, 2, 3]))
         own.record(AnsweredBatch(MODEL, [Answer(MODEL, Query(), mate, Normalisation(), None)], None, 0.0))
         assert written(own)

@@ -82,11 +82,11 @@ class LedgerTable(Columns):
 
     @classmethod
     def of(
-        cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], least: float
+        cls, batches: Sequence[AnsweredBatch], kinds: Sequence[str], threshold: float
     ) -> LedgerTable:
         """Returns the answered positions of one model's batches, with the leakage of these kinds.
 
-        Illegal moves of `least` probability and more are named and get a cause.
+        Illegal moves of at least the probability `threshold` are named and get a cause.
         """
         pairs = [(batch, batch.evaluated) for batch in batches if batch.evaluated is not None]
         model, sizes = pairs[0][0].model, [len(evaluated.batch) for _, evaluated in pairs]
@@ -109,7 +109,7 @@ class LedgerTable(Columns):
             [None if elo is None else elo.self for elo in elos],
             measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             explain(
-                unmasked.heavy(least), batch.boards, model.vocabulary, batch.codes, batch.indptr
+                unmasked.heavy(threshold), batch.boards, model.vocabulary, batch.codes, batch.indptr
             ),
             phases_of(batch.boards),
             batch.boards.black,

@@ -187,7 +187,7 @@ class Recorder:
             if positions and room > 0:
                 # One draw for all: every kind costs most for the first position of a table.
                 kinds = self._plan.draw_kinds(random.random())
-                table = LedgerTable.of(batches, kinds, self._plan.least)
+                table = LedgerTable.of(batches, kinds, self._plan.threshold)
                 sound = table.sound()
                 if len(sound) < positions:
                     log.error(

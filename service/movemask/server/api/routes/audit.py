@@ -59,11 +59,11 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
 def _judged(request: AuditIn) -> JudgementOut:
     """The judgement of the numbers of a request."""
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
-    least, named = request.threshold, request.limit
+    threshold, named = request.threshold, request.limit
     if request.policy is not None:
         castling = None if request.castling is None else Castling(request.castling)
         judgement = judge_policy(
-            position, request.policy, castling=castling, least=least, named=named
+            position, request.policy, castling=castling, threshold=threshold, named=named
         )
     else:
         if request.vocabulary not in vocabulary_names():
@@ -76,7 +76,7 @@ def _judged(request: AuditIn) -> JudgementOut:
         )
         slots = vocabulary(request.vocabulary)
         judgement = judge_slots(
-            name, request.probabilities or logits, position, slots, least=least, named=named
+            name, request.probabilities or logits, position, slots, threshold=threshold, named=named
         )
     return _Judgement(
         fen=fen_out(position),

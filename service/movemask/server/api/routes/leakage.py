@@ -125,9 +125,9 @@ async def figures(
     """How much probability would have gone to illegal moves, by model and kind of leakage.
 
     `raw` is the probability that a plain softmax would have put on illegal moves. For `multiplied` it is
-    `softmax(logits * mask)`, and for `served` the answers themselves (always 0). `multiplied` depends on the scale of
-    the logits: do not compare it between networks. The other kinds are measured on a sample of the requests. Use `by`
-    to break the figures down into groups.
+    `softmax(logits * mask)`, and for `served` the answers themselves (always 0). A constant added to all
+    logits changes `multiplied`: do not compare it between networks. The other kinds are measured on a sample of the
+    requests. Use `by` to break the figures down into groups.
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
     days, and a day before that. The answer gives the bounds it used. If other files have answered under a model's name,
