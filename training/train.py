@@ -83,7 +83,7 @@ def train(
     state = checkpoints.load(run.folder)
     if state is not None:
         done, spent = _restored(state, run, network, optimizers)
-    annealing = _anneal(state, done * settings.batch, anneal)
+    annealing = _anneal(state, done * settings.batch, anneal, settings.batch)
     if annealing is not None:
         steps = min(steps, annealing.end // settings.batch)
     seen = dataset.load(run.data, "train")
@@ -124,11 +124,14 @@ def train(
     batches.close()  # type: ignore[attr-defined]
 
 
-def _anneal(state: dict[str, Any] | None, seen: int, positions: int | None) -> Anneal | None:
-    """The anneal that the checkpoint is in, else a new one over `positions`, else None."""
+def _anneal(state: dict[str, Any] | None, seen: int, positions: int | None, batch: int) -> Anneal | None:
+    """The anneal that the checkpoint is in, else a new one over `positions`, else None.
+
+    An anneal has finished when what is left of it is less than a batch.
+    """
     if state is not None and state.get("anneal") is not None:
         annealing = Anneal(**state["anneal"])
-        if seen < annealing.end:
+        if seen + batch <= annealing.end:
             print(f"goes on with the anneal from {annealing.start:,} to {annealing.end:,} positions")
             return annealing
     return Anneal(seen, positions) if positions is not None else None

@@ -242,6 +242,17 @@ def test_anneal_survives_restart(run: Run, capsys: pytest.CaptureFixture[str]) -
     assert "anneal" not in trunk, "another run starts at its whole rate"
 
 
+def test_finished_anneal_gives_way_to_new_one(run: Run) -> None:
+    """One whose end lay within a batch once kept every later one from starting."""
+    settings = replace(run.training, positions=10**7)
+    run = replace(run, folder=run.folder.with_name("annealed-twice"), training=settings)
+    train.train(run, anneal=100)  # one batch of 64
+    train.train(run, anneal=64)
+    state = checkpoints.load(run.folder)
+    assert state is not None
+    assert state["step"] == 2
+
+
 def _rates(state: dict[str, Any]) -> list[float]:
     return [group["lr"] for optimizer in state["optimizers"] for group in optimizer["param_groups"]]
 
