@@ -17,13 +17,13 @@ from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.middleware import Edge
 from movemask.server.edge.shared_rates import Rates
 from movemask.server.edge.sites import Sites
-from movemask.server.edge.traits import Table
+from movemask.server.edge.traits import OTHER, Table
 from tests.conftest import Serve
 from tests.server.asking import refused
 
 
 def asking(client: str) -> RequestContext:
-    return RequestContext(id="1", client=client)
+    return RequestContext(id="1", traits=OTHER, client=client)
 
 
 def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import zlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from fastapi import Request
@@ -42,38 +42,35 @@ async def read_body(http: Request, size: int | None, limits: RequestLimits) -> b
         fault = f"is {media_type!r}" if media_type else "is missing"
         fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
         raise ProblemError("unsupported-media-type", fault)
-    parts = [part async for part in _within(http.stream(), limit, limits)]
+    body = await _joined(http.stream(), limit, limits)
     if coding == "gzip":
-        parts = [part async for part in _within(_unpacked(http, parts), limit, limits)]
-    return b"".join(parts)
+        body = await _joined(_unpacked(http, body), limit, limits)
+    return body
 
 
-async def _within(
-    stream: AsyncIterator[bytes], limit: int, limits: RequestLimits
-) -> AsyncIterator[bytes]:
-    """The parts of a body; raises ProblemError as soon as they exceed the limit."""
-    size = 0
+async def _joined(stream: AsyncIterator[bytes], limit: int, limits: RequestLimits) -> bytes:
+    """The whole body; raises ProblemError as soon as its parts exceed the limit."""
+    body = bytearray()
     async for part in stream:
-        size += len(part)
-        if size > limit:
+        body += part
+        if len(body) > limit:
             raise _too_large(f"over {limit} bytes", limit, limits)
-        yield part
+    return bytes(body)
 
 
-async def _unpacked(http: Request, packed: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _unpacked(http: Request, packed: bytes) -> AsyncIterator[bytes]:
     """The parts of a gzipped body, unpacked. They count as bytes in flight. They are small, so that a body that is too
     large is refused early. Raises ProblemError if the data are not gzip, and Overloaded."""
     unpacking = zlib.decompressobj(wbits=_GZIP)
     try:
-        for rest in packed:
-            while True:
-                part = unpacking.decompress(rest, _UNPACKED)
-                context_of(http.scope).hold(len(part))
-                yield part
-                await asyncio.sleep(0)  # others take their turn
-                rest = unpacking.unconsumed_tail
-                if not rest and len(part) < _UNPACKED:
-                    break
+        while True:
+            part = unpacking.decompress(packed, _UNPACKED)
+            context_of(http.scope).hold(len(part))
+            yield part
+            await asyncio.sleep(0)  # others take their turn
+            packed = unpacking.unconsumed_tail
+            if not packed and len(part) < _UNPACKED:
+                break
     except zlib.error:
         raise ProblemError(
             "malformed-json", "body: is not gzip, as Content-Encoding says"

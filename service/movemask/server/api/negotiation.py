@@ -11,6 +11,8 @@ from typing import Any
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from movemask.server.edge.context import context_of
+
 #: An answer that is no JSON, in OpenAPI. Without a schema, clients' generators would know no type for any answer.
 TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 
@@ -30,6 +32,9 @@ class Compression(GZipMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if not context_of(scope).traits.compressed:
+                await self.app(scope, receive, send)
+                return
             accepted = [value for name, value in scope["headers"] if name == b"accept-encoding"]
             if accepted:
                 others = [header for header in scope["headers"] if header[0] != b"accept-encoding"]

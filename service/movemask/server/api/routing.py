@@ -70,7 +70,7 @@ class ScopedRoute(APIRoute):
     ----------
     scopes : a key needs one of them; `OPEN` needs no key
     any_parameters : whether unknown query parameters are ignored
-    polled, free, any_host, timed, cached, shared, csp : as of `Traits`
+    polled, free, any_host, timed, cached, shared, compressed, csp : as of `Traits`
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class ScopedRoute(APIRoute):
         timed: bool = True,
         cached: bool = False,
         shared: bool = False,
+        compressed: bool = True,
         csp: bytes = NOTHING,
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
@@ -99,6 +100,7 @@ class ScopedRoute(APIRoute):
             timed=timed,
             cached=cached,
             shared=shared,
+            compressed=compressed,
             csp=csp,
         )
         errors = documented(422, *((401, 403, 429) if scopes else ()))

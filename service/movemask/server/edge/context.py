@@ -12,6 +12,7 @@ from starlette.types import Scope
 
 from movemask.server.edge.keys import KeyScope
 from movemask.server.edge.spans import Wait
+from movemask.server.edge.traits import Traits
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ CLIENT_CLOSED = 499
 class RequestContext:
     """The state of one request, in its scope.
 
+    traits : what its route declares
     client : whose turn it is in a queue, and whose rate and bytes are counted
     keyed : whether the service has API keys
     token : whether the request has a key, valid or not
@@ -43,6 +45,7 @@ class RequestContext:
     """
 
     id: str
+    traits: Traits
     client: str = ""
     keyed: bool = False
     token: bool = False

@@ -94,8 +94,11 @@ class Edge:
         began = time.perf_counter()
         span = trace.get_current_span()
         head = scope["method"] == "HEAD"  # passed on as GET; the server leaves out the body
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        route = self._routes.find("GET" if head else scope["method"], path)
         context = RequestContext(
             id=logs.id_of(scope["headers"]),
+            traits=route,
             head=head,
             waits=[] if span.is_recording() else None,
         )
@@ -103,8 +106,6 @@ class Edge:
         logs.request_id.set(context.id)  # for log lines of other modules
         span.set_attribute("movemask.request_id", context.id)
         scope = {**scope, "method": "GET" if head else scope["method"], CONTEXT: context}
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        route = self._routes.find(scope["method"], path)
         status = 0
 
         async def read() -> Message:

@@ -23,6 +23,7 @@ class Traits:
     timed : its durations have a histogram
     cached : its responses have an ETag, and a client may keep them
     shared : its responses are the same bytes for all requests, so they are not counted as bytes in flight
+    compressed : a large response is compressed for clients that accept gzip
     csp : Content-Security-Policy of its responses
     """
 
@@ -33,6 +34,7 @@ class Traits:
     timed: bool = False
     cached: bool = False
     shared: bool = False
+    compressed: bool = True
     csp: bytes = NOTHING
 
 

@@ -77,6 +77,7 @@ def positions_of(request: PlacedIn | InvalidItem) -> int:
     summary="Move probabilities for a position",
     response_model=PolicyOut,
     size=POSITION_BYTES,
+    compressed=False,
     cost=lambda request: positions_of(request) + LOOKED_AT * ("forecast" in request.include),
     statuses=_STATUSES,
 )
