@@ -170,7 +170,7 @@ class Answer:
 
 
 class Evaluator(Protocol):
-    """Answers queries with one model: `Direct`, or the server's `Pipeline` with its queue."""
+    """Answers queries with one model: `Direct`, or the server's `ClientPipeline` with its queue."""
 
     @property
     def model(self) -> Model: ...

@@ -1,4 +1,4 @@
-"""The engine's queue: turns, places and failures."""
+"""The engine's queue: turns, room and failures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_positions_of_a_client_that_leaves_are_dropped(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_clients_hold_half_of_the_free_places(tmp_path: Path) -> None:
+async def test_client_takes_half_of_the_free_room(tmp_path: Path) -> None:
     """One request of 1,024 moves once filled the queue, and every other review was a 503."""
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
         charged: list[int] = []
@@ -68,7 +68,7 @@ async def test_clients_hold_half_of_the_free_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_more_positions_than_places_are_all_evaluated(tmp_path: Path) -> None:
+async def test_more_positions_than_room_are_all_evaluated(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
         places = []
         async for place, _ in queue.evaluations([chess.Board()] * 600, "a", [1] * 600):

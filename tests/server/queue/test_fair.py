@@ -90,7 +90,7 @@ def test_costly_items_count_by_their_cost() -> None:
     items = taken(order)
     assert items["small"] == 1
     assert items.total() == 2, "one long game beside the small one is a slice, and more"
-    while order.items:
+    while order.waiting:
         assert taken(order).total() <= 4, "each client's turn is one long game"
     assert order.cost == 0
 
@@ -103,9 +103,9 @@ def test_items_are_taken_once_in_order(
     for number, (client, size, cost) in enumerate(submissions):
         order.add(client, [Item(number, place, cost) for place in range(size)], 0)
     order.remove(submissions[0][0], 0)
-    assert order.items == sum(size for _, size, _ in submissions[1:])
+    assert order.waiting == sum(size for _, size, _ in submissions[1:])
     places: list[list[int]] = [[] for _ in submissions]
-    while order.items:
+    while order.waiting:
         for item in order.take(ROOM, 0):
             places[item.submission].append(item.place)
     assert places == [[], *(list(range(size)) for _, size, _ in submissions[1:])]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from math import inf
 from typing import Any
 
 import pytest
 
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, Overloaded, ShuttingDown
+from movemask.server.queue.fair import SHARE
 from movemask.server.queue.queue import Batch, Queue, Submission
 
 pytestmark = pytest.mark.anyio
+
+#: Number of items of the smallest large submission.
+LARGE = SHARE + 1
 
 OVERLOADED = "{} positions are already waiting for model gated; the queue has room for 16"
 
@@ -84,9 +90,9 @@ async def wait_for_waiting(queue: Queue, count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def wait_for_rest(queue: Queue) -> None:
-    """Waits until every thread sleeps: one that is still awake takes the next items before the loop does."""
-    while len(queue._changed._waiters) < len(queue._threads):  # type: ignore[attr-defined]
+async def wait_for_threads(queue: Queue) -> None:
+    """Waits until each thread sleeps or runs a batch. One that is awake takes the next items before the loop does."""
+    while len(queue._changed._waiters) + len(queue._run_starts) < len(queue._threads):  # type: ignore[attr-defined]
         await asyncio.sleep(0)
 
 
@@ -141,10 +147,10 @@ async def test_failing_item_does_not_affect_others(network: GatedDoubler, queue:
 async def test_full_queue_raises_overloaded(network: GatedDoubler, queue: Queue) -> None:
     """`max_waiting` is 16. A queue in which nothing waits accepts more."""
     first = asyncio.create_task(submit(queue, range(20)))
-    await wait_for_run(network)
+    await wait_for_run(network)  # of a batch of 8
     await wait_for_waiting(queue, 12)
     with pytest.raises(Overloaded, match=OVERLOADED.format(12)) as overloaded:
-        await submit(queue, range(9))
+        await submit(queue, range(LARGE))
     assert overloaded.value.retry_after >= 1
     network.gate.set()
     await first
@@ -185,6 +191,13 @@ async def test_close_runs_waiting_items_and_rejects_new(network: GatedDoubler, q
         await submit(queue, [1])
 
 
+@pytest.fixture
+def always_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small submissions run on the event loop as soon as one has run, however slow the machine is."""
+    monkeypatch.setattr("movemask.server.queue.queue._MAX_LOOP_SECONDS", sys.float_info.max)
+
+
+@pytest.mark.usefixtures("always_quick")
 async def test_quick_submissions_run_together_on_event_loop() -> None:
     batches: list[tuple[str, int]] = []
     loop_thread = threading.current_thread().name
@@ -197,7 +210,7 @@ async def test_quick_submissions_run_together_on_event_loop() -> None:
     with closing(Queue("quick", identity, runs=1, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
             assert await submit(queue, [1]) == [1]
-            await wait_for_rest(queue)
+            await wait_for_threads(queue)
         expected = [("thread", 1), ("loop", 1), ("loop", 1)]
         assert batches == expected, "the time of the first run is not known yet"
 
@@ -213,11 +226,12 @@ async def test_quick_submissions_run_together_on_event_loop() -> None:
         assert {where for where, _ in batches} == {"thread"}, "a large one would hold up the loop"
 
 
+@pytest.mark.usefixtures("always_quick")
 async def test_cancelled_submission_leaves_others_on_event_loop() -> None:
     queue = Queue("quick", lambda batch, _: items_of(batch), runs=1, max_batch=8, max_waiting=100)
     with closing(queue):
         await submit(queue, [0])
-        await wait_for_rest(queue)
+        await wait_for_threads(queue)
         first = asyncio.create_task(submit(queue, [1]))
         second = asyncio.create_task(submit(queue, [2]))
         # Cancels after both have arrived, before the loop runs them.
@@ -226,6 +240,7 @@ async def test_cancelled_submission_leaves_others_on_event_loop() -> None:
         assert first.cancelled()
 
 
+@pytest.mark.usefixtures("always_quick")
 async def test_error_on_event_loop_is_raised_to_caller() -> None:
     fails = False
 
@@ -257,14 +272,18 @@ async def test_large_submission_uses_all_threads_until_small_arrives(network: Ga
 
 
 @pytest.mark.parametrize("queue", [{"runs": 2, "small_runs": 1}], indirect=True)
-async def test_large_submission_is_limited_to_small_runs_beside_small(network: GatedDoubler, queue: Queue) -> None:
-    small = [asyncio.create_task(submit(queue, [number])) for number in range(2)]
+async def test_large_submission_is_limited_to_small_runs_beside_small(
+    network: GatedDoubler, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("movemask.server.queue.fair._SMALL_EXPECTED", inf)
+    small = asyncio.create_task(submit(queue, [1]))
     await wait_for_run(network)
     large = asyncio.create_task(submit(queue, range(20)))
-    await wait_for_waiting(queue, 20)
-    assert network.batch_sizes == [2], "the second thread stays idle"
+    await asyncio.sleep(0)  # the large submission arrives
+    await wait_for_threads(queue)
+    assert queue.waiting == 20, "the second thread stays idle"
     network.gate.set()
-    await asyncio.gather(*small, large)
+    await asyncio.gather(small, large)
 
 
 async def test_small_and_large_submissions_are_limited_separately(network: GatedDoubler, queue: Queue) -> None:
@@ -272,8 +291,8 @@ async def test_small_and_large_submissions_are_limited_separately(network: Gated
     await wait_for_run(network)
     await wait_for_waiting(queue, 32)
     with pytest.raises(Overloaded, match=OVERLOADED.format(32)):
-        await submit(queue, range(9))
-    small = [asyncio.create_task(submit(queue, range(8))) for _ in range(2)]
+        await submit(queue, range(LARGE))
+    small = [asyncio.create_task(submit(queue, range(SHARE))) for _ in range(2)]
     await wait_for_waiting(queue, 48)
     with pytest.raises(Overloaded, match=OVERLOADED.format(16)):
         await submit(queue, [1])

@@ -1,4 +1,4 @@
-"""`EngineQueue`: the positions that wait for the engine of this process. Clients take turns of a few positions."""
+"""`EngineQueue`: the positions that wait for the chess engine of a process. Clients take turns of a few positions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import chess
 from movemask.games.engine import QUICK, Engine, Evaluation, Evaluations
 from movemask.server.queue.fair import SHARE, Item, Turns
 
-#: Nodes of a position that costs 1 of the 8 of a client's turn, as do those with fewer.
-_A_TURN = 8 * QUICK
+#: Nodes of a position that costs 1, an eighth of a client's turn. A position with fewer nodes costs 1 too.
+_NODES_PER_COST = 8 * QUICK
 
-#: Places for positions in a process, about a minute's. A client holds at most half of those that others leave free.
-_PLACES = 1024
+#: Most positions that wait in a process, about a minute's. A client has at most half of the room that others leave.
+_CAPACITY = 1024
 
 
 @dataclass(slots=True, eq=False)
 class _Submission:
     """Positions of one request, and their evaluations until the request takes them.
 
-    entered : number of positions that have had a place in the queue
+    entered : number of positions that have entered the queue
     dropped : whether nobody waits for them any more
     """
 
@@ -38,7 +38,7 @@ class _Submission:
 
 
 class EngineQueue:
-    """The engine of a process, and the clients that wait for it."""
+    """The chess engine of a process, and the clients that wait for it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -48,13 +48,13 @@ class EngineQueue:
     @property
     def waiting(self) -> int:
         """Positions that wait."""
-        return self._turns.items
+        return self._turns.waiting
 
     def for_client(self, client: str, charge: Callable[[int], None]) -> Evaluations | None:
-        """The engine for one client's positions; None if there is none.
+        """The engine for one client's positions; None if there is no engine.
 
-        One that has just failed, or that has no place free, evaluates nothing. Its `of` calls `charge` with the number
-        of positions, and raises what that raises.
+        Its `of` evaluates nothing if the engine has just failed, or if the queue has no room for the client. It calls
+        `charge` with the number of positions that it will evaluate, and raises what that raises.
         """
         return _ForClient(self, client, charge) if self._engine.exists else None
 
@@ -63,20 +63,21 @@ class EngineQueue:
         """Whether the engine evaluates positions now."""
         return self._engine.ready
 
-    def places(self, client: str) -> int:
+    def room_for(self, client: str) -> int:
         """Number of positions that a client may add now."""
-        own = self._turns.items_of(client)
-        return max(0, (_PLACES - (self.waiting - own)) // 2 - own)
+        own = self._turns.waiting_of(client)
+        return max(0, (_CAPACITY - (self.waiting - own)) // 2 - own)
 
     def evaluations(
         self, boards: Sequence[chess.Board], client: str, nodes: Sequence[int]
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        """As `Evaluations.of`; the positions wait from now on, those without a place outside of the queue.
+        """As `Evaluations.of`. The positions enter the queue now, those for which it has no room as results come.
 
         Those that are not evaluated when the iterator is closed, or is gone without having begun, are dropped.
         """
         submission = _Submission(boards, nodes)
-        self._enter(submission, client, max(1, self.places(client)))
+        # At least 1 enters: only a result lets the next one in.
+        self._enter(submission, client, max(1, self.room_for(client)))
         results = self._results_of(submission, client)
         # a generator that has not begun runs no `finally`
         weakref.finalize(results, submission.drop)
@@ -96,12 +97,12 @@ class EngineQueue:
             submission.drop()
             self._turns.remove(client, submission)
 
-    def _enter(self, submission: _Submission, client: str, places: int) -> None:
-        """Gives places to the next positions of a submission."""
+    def _enter(self, submission: _Submission, client: str, count: int) -> None:
+        """Adds the next positions of a submission to the queue, at most `count`."""
         first = submission.entered
-        submission.entered = min(first + places, len(submission.boards))
+        submission.entered = min(first + count, len(submission.boards))
         items = [
-            Item(submission, place, max(1.0, submission.nodes[place] / _A_TURN))
+            Item(submission, place, max(1.0, submission.nodes[place] / _NODES_PER_COST))
             for place in range(first, submission.entered)
         ]
         if not items:
@@ -138,7 +139,7 @@ class _ForClient:
     def of(
         self, boards: Sequence[chess.Board], nodes: Sequence[int]
     ) -> AsyncGenerator[tuple[int, Evaluation], None]:
-        if not self.queue.ready or not self.queue.places(self.client):
+        if not self.queue.ready or not self.queue.room_for(self.client):
             boards = ()
         self.charge(len(boards))
         return self.queue.evaluations(boards, self.client, nodes)

@@ -1,9 +1,9 @@
 """`FairOrder`: which waiting items go into the next batch. It reads no clock, and its caller holds the lock.
 
 Items have a cost, 1 or more, and a batch has room for a limited cost. Small submissions go first. Large submissions get
-`SLICE` of a batch, or of every nth batch if batches are small, and more only if no small submission came just now: a
-client that asks again and again never waits for a whole batch of somebody else's items. Among small and among large
-submissions, clients take turns of equal cost.
+`SLICE` of a batch. If the batch has room for less than 4, they get it of every second, or every fourth with room for 1.
+They get more only if no small submission came just now: a client that asks again and again never waits for a whole
+batch of somebody else's items. Among small and among large submissions, clients take turns of equal cost.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Generic, NamedTuple, TypeVar
 SHARE = 8
 
 #: Largest cost of all large submissions in a batch while small ones wait or are expected.
-#: A single request beside eight clients with 1,024 positions each takes 40 ms with 1, and 85 with 4.
+#: One position beside eight clients with 1,024 each (`benchmarks.hostile`) took 40 ms with 1, and 85 ms with 4.
 SLICE = 1
 
-#: Large submissions get this part of batches that have room for less than 4: one of every fourth batch of one item.
+#: Part of a batch's room that large submissions gather until they have `SLICE`. With room for 4, one batch is enough.
 _LARGE_PART = 1 / 4
 
 #: Seconds after a small submission during which another is expected. Shorter, and a client that asks again and again
@@ -43,13 +43,13 @@ class Turns(Generic[S]):
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, deque[Item[S]]] = OrderedDict()
-        self.items, self.cost = 0, 0.0
+        self.waiting, self.cost = 0, 0.0  # number of items, and their cost
 
     def __len__(self) -> int:
         """Number of clients."""
         return len(self._clients)
 
-    def items_of(self, client: str) -> int:
+    def waiting_of(self, client: str) -> int:
         """Number of a client's items."""
         return len(self._clients.get(client, ()))
 
@@ -84,7 +84,7 @@ class Turns(Generic[S]):
             self._clients.pop(client, None)
 
     def _count(self, items: Sequence[Item[S]], sign: int) -> None:
-        self.items += sign * len(items)
+        self.waiting += sign * len(items)
         self.cost += sign * sum(item.cost for item in items)
 
 
@@ -97,8 +97,9 @@ class FairOrder(Generic[S]):
         self._due = 0.0  # cost that large submissions have gathered since they were last in a batch
 
     @property
-    def items(self) -> int:
-        return self.small.items + self.large.items
+    def waiting(self) -> int:
+        """Number of items."""
+        return self.small.waiting + self.large.waiting
 
     @property
     def cost(self) -> float:
@@ -106,7 +107,7 @@ class FairOrder(Generic[S]):
 
     def expects_small(self, now: float) -> bool:
         """Whether a small submission waits, or came just now."""
-        return bool(self.small.items) or now - self._small_came < _SMALL_EXPECTED
+        return bool(self.small.waiting) or now - self._small_came < _SMALL_EXPECTED
 
     def line(self, cost: float) -> Turns[S]:
         """Where a submission of this total cost waits."""
@@ -121,7 +122,7 @@ class FairOrder(Generic[S]):
 
     def take(self, room: float, now: float) -> list[Item[S]]:
         """Takes the items of the next batch, which has room for this cost."""
-        if self.large.items:
+        if self.large.waiting:
             self._due = min(SLICE, self._due + room * _LARGE_PART)
         kept = int(self._due)
         small_items = self.small.take(room - kept)
@@ -132,7 +133,7 @@ class FairOrder(Generic[S]):
         elif len(self.large) > 1:
             room = min(room, SHARE)
         large_items = self.large.take(room)
-        if large_items or not self.large.items:
+        if large_items or not self.large.waiting:
             self._due = 0.0
         return small_items + large_items
 

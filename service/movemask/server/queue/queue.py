@@ -84,8 +84,8 @@ class Queue:
     ----------
     run_batch : called with items and the seconds that each has waited, on several threads at once. Returns a result
         for each item, or raises an error that concerns all their submissions
-    runs : number of threads. All of them may run a large submission
-    small_runs : number of threads that run at once while small submissions wait or are expected; by default all
+    runs : number of calls of `run_batch` at once, each on a thread of its own. A large submission may use all of them
+    small_runs : number of calls at once while small submissions wait or are expected; by default `runs`
     max_batch : largest cost of a batch
     max_waiting : largest number of waiting items, for small and for large submissions separately. If none wait, a
         submission of any size is accepted
@@ -122,7 +122,7 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Number of items that wait for a batch."""
-        return self._order.items
+        return self._order.waiting
 
     @property
     def fault(self) -> str | None:
@@ -136,7 +136,7 @@ class Queue:
     async def submit(self, submission: Submission) -> None:
         """Returns when the submission has a result for each query.
 
-        Raises Overloaded, ShuttingDown, or the error of a whole batch (a ModelError). If the caller is cancelled
+        Raises Overloaded, ShuttingDown, or what `run_batch` raised for one of its batches. If the caller is cancelled
         because its client disconnected, queries not yet in a batch are dropped.
         """
         if not submission.queries:
@@ -183,7 +183,7 @@ class Queue:
             if self.closed:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             self._check_capacity(submission)
-            is_idle = not self._order.items and not self._run_starts
+            is_idle = not self._order.waiting and not self._run_starts
             items = [Item(submission, place, cost) for place, cost in enumerate(submission.costs)]
             self._order.add(submission.client, items, submission.submitted)
             if self._is_quick() and (is_idle or self._loop_will_run):
@@ -196,7 +196,7 @@ class Queue:
 
     def _check_capacity(self, submission: Submission) -> None:
         """Raises Overloaded if items are waiting and the submission does not fit beside them."""
-        waiting = self._order.line(submission.cost).items
+        waiting = self._order.line(submission.cost).waiting
         if waiting and waiting + submission.unfinished > self._max_waiting:
             raise Overloaded(
                 f"{waiting} positions are already waiting for model {self.name}; "
@@ -207,7 +207,7 @@ class Queue:
     def _is_quick(self) -> bool:
         """Whether all waiting items are small and expected to run within `_MAX_LOOP_SECONDS`."""
         expected_seconds = self._order.cost * self._small_seconds
-        return not self._order.large.items and expected_seconds < _MAX_LOOP_SECONDS
+        return not self._order.large.waiting and expected_seconds < _MAX_LOOP_SECONDS
 
     def _run_on_loop(self) -> list[Submission]:
         """Runs all waiting items on the event loop, unless threads have been woken for them.
@@ -217,10 +217,12 @@ class Queue:
         with self._changed:
             if not self._loop_will_run:
                 return []
-            batch = self._take(self._order.cost + 1)  # 1 more, because the cost is rounded
+            batch = self._take(
+                self._order.cost + 1
+            )  # 1 more: the sum of the costs may be rounded down
         finished = self._run(batch)
         with self._changed:
-            self._wake_threads()  # for items that other event loops have submitted
+            self._wake_threads()  # for items that came from another event loop during the run
         return finished
 
     def _thread_main(self) -> None:
@@ -230,8 +232,8 @@ class Queue:
     def _next_batch(self) -> Batch:
         """Waits for items and takes a share of them. Empty if the queue is closed and empty."""
         with self._changed:
-            while not self._order.items or self._free_runs() < 1:
-                if self.closed and not self._order.items:
+            while not self._order.waiting or self._free_runs() < 1:
+                if self.closed and not self._order.waiting:
                     return []
                 self._changed.wait()
             share = ceil(self._order.cost / self._free_runs())
@@ -245,12 +247,12 @@ class Queue:
         Large submissions may use all threads, unless small ones wait or are expected.
         """
         expects_small = self._order.expects_small(time.perf_counter())
-        only_large = self._order.large.items and not expects_small
+        only_large = self._order.large.waiting and not expects_small
         max_runs = len(self._threads) if only_large else self._small_runs
         return max_runs - len(self._run_starts)
 
     def _wake_threads(self) -> None:
-        self._changed.notify(max(0, min(self._order.items, self._free_runs())))
+        self._changed.notify(max(0, min(self._order.waiting, self._free_runs())))
 
     def _take(self, max_cost: float) -> Batch:
         """Takes a batch of about `max_cost`, and starts this thread's run of it."""

@@ -26,8 +26,9 @@ class ServedModels:
     default : name of the model of requests that name none; None: the one that the folders record, else the shipped
         one, else the first by name that is served
     start : makes the pipeline of a model that passed its check
-    needed : names of the models that must pass it; one whose file is gone need not; None: all
-    runs : of a network at once
+    needed : names of the models that must pass their check if their file is there; None: every model of the folders
+    runs : number of runs of a network at once, each on one core
+    provider : the hardware that runs the networks
     """
 
     def __init__(
@@ -41,7 +42,10 @@ class ServedModels:
         provider: Provider,
     ) -> None:
         files = folders.files(default)
-        loaded = {name: load_entry(file, 1, provider, runs=runs) for name, file in files.items()}
+        loaded = {
+            name: load_entry(file, threads=1, provider=provider, runs=runs)
+            for name, file in files.items()
+        }
         self.registry = Registry(loaded, folders.default(default))
         self.registry.log_failures()
         if failed := [
