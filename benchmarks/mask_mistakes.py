@@ -43,7 +43,7 @@ def policies_of(model: Model, some: Sequence[Probe]) -> Iterator[tuple[Evaluated
 def by_slot(evaluated: Evaluated, row: int) -> Float:
     """The probabilities of a position's legal moves, in the order of their codes, which name moves and not slots."""
     moves = evaluated.batch.legal(row)
-    legal = evaluated.unmasked.legal[moves][np.argsort(evaluated.batch.codes[moves])]
+    legal = evaluated.unmasked.legal_logits[moves][np.argsort(evaluated.batch.codes[moves])]
     weights: Float = np.exp(legal - legal.max())
     return weights / weights.sum()
 

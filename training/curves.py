@@ -23,7 +23,7 @@ def curves(model: Model, positions: Sequence[Position]) -> list[Float]:
     """The policy of each position by rating, `[ratings, moves]`. Both players have the rating. Raises a ModelError."""
     elos = [Elo(rating, rating) for rating in RATINGS]
     swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
-    return [softmax(batch.unmasked.legal, batch.batch.indptr).reshape(len(elos), -1) for batch in swept]
+    return [softmax(batch.unmasked.legal_logits, batch.batch.indptr).reshape(len(elos), -1) for batch in swept]
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -
             if evaluated.value is not None and evaluated.value.shape[1] == 3:
                 value[rows] = evaluated.value
             for place, (row, sample) in enumerate(zip(rows.tolist(), part, strict=True)):
-                logits = evaluated.unmasked.legal[evaluated.batch.legal(place)]
+                logits = evaluated.unmasked.legal_logits[evaluated.batch.legal(place)]
                 played = logits[evaluated.batch.place_of(place, sample.played)]
                 total = np.logaddexp.reduce(logits)
                 rank[row] = (logits > played).sum()

@@ -105,7 +105,7 @@ def _spot(model: Model, where: str, move: str) -> str:
     elos = [Elo(rating, rating) for rating in SPOT_RATINGS]
     evaluated = evaluate_positions(model, [position] * len(elos), elos)
     place = evaluated.batch.place_of(0, chess.Move.from_uci(move))
-    logits = evaluated.unmasked.legal.reshape(len(elos), -1)
+    logits = evaluated.unmasked.legal_logits.reshape(len(elos), -1)
     shares = np.exp(logits[:, place] - np.logaddexp.reduce(logits, axis=1))
     return " / ".join(f"{100 * share:.0f}" for share in shares)
 

@@ -150,7 +150,7 @@ def policies(model: Model, positions: Sequence[Position], elos: Sequence[Elo]) -
     for start in range(0, len(positions), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         evaluated = evaluate_positions(model, positions[part], elos[part])
-        shares = softmax(evaluated.unmasked.legal, evaluated.batch.indptr).astype(np.float64)
+        shares = softmax(evaluated.unmasked.legal_logits, evaluated.batch.indptr).astype(np.float64)
         for row in range(len(evaluated.batch)):
             legal = evaluated.batch.legal(row)
             yield list(moves_of(evaluated.batch.codes[legal])), shares[legal] / shares[legal].sum()

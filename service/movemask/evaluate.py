@@ -113,7 +113,7 @@ class Answer:
         if self.evaluated is None:
             return [], []
         unmasked, moves = self.evaluated.unmasked, self.evaluated.batch.legal(self.row)
-        logits = unmasked.legal[moves]
+        logits = unmasked.legal_logits[moves]
         order = np.argsort(-logits, kind="stable")
         codes: list[int] = self.evaluated.batch.codes[moves][order].tolist()
         probabilities: list[float] = np.exp(logits[order] - unmasked.log_legal[self.row]).tolist()
@@ -297,7 +297,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
         for row in np.flatnonzero(np.isnan(outputs.value[:, 0])).tolist():
             unusable.setdefault(row, _without_value(model, batch, row))
     unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
-    raw, multiplied = unmasked.masses()
+    raw, multiplied = unmasked.raw_and_multiplied()
     distributions = policies(batch.codes, legal, indptr, rules)
     return Evaluated(
         batch, outputs.value, unmasked, distributions, raw, multiplied, seconds, unusable

@@ -24,7 +24,7 @@ from tests.networks import fake_model
 
 def answered(
     positions: Sequence[Position],
-    words: Vocabulary,
+    vocab: Vocabulary,
     logits: NDArray[np.floating],
     *,
     model: Model | None = None,
@@ -35,13 +35,13 @@ def answered(
     """A batch that was answered from its logits `[B, A]`, but for the rows that `failed`."""
     boards = boards_of(positions)
     legal = legal_moves(position.board for position in positions)
-    codes, slots, _, refused = words.slots(legal, boards)
+    codes, slots, _, refused = vocab.slots(legal, boards)
     assert not refused.any()
     unrated = np.full((len(positions), 2), np.nan)
     batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, unrated)
     unmasked, nothing = UnmaskedLogits(logits, slots, legal.indptr), np.zeros(len(positions))
     evaluated = Evaluated(batch, None, unmasked, cast(Any, None), nothing, nothing, 0.001, {})  # policies: not recorded
-    model = model or fake_model(words=words.name)
+    model = model or fake_model(words=vocab.name)
     answers = [
         Answer(model, Query(elo=None if elo is None else Elo(elo, elo)), one, Normalisation(), None, evaluated, row)
         for row, (one, elo) in enumerate(zip(positions, elos or [None] * len(positions), strict=True))
@@ -61,14 +61,14 @@ class Leakage:
 
 def leakages(
     positions: Sequence[Position],
-    words: Vocabulary,
+    vocab: Vocabulary,
     logits: NDArray[np.floating],
     *,
     kinds: Collection[str],
     threshold: float = 1e-3,
 ) -> list[Leakage]:
     """What is recorded of each position."""
-    table = LedgerTable.of([answered(positions, words, logits)], tuple(kinds), threshold)
+    table = LedgerTable.of([answered(positions, vocab, logits)], tuple(kinds), threshold)
     return [
         Leakage({kind: one.figure(row) for kind, one in table.measured.items()}, *table.explained.of(row))
         for row in range(len(positions))

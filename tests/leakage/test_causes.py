@@ -20,17 +20,17 @@ from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from tests.ground_truth import perft, tricky
 
 
-def causes(rows: list[int], slots: list[int], boards: list[chess.Board], words: Vocabulary) -> list[Cause]:
+def causes(rows: list[int], slots: list[int], boards: list[chess.Board], vocab: Vocabulary) -> list[Cause]:
     """Of illegal slots, each on the board of its row."""
-    written = Written.of_slots(Boards.of(boards), np.array(rows), np.array(slots), words)
+    written = Written.of_slots(Boards.of(boards), np.array(rows), np.array(slots), vocab)
     return [CAUSES[cause] for cause in causes_of(written, [legal_moves([board]).codes for board in boards]).tolist()]
 
 
-def squares(slot: int, board: chess.Board, words: Vocabulary) -> tuple[int, int, int | None] | None:
-    entry = words.entries[slot]
+def squares(slot: int, board: chess.Board, vocab: Vocabulary) -> tuple[int, int, int | None] | None:
+    entry = vocab.entries[slot]
     if entry is None:
         return None
-    flip = words.flip.value if board.turn == chess.BLACK else 0
+    flip = vocab.flip.value if board.turn == chess.BLACK else 0
     return entry[0] ^ flip, entry[1] ^ flip, entry[2]
 
 
@@ -79,10 +79,10 @@ def is_impossible(where: tuple[int, int, int | None] | None) -> bool:
     return not pieces_that_could(source, target) or (promotion is not None and not promotes)
 
 
-def is_castling(source: int, target: int, board: chess.Board, words: Vocabulary) -> bool:
+def is_castling(source: int, target: int, board: chess.Board, vocab: Vocabulary) -> bool:
     """Whether the king's move is in the form in which the vocabulary writes castling."""
     home = 0 if board.turn == chess.WHITE else 56
-    if words.castling is Castling.KING_TWO_SQUARES:
+    if vocab.castling is Castling.KING_TWO_SQUARES:
         return source == chess.E1 + home and target in (chess.C1 + home, chess.G1 + home)
     rooks = board.pieces(chess.ROOK, board.turn) & chess.BB_RANKS[chess.square_rank(home)]
     if not board.chess960:
@@ -98,9 +98,9 @@ def has_castling_right(source: int, target: int, board: chess.Board) -> bool:
     return board.has_queenside_castling_rights(board.turn)
 
 
-def applies(cause: Cause, slot: int, board: chess.Board, words: Vocabulary) -> bool:
+def applies(cause: Cause, slot: int, board: chess.Board, vocab: Vocabulary) -> bool:
     """Whether the cause is true of an illegal slot by python-chess, if none before it is."""
-    where = squares(slot, board, words)
+    where = squares(slot, board, vocab)
     if cause is Cause.IMPOSSIBLE_SLOT:
         return is_impossible(where)
     assert where is not None
@@ -116,7 +116,7 @@ def applies(cause: Cause, slot: int, board: chess.Board, words: Vocabulary) -> b
     move = chess.Move(source, target, chess.QUEEN if pawn and chess.square_rank(target) in (0, 7) else None)
     match cause:
         case Cause.CASTLING_RIGHT | Cause.CASTLING_PATH:
-            if piece.piece_type != chess.KING or not is_castling(source, target, board, words):
+            if piece.piece_type != chess.KING or not is_castling(source, target, board, vocab):
                 return False
             return has_castling_right(source, target, board) is (cause is Cause.CASTLING_PATH)
         case Cause.EN_PASSANT:
@@ -141,41 +141,41 @@ def applies(cause: Cause, slot: int, board: chess.Board, words: Vocabulary) -> b
             return board.is_pseudo_legal(move) and board.is_into_check(move)
     assert cause is Cause.PROMOTION_FORM
     written = chess.Move(source, target, promotion)
-    return board.is_legal(move) and (not board.is_legal(written) or words.bare_promotion is not None)
+    return board.is_legal(move) and (not board.is_legal(written) or vocab.bare_promotion is not None)
 
 
 @pytest.mark.parametrize("name", vocabulary_names())
 def test_cause_is_first_that_applies(name: str) -> None:
     """Of the members of `Cause` in their order, which is that of the table in docs/leakage.md."""
-    words = vocabulary(name)
+    vocab = vocabulary(name)
     boards = [board for fen, _, _ in tricky()[::20] if (board := chess.Board(fen)).is_valid()]
     if name in ("lc0-1858", "movemask-1880"):
         boards += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::80]]
     rows, slots = [], []
     for row, board in enumerate(boards):
-        illegal = sorted(set(range(len(words))) - set(words.legal_slots(Position(board))[1].tolist()))
+        illegal = sorted(set(range(len(vocab))) - set(vocab.legal_slots(Position(board))[1].tolist()))
         rows += [row] * len(illegal)
         slots += illegal
-    result = causes(rows, slots, boards, words)
+    result = causes(rows, slots, boards, vocab)
     for row, slot, cause in zip(rows, slots, result, strict=True):
-        assert cause is next(cause for cause in Cause if applies(cause, slot, boards[row], words))
+        assert cause is next(cause for cause in Cause if applies(cause, slot, boards[row], vocab))
     absent = {Cause.IMPOSSIBLE_SLOT, *([Cause.PROMOTION_FORM] if name in FROM_TO else [])}
     assert set(result) >= set(Cause) - absent
     assert (Cause.IMPOSSIBLE_SLOT in result) is (name in ("maia3-4352", "alphazero-4672", *FROM_TO))
 
 
-def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
+def slot_of(uci: str, board: chess.Board, vocab: Vocabulary) -> int:
     """The slot that stands for these squares, whatever can be played."""
     move = chess.Move.from_uci(uci)
     return next(
         slot
-        for slot in range(len(words))
-        if squares(slot, board, words) == (move.from_square, move.to_square, move.promotion)
+        for slot in range(len(vocab))
+        if squares(slot, board, vocab) == (move.from_square, move.to_square, move.promotion)
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "fen", "uci", "cause"),
+    ("name", "fen", "uci", "cause"),
     [
         ("lc0-1858", chess.STARTING_FEN, "e1h1", Cause.CASTLING_PATH),
         ("lc0-1858", chess.STARTING_FEN, "e1g1", Cause.WRONG_GEOMETRY),
@@ -197,12 +197,12 @@ def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
         ("maia2-1880", chess.STARTING_FEN, "e4e5", Cause.EMPTY_SQUARE),
     ],
 )
-def test_by_name(words: str, fen: str, uci: str, cause: Cause) -> None:
-    board, of = chess.Board(fen), vocabulary(words)
-    assert causes([0], [slot_of(uci, board, of)], [board], of) == [cause]
+def test_cause_of_single_slots(name: str, fen: str, uci: str, cause: Cause) -> None:
+    board, vocab = chess.Board(fen), vocabulary(name)
+    assert causes([0], [slot_of(uci, board, vocab)], [board], vocab) == [cause]
 
 
 def test_legal_slot_has_no_cause() -> None:
-    board, words = chess.Board(), vocabulary("movemask-1880")
+    board, vocab = chess.Board(), vocabulary("movemask-1880")
     with pytest.raises(ValueError, match="can be played"):
-        causes([0], [slot_of("e2e4", board, words)], [board], words)
+        causes([0], [slot_of("e2e4", board, vocab)], [board], vocab)

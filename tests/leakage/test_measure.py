@@ -1,4 +1,4 @@
-"""Kinds of leakage, from 1e-300 to 1, against their definitions."""
+"""Kinds of leakage, as small as 1e-260, against their definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
+def drawn_batches(draw: st.DrawFn) -> Batch:
     """Logits [B, A] with at least one legal slot in each row."""
     rows, slots = draw(st.integers(1, 4)), draw(st.integers(2, 20))
     logits = [draw(st.lists(st.floats(-300, 300), min_size=slots, max_size=slots)) for _ in range(rows)]
@@ -47,7 +47,7 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
     return shares
 
 
-@given(batches())
+@given(drawn_batches())
 def test_raw_and_multiplied_match_definitions(batch: Batch) -> None:
     logits, mask = batch
     unmasked = UnmaskedLogits(logits, *ragged_of_mask(mask))
@@ -58,12 +58,12 @@ def test_raw_and_multiplied_match_definitions(batch: Batch) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_illegal_logit_leaves_raw_unmeasured(bad: float) -> None:
     position = Position.read()
-    words = vocabulary("movemask-1880")
-    _, slots = words.legal_slots(position)
+    vocab = vocabulary("movemask-1880")
+    _, slots = vocab.legal_slots(position)
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
     kinds = (*ANSWER_KINDS, "unnormalised", "filled_1e4_float16", "rounded")
-    leakage = leakages([position], words, logits, kinds=kinds)[0]
+    leakage = leakages([position], vocab, logits, kinds=kinds)[0]
     assert leakage.figures["unnormalised"] == Figure(None, False, None)
     assert leakage.figures["rounded"].leaked == 0.0
     assert leakage.figures["filled_1e4_float16"].leaked == 0.0
@@ -79,15 +79,15 @@ def test_float16_logits_sum_in_float64() -> None:
 
 
 def test_heaviest_illegal_moves_use_board_squares() -> None:
-    words = vocabulary("movemask-1880")
+    vocab = vocabulary("movemask-1880")
     position = Position.read(moves=["e2e4"])
-    _, slots = words.legal_slots(position)
+    _, slots = vocab.legal_slots(position)
     logits = np.full((1, 1880), -50.0)
     logits[0, slots] = 0.0
-    names = words.names()
+    names = vocab.names()
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
-    leakage = leakages([position], words, logits, kinds=ANSWER_KINDS)[0]
+    leakage = leakages([position], vocab, logits, kinds=ANSWER_KINDS)[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
     assert [(move.uci, move.cause) for move in leakage.illegal] == [
@@ -114,7 +114,7 @@ def changed(p: NDArray[np.float64], q: NDArray[np.float64]) -> list[bool]:
     return [bool(row_q.max() > row_q[row_p.argmax()]) for row_p, row_q in zip(p, q, strict=True)]
 
 
-@given(batches())
+@given(drawn_batches())
 def test_flips_and_divergences_match_definitions(batch: Batch) -> None:
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
@@ -129,7 +129,7 @@ def test_flips_and_divergences_match_definitions(batch: Batch) -> None:
         assert measured.flipped.tolist() == changed(p, mistaken)
 
 
-@given(batches(), st.sampled_from(sorted(fills())))
+@given(drawn_batches(), st.sampled_from(sorted(fills())))
 def test_filled_matches_dtype_arithmetic(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
@@ -162,7 +162,7 @@ def test_filled_leaks_when_logits_are_as_low() -> None:
     assert np.isnan(beyond.kl).tolist() == [True]
 
 
-@given(batches())
+@given(drawn_batches())
 def test_rounded_is_distance_of_sum_from_one(batch: Batch) -> None:
     logits, mask = batch
     rounded = UnmaskedLogits(logits, *ragged_of_mask(mask)).rounded()
@@ -175,8 +175,8 @@ def test_rounded_is_distance_of_sum_from_one(batch: Batch) -> None:
 
 def unmirrored_by_hand(position: Position, logits: NDArray[np.float64], name: str) -> tuple[float, bool]:
     """Black's moves looked up as if they were White's: what the policy over those slots gives to others."""
-    words = vocabulary(name)
-    names, legal = words.names(), set(words.legal_slots(position)[1].tolist())
+    vocab = vocabulary(name)
+    names, legal = vocab.names(), set(vocab.legal_slots(position)[1].tolist())
     board = position.board
     looked_up = set()
     for move in board.legal_moves:
@@ -203,10 +203,10 @@ def unmirrored_by_hand(position: Position, logits: NDArray[np.float64], name: st
     ],
 )
 def test_unmirrored_is_black_to_move_bug(fen: str, name: str) -> None:
-    words, position = vocabulary(name), Position.read(fen)
-    _, slots = words.legal_slots(position)
-    logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
+    vocab, position = vocabulary(name), Position.read(fen)
+    _, slots = vocab.legal_slots(position)
+    logits = np.random.default_rng(4).normal(size=(1, len(vocab))) * 3
+    result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, len(slots)])), vocab, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert result["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert result["unmirrored"].flipped[0] == flipped
@@ -214,14 +214,14 @@ def test_unmirrored_is_black_to_move_bug(fen: str, name: str) -> None:
 
 def test_unmirrored_is_zero_for_white_and_needs_mirroring() -> None:
     for name, leaked in (("movemask-1880", 0.0), ("uci-1968", None)):
-        words = vocabulary(name)
-        _, slots = words.legal_slots(Position.read())
-        logits = np.zeros((1, len(words)))
-        result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, 20])), words, np.array([False]))
+        vocab = vocabulary(name)
+        _, slots = vocab.legal_slots(Position.read())
+        logits = np.zeros((1, len(vocab)))
+        result = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, 20])), vocab, np.array([False]))
         assert result["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
 
 
-@given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
+@given(drawn_batches(), st.sampled_from([0.0, 1e-3, 0.2]))
 def test_heavy_lists_all_above_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
     heavy = UnmaskedLogits(logits, *ragged_of_mask(mask)).heavy(least)
@@ -240,17 +240,17 @@ def test_heavy_lists_all_above_threshold_in_order(batch: Batch, least: float) ->
 
 
 def test_all_kinds_at_once_equal_row_by_row() -> None:
-    words = vocabulary("movemask-1880")
+    vocab = vocabulary("movemask-1880")
     fens = [chess.STARTING_FEN, "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1", "7k/8/8/8/8/8/8/K7 b - - 0 1"]
     positions = [Position.read(fen) for fen in fens]
-    logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
-    together = leakages(positions, words, logits, kinds=KINDS)
+    logits = np.random.default_rng(5).normal(size=(3, len(vocab))).astype(np.float32) * 4
+    together = leakages(positions, vocab, logits, kinds=KINDS)
     assert [set(leakage.figures) for leakage in together] == [set(KINDS)] * 3
     for row, position in enumerate(positions):
-        alone = leakages([position], words, logits[row : row + 1], kinds=KINDS)
+        alone = leakages([position], vocab, logits[row : row + 1], kinds=KINDS)
         for kind in KINDS:
             one, other = together[row].figures[kind], alone[0].figures[kind]
             assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)
             assert (one.flipped, one.kl is None) == (other.flipped, other.kl is None)
     with pytest.raises(ValueError, match="no 'other'"):
-        leakages(positions, words, logits, kinds=["other"])
+        leakages(positions, vocab, logits, kinds=["other"])

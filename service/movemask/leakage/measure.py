@@ -110,7 +110,7 @@ class UnmaskedLogits:
     logits : `[B, A]`, as the network gave them
     slots : legal slots `[N]`, in CSR form
     indptr : `[B + 1]`; each row has at least one legal slot
-    legal : the legal logits, float64 `[N]`; gathered here if None
+    legal_logits : float64 `[N]`; gathered here if None
     illegal : computed on first use if None
     """
 
@@ -119,17 +119,19 @@ class UnmaskedLogits:
         logits: NDArray[np.floating],
         slots: Index,
         indptr: Index,
-        legal: Float | None = None,
+        legal_logits: Float | None = None,
         illegal: IllegalLogits | None = None,
     ) -> None:
         self.logits, self.slots, self.indptr = logits, slots, indptr
         self.rows = row_of_each(indptr)
-        self.legal = (
-            np.asarray(logits[self.rows, slots], dtype=np.float64) if legal is None else legal
+        self.legal_logits = (
+            np.asarray(logits[self.rows, slots], dtype=np.float64)
+            if legal_logits is None
+            else legal_logits
         )
-        self.log_legal = logsumexp(self.legal, indptr)
-        self.top_legal = row_max(self.legal, indptr)
-        self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
+        self.log_legal = logsumexp(self.legal_logits, indptr)
+        self.top_legal = row_max(self.legal_logits, indptr)
+        self.illegal_count = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
         self._illegal = illegal
 
     @classmethod
@@ -141,7 +143,7 @@ class UnmaskedLogits:
             np.concatenate([batch.logits for batch in batches]),
             np.concatenate([batch.slots for batch in batches]),
             joined_indptr([batch.indptr for batch in batches]),
-            np.concatenate([batch.legal for batch in batches]),
+            np.concatenate([batch.legal_logits for batch in batches]),
             IllegalLogits.joined([batch.illegal for batch in batches]),
         )
 
@@ -155,7 +157,7 @@ class UnmaskedLogits:
     @cached_property
     def log_policy(self) -> Float:
         """The logarithm of the right policy, float64 `[N]`."""
-        log_policy: Float = log_softmax(self.legal, self.indptr)
+        log_policy: Float = log_softmax(self.legal_logits, self.indptr)
         return log_policy
 
     @property
@@ -208,12 +210,12 @@ class UnmaskedLogits:
         indptr = np.searchsorted(rows, np.arange(len(logits) + 1))
         return HeavySlots(indptr, slots[order], masses[order])
 
-    def masses(self) -> tuple[Float, Float]:
+    def raw_and_multiplied(self) -> tuple[Float, Float]:
         """Returns the leakage by `raw` and by `multiplied`, both `[B]`. An answer needs no other kind."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             log_illegal = self.illegal.log_sum
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
-            log_ones = np.log(self.illegal_slots)
+            log_ones = np.log(self.illegal_count)
             return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
 
     def raw(self) -> Measured:
@@ -232,7 +234,7 @@ class UnmaskedLogits:
         """
         with np.errstate(divide="ignore"):
             return self._with_illegal_mass(
-                np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf)
+                np.log(self.illegal_count), np.where(self.illegal_count > 0, 0.0, -np.inf)
             )
 
     def filled(self, fill: Fill) -> Measured:
@@ -243,8 +245,8 @@ class UnmaskedLogits:
         NaN where the logits overflow the dtype.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            legal = self.legal.astype(fill.dtype)
-            constant = np.where(self.illegal_slots > 0, fill.constant, -np.inf).astype(fill.dtype)
+            legal = self.legal_logits.astype(fill.dtype)
+            constant = np.where(self.illegal_count > 0, fill.constant, -np.inf).astype(fill.dtype)
             top = np.maximum(
                 row_max(legal.astype(np.float64), self.indptr).astype(fill.dtype), constant
             )
@@ -252,11 +254,11 @@ class UnmaskedLogits:
             fill_weight = np.exp(constant - top).astype(np.float32)
             total = (
                 np.add.reduceat(weights, self.indptr[:-1])
-                + self.illegal_slots.astype(np.float32) * fill_weight
+                + self.illegal_count.astype(np.float32) * fill_weight
             )
             mistaken = (weights / total[self.rows]).astype(fill.dtype).astype(np.float64)
             per_slot = (fill_weight / total).astype(fill.dtype).astype(np.float64)
-        leaked = self.illegal_slots * per_slot
+        leaked = self.illegal_count * per_slot
         measured = np.isfinite(leaked)
         flipped = measured & (
             per_slot > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr)
@@ -290,6 +292,7 @@ class UnmaskedLogits:
         sound &= np.maximum(best_right, best_wrong) > -np.inf
         with np.errstate(under="ignore", invalid="ignore"):
             leaked = np.where(sound, np.exp(on_wrong - np.logaddexp(on_right, on_wrong)), np.nan)
+        # The looked-up slots are the legal ones: divergence 0. Otherwise a legal move gets 0: it is infinite.
         complete = np.bincount(rows[right], minlength=len(black)) == np.diff(self.indptr)
         flipped = sound & ((best_right < self.top_legal) | (best_wrong > best_right))
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))

@@ -117,7 +117,7 @@ def played_logits(evaluated: Evaluated, played: Sequence[chess.Move]) -> list[tu
 
     Positions whose played move has no slot are left out.
     """
-    batch, legal = evaluated.batch, evaluated.unmasked.legal
+    batch, legal = evaluated.batch, evaluated.unmasked.legal_logits
     places = [batch.find(row, move) for row, move in enumerate(played)]
     return [
         (legal[batch.legal(row)], place) for row, place in enumerate(places) if place is not None

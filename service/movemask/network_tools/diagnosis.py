@@ -358,7 +358,7 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
     logits = evaluated.unmasked.logits
     known = played_logits(evaluated, [next(iter(probe.played)) for probe in general])
     scale = 1.0
-    if np.isfinite(evaluated.unmasked.legal).all():
+    if np.isfinite(evaluated.unmasked.legal_logits).all():
         values, targets = zip(*known, strict=True)
         indptr = indptr_of([len(row) for row in values])
         scale = 1 / fitted_temperature(np.concatenate(values), indptr, targets).temperature
@@ -474,7 +474,9 @@ def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
             model, [probe.position for probe in chunk], [probe.elo for probe in chunk]
         )
         batch = evaluated.batch
-        logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
+        logs = np.maximum(
+            log_softmax(evaluated.unmasked.legal_logits, batch.indptr), np.log(_LEAST)
+        )
         played = shares(batch, chunk)
         known = row_sum(played, batch.indptr) > 0
         moves = np.where(known, row_sum(played * logs, batch.indptr), np.nan)

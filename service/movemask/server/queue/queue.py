@@ -217,9 +217,8 @@ class Queue:
         with self._changed:
             if not self._loop_will_run:
                 return []
-            batch = self._take(
-                self._order.cost + 1
-            )  # 1 more: the sum of the costs may be rounded down
+            # 1 more, because the sum of the costs may be rounded down.
+            batch = self._take(self._order.cost + 1)
         finished = self._run(batch)
         with self._changed:
             self._wake_threads()  # for items that came from another event loop during the run
