@@ -16,8 +16,8 @@ network = movemask.load()  # stands in for your own network
 
 def logits_and_mask(fen: str) -> tuple[np.ndarray, np.ndarray]:
     """The network's logits `[A]`, and True `[A]` where a slot is a legal move."""
-    found = network.logits(chess.Board(fen))
-    return found.values, found.legal_mask
+    result = network.logits(chess.Board(fen))
+    return result.values, result.legal_mask
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -101,9 +101,11 @@ def main() -> int:
     parser.add_argument("--first-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--second-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--pgn", help="File that the games are added to.")
-    asked = parser.parse_args()
-    options = [asked.first_option, asked.second_option]
-    return asyncio.run(tournament(asked.engines, options, asked.games, asked.seconds, asked.increment, asked.pgn))
+    arguments = parser.parse_args()
+    options = [arguments.first_option, arguments.second_option]
+    return asyncio.run(
+        tournament(arguments.engines, options, arguments.games, arguments.seconds, arguments.increment, arguments.pgn)
+    )
 
 
 if __name__ == "__main__":

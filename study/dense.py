@@ -203,9 +203,9 @@ def _legal_indices(targets: ArrayLike, legal: LegalLogits) -> NDArray[np.intp]:
     # Rows ascend, and slots ascend within a row, so one search finds every target.
     size = legal.shape[1]
     flat = legal.slots + np.repeat(np.arange(rows) * size, np.diff(legal.indptr))
-    wanted = np.arange(rows) * size + slots
-    position = np.searchsorted(flat, wanted)
-    illegal = np.append(flat, -1)[position] != wanted
+    targeted = np.arange(rows) * size + slots
+    position = np.searchsorted(flat, targeted)
+    illegal = np.append(flat, -1)[position] != targeted
     illegal |= (slots < 0) | (slots >= size)
     if illegal.any():
         row = int(np.argmax(illegal))

@@ -27,10 +27,10 @@ RETRY = 5.0  # seconds after an error of the connection
 
 def register(lichess: httpx2.Client, name: str, secret: str) -> None:
     """Makes lichess know the engine, or changes the one of this name."""
-    wanted = {"name": name, "maxThreads": 1, "maxHash": 16, "variants": ["chess"], "providerSecret": secret}
+    registration = {"name": name, "maxThreads": 1, "maxHash": 16, "variants": ["chess"], "providerSecret": secret}
     known = {engine["name"]: engine["id"] for engine in lichess.get(ENGINES).raise_for_status().json()}
     method, path = ("PUT", f"{ENGINES}/{known[name]}") if name in known else ("POST", ENGINES)
-    lichess.request(method, path, json=wanted).raise_for_status()
+    lichess.request(method, path, json=registration).raise_for_status()
 
 
 class Engine:

@@ -13,16 +13,16 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 FORMS = "an ISO 8601 time (UTC if it names no zone), @ and seconds since 1970, or how long ago: 90s, 10m, 24h, 7d, 2w"
 
 
-def time_of(name: str, given: str | None, now: float) -> float | None:
+def time_of(name: str, value: str | None, now: float) -> float | None:
     """Returns a time in seconds since 1970 from one of FORMS; None for None. An age is counted back from `now`.
 
     Ten to twelve digits are seconds without the @ too, and eight are a date: 20260131.
 
     Raises InvalidParameter, which names the parameter `name`.
     """
-    if given is None:
+    if value is None:
         return None
-    text = given.strip()
+    text = value.strip()
     if match := re.fullmatch(r"(?:@(?=\d{1,12}\b)|(?=\d{10,12}\b))(\d+(?:\.\d+)?)", text):
         return float(match[1])
     if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
@@ -36,7 +36,7 @@ def time_of(name: str, given: str | None, now: float) -> float | None:
         )
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise InvalidParameter(f"{name}: {given!r} is not a time; write {FORMS}") from None
+        raise InvalidParameter(f"{name}: {value!r} is not a time; write {FORMS}") from None
 
 
 def rfc3339(seconds: float) -> str:

@@ -88,7 +88,7 @@ class GameText:
     moves_at : offset in `text` of the first comment or move after the tags
     fault : what makes the game an error; or the first word outside games
     size : characters
-    begun : whether it has a move or a result
+    started : whether it has a move or a result
     over : whether a result was the last of them
     depth : number of variations that are open
     """
@@ -101,7 +101,7 @@ class GameText:
     moves_at: int = -1
     fault: str | None = None
     size: int = 0
-    begun: bool = False
+    started: bool = False
     over: bool = False
     depth: int = 0
     _forfeit: int | None = None  # the place in `movetext` of a `0-0` that is the last word so far
@@ -117,10 +117,10 @@ class GameText:
         if self.role == "outside" and self.fault:
             return kind == "tag" or (kind == "first" and "\n" in gap)
         if kind == "first":
-            return self.over or (self.begun and not self.depth and "\n" in gap)
+            return self.over or (self.started and not self.depth and "\n" in gap)
         if kind == "comment":
             return self.over and gap.count("\n") > 1
-        return (kind == "tag" and self.begun) or (kind in ("move", "text") and self.over)
+        return (kind == "tag" and self.started) or (kind in ("move", "text") and self.over)
 
     def take(self, kind: str, text: str, line: int) -> None:
         """Adds a token, which stands on this line."""
@@ -162,8 +162,8 @@ class GameText:
 
     def _take_movetext(self, kind: str, text: str, line: int) -> None:
         zeros = kind == "move" and text.translate(SIGNS) == _BOTH_LOST
-        if zeros and not self.begun and "FEN" not in self.tags:
-            self.begun = self.over = self.role == "game"
+        if zeros and not self.started and "FEN" not in self.tags:
+            self.started = self.over = self.role == "game"
             return
         begins = kind in ("move", "first") or (
             kind == "number" and text.rstrip(" \n.\u2026") in ("0", "1")
@@ -176,7 +176,7 @@ class GameText:
             self.role = "game"
         if self.role == "outside" or (self.over and kind != "number"):
             return  # signs, brackets and results mean nothing before a game and after its result
-        self.begun = self.begun or kind in ("move", "first", "number", "result")
+        self.started = self.started or kind in ("move", "first", "number", "result")
         self.over = kind == "result" and not self.depth
         self.depth = max(0, self.depth + text.count("(") - text.count(")"))
         self._forfeit = len(self.movetext) if zeros and not self.depth else None
@@ -211,7 +211,7 @@ def split(lines: Iterable[str], longest: int | None = LONGEST) -> Iterator[GameT
         if kind == "word":
             kind = kind_of(text)
         elif kind == "unquoted":
-            kind = "text" if part.begun else "tag"
+            kind = "text" if part.started else "tag"
         part.add(gap)
         line += gap.count("\n")
         if part.ends_before(kind, gap):

@@ -127,8 +127,8 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
     if not steps[-1].passed:
         dynamic = isinstance(model.session, OnnxSession) and model.session.quantizes_dynamically
         if steps[-1].name == "batches" and dynamic:
-            found = f"{steps[-1].found}; quantize_dynamic does that: use quantize_static instead"
-            steps = (*steps[:-1], replace(steps[-1], found=found))
+            result = f"{steps[-1].found}; quantize_dynamic does that: use quantize_static instead"
+            steps = (*steps[:-1], replace(steps[-1], found=result))
         return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
     return Entry(file.stem, contract, model, None, steps, model.digest)
 

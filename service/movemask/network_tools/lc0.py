@@ -137,10 +137,10 @@ class _Message:
         if weights is None or biases is None:
             raise WeightsError(f"{self.where}: {weight} or {bias} is missing")
         if outputs not in (None, len(biases)) or len(weights) != inputs * len(biases):
-            wanted = "any" if outputs is None else outputs
+            expected = "any" if outputs is None else outputs
             raise WeightsError(
                 f"{self.where}: {weight} holds {len(weights)} weights and {bias} {len(biases)} biases for {inputs} "
-                f"inputs and {wanted} outputs"
+                f"inputs and {expected} outputs"
             )
         matrix = weights.reshape(len(biases), inputs).T
         return Dense(np.ascontiguousarray(matrix), biases)
@@ -176,8 +176,8 @@ def _net() -> type[Any]:
                 added.type = FieldDescriptorProto.Type.Value(f"TYPE_{base.upper()}")
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    made: type[Any] = GetMessageClass(pool.FindMessageTypeByName("lc0.Net"))
-    return made
+    net_class: type[Any] = GetMessageClass(pool.FindMessageTypeByName("lc0.Net"))
+    return net_class
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:

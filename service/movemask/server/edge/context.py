@@ -37,7 +37,7 @@ class RequestContext:
     key, scopes : the name and the scopes of its API key
     charged : positions counted against the client's rate so far
     charge : `charge(n)` sets the number of positions counted against the client's rate to n; raises RateLimited
-    held, counted : its bytes in flight, and how many of them the service's counter includes
+    in_flight, counted : its bytes in flight, and how many of them the service's counter includes
     hold : `hold(n)` adds n to its bytes in flight; raises Overloaded
     head : whether only the head of the response is wanted
     answers : positions answered, without errors
@@ -53,7 +53,7 @@ class RequestContext:
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
     charged: int = 0
     charge: Callable[[int], None] = field(default=lambda positions: None)
-    held: int = 0
+    in_flight: int = 0
     hold: Callable[[int], None] = field(default=lambda size: None)
     counted: int = 0
     head: bool = False

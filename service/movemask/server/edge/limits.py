@@ -114,7 +114,7 @@ class BytesInFlight:
         total = self.total
         if total + size <= self._most // 2:
             return
-        own, theirs = context.held, self._of_clients[context.client]
+        own, theirs = context.in_flight, self._of_clients[context.client]
         most = self._most + (self._most // 4 if theirs + size <= _LITTLE else 0)
         if own + size > _UNCOUNTED and total > own and total + size > most:
             fault = f"{total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
@@ -131,12 +131,12 @@ class BytesInFlight:
 
     def hold(self, context: RequestContext, size: int) -> None:
         """Counts `size` more bytes of a request, or fewer if it is negative. Small requests are not counted."""
-        context.held += size
-        self._count(context, context.held if context.held > _UNCOUNTED else 0)
+        context.in_flight += size
+        self._count(context, context.in_flight if context.in_flight > _UNCOUNTED else 0)
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: it holds nothing."""
-        context.held = 0
+        context.in_flight = 0
         self._count(context, 0)
 
     def _count(self, context: RequestContext, counted: int) -> None:

@@ -82,8 +82,8 @@ def _address(settings: Settings, port: Port) -> str:
     """Returns where the service listens, such as `http://127.0.0.1:8000`."""
     if port.file is not None:
         return settings.host
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{'https' if settings.tls_cert else 'http'}://{shown}:{port.addresses[0][1]}"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.tls_cert else 'http'}://{host}:{port.addresses[0][1]}"
 
 
 def _warn_without_keys(port: Port, *, keyed: bool) -> None:

@@ -287,8 +287,8 @@ class Supervisor:
 
     def _start_worker(self, generation: Generation, now: float) -> bool:
         """Starts a worker of a generation. Returns whether it could be; raises OSError for the first of the service."""
-        taken = {worker.order.number for worker in self.workers}
-        number = next(number for number in itertools.count() if number not in taken)
+        numbers = {worker.order.number for worker in self.workers}
+        number = next(number for number in itertools.count() if number not in numbers)
         order = Order(number, generation.keys, generation.needed)
         try:
             process, pipe = self._start(order)

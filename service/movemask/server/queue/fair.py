@@ -124,10 +124,10 @@ class FairOrder(Generic[S]):
         """Takes the items of the next batch, which has room for this cost."""
         if self.large.waiting:
             self._due = min(SLICE, self._due + room * _LARGE_PART)
-        kept = int(self._due)
-        small_items = self.small.take(room - kept)
+        reserved = int(self._due)
+        small_items = self.small.take(room - reserved)
         # The last small item may cost more than was left, but not at the expense of the large submissions.
-        room = max(kept, room - sum(item.cost for item in small_items))
+        room = max(reserved, room - sum(item.cost for item in small_items))
         if small_items or self.expects_small(now):
             room = min(room, SLICE)
         elif len(self.large) > 1:
