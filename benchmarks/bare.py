@@ -43,15 +43,15 @@ class Bare:
         """Median time of a run of one position on all cores, or on one, `pause` seconds after the last."""
         session = self._one if one_core else self._all
         feeds = _feeds(session, 1)
-        taken = []
+        times = []
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             started = time.perf_counter()
             session.run(None, feeds)
-            taken.append(time.perf_counter() - started)
+            times.append(time.perf_counter() - started)
             if pause:
                 time.sleep(pause)
-        return float(np.median(taken))
+        return float(np.median(times))
 
 
 def _session(file: Path, threads: int) -> ort.InferenceSession:

@@ -48,18 +48,18 @@ def microseconds(server: Server, of: Measured, connections: int) -> dict[str, fl
     before = server.thread_seconds()
     measured = of.one_by_one(server, connections)
     time.sleep(_WRITTEN)
-    found = dict.fromkeys(_ROWS, 0.0)
+    costs = dict.fromkeys(_ROWS, 0.0)
     for thread, seconds in server.thread_seconds().items():
         spent = 1e6 * (seconds - before.get(thread, 0.0)) / measured.answered
         part = next((part for name, part in _PARTS.items() if re.match(name, thread[1])), _REST)
-        found[part] += spent
-        found[_ALL] += spent
-    return {**found, "rate": measured.rate}
+        costs[part] += spent
+        costs[_ALL] += spent
+    return {**costs, "rate": measured.rate}
 
 
 def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[tuple[str, str, int], float]:
     """Each figure by its name, checkout and connections; of the checkouts in turn."""
-    found: dict[tuple[str, str, int], float] = {}
+    figures: dict[tuple[str, str, int], float] = {}
     with ExitStack() as running:
         servers = {
             name: running.enter_context(movemask(of.models, of.model.name, root, log_level="info"))
@@ -72,11 +72,11 @@ def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[tuple[str, st
         for connections in CONNECTIONS:
             for name, server in servers.items():
                 for row, value in microseconds(server, of, connections).items():
-                    found[row, name, connections] = value
-            found["bare route", "", connections] = microseconds(bare, of, connections)[_ALL]
-    found["network", "", 0] = 1e6 * of.bare.cpu_seconds(of.seconds)
-    found["python-chess", "", 0] = 1e6 * chess_seconds(of.fens)
-    return found
+                    figures[row, name, connections] = value
+            figures["bare route", "", connections] = microseconds(bare, of, connections)[_ALL]
+    figures["network", "", 0] = 1e6 * of.bare.cpu_seconds(of.seconds)
+    figures["python-chess", "", 0] = 1e6 * chess_seconds(of.fens)
+    return figures
 
 
 def chess_seconds(fens: Sequence[str]) -> float:
@@ -96,8 +96,8 @@ def table(rounds: Sequence[Mapping[tuple[str, str, int], float]], checkouts: Seq
         return f"{statistics.median(one[key] for one in rounds):,.0f}"  # type: ignore[index]
 
     def cells(row: str) -> str:
-        told = [[median(row, name, count) for name in checkouts] for count in CONNECTIONS]
-        return " | ".join(first + "".join(f" ({other})" for other in others) for first, *others in told)
+        medians = [[median(row, name, count) for name in checkouts] for count in CONNECTIONS]
+        return " | ".join(first + "".join(f" ({other})" for other in others) for first, *others in medians)
 
     lines = [f"| µs of CPU a request | {' | '.join(f'{count} connections' for count in CONNECTIONS)} |"]
     lines += [f"|---|{'--:|' * len(CONNECTIONS)}"]

@@ -59,9 +59,9 @@ def main() -> None:
             assert entry.model is not None, entry.failure
             for figures in quick_look(entry.model, np.inf).by_tag:
                 by_tag[figures.name] = max(by_tag[figures.name], figures.raw_mean)
-            found = _by_phase(entry.model)
-            print(entry.name, {phase: (float(f"{mean:.2g}"), count) for phase, (mean, count) in found.items()})
-            for phase, (mean, _) in found.items():
+            phases = _by_phase(entry.model)
+            print(entry.name, {phase: (float(f"{mean:.2g}"), count) for phase, (mean, count) in phases.items()})
+            for phase, (mean, _) in phases.items():
                 by_phase[phase] = max(by_phase[phase], mean)
     for name, known in (("BY_TAG", by_tag), ("BY_PHASE", by_phase)):
         print(f"{name} =", {key: float(f"{mean:.2g}") for key, mean in known.items()})

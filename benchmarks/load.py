@@ -73,7 +73,7 @@ def load(
     proxy does that is reloaded, is opened anew, on its request's time. Raises BadAnswer for any answer but 200.
     """
     buffer = bytearray(1 << 20)
-    taken: list[float] = []
+    times: list[float] = []
     answered = 0
     with selectors.DefaultSelector() as selector:
         opened = [_Connection(_connected(port), random.Random(number)) for number in range(connections)]
@@ -83,7 +83,7 @@ def load(
                 _send(one, one.rng.choice(requests))
             start = time.perf_counter() + warm_up
             end = start + seconds
-            while (now := time.perf_counter()) < end and (most is None or len(taken) < most):
+            while (now := time.perf_counter()) < end and (most is None or len(times) < most):
                 for key, _ in selector.select(end - now):
                     one = key.data
                     if _closed(one):
@@ -96,12 +96,12 @@ def load(
                         done = time.perf_counter()
                         answered += 1
                         if done >= start:
-                            taken.append(done - one.sent)
+                            times.append(done - one.sent)
                         _send(one, one.rng.choice(requests))
         finally:
             for one in opened:
                 one.socket.close()
-    return Load(taken, min(time.perf_counter(), end) - start, answered)
+    return Load(times, min(time.perf_counter(), end) - start, answered)
 
 
 def _connected(port: int) -> socket.socket:
@@ -110,10 +110,10 @@ def _connected(port: int) -> socket.socket:
     return opened
 
 
-def _send(one: _Connection, asked: bytes) -> None:
-    one.request, one.sent = asked, time.perf_counter()
+def _send(one: _Connection, data: bytes) -> None:
+    one.request, one.sent = data, time.perf_counter()
     with suppress(BrokenPipeError, ConnectionResetError):  # closed meanwhile: reading will tell
-        one.socket.sendall(asked)
+        one.socket.sendall(data)
 
 
 def _closed(one: _Connection) -> bool:

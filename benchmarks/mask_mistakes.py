@@ -67,14 +67,14 @@ def main() -> None:
         print("|---|--:|--:|--:|--:|")
         raw = [np.append(policy, 0) * (1 - one.raw[row]) for policy, (one, row) in zip(correct, rows, strict=True)]
         padded = [np.append(policy, 0) for policy in correct]
-        for words, given in (
+        for words, policies in (
             ("no mask at all", raw),
             (
                 "softmax(logits * mask)",
                 [np.append(p, 0) * (1 - one.multiplied[r]) for p, (one, r) in zip(correct, rows, strict=True)],
             ),
         ):
-            told(words, padded, [np.append(p[:-1], 1 - p[:-1].sum()) for p in given])
+            told(words, padded, [np.append(p[:-1], 1 - p[:-1].sum()) for p in policies])
         for words, contract in planted_contracts(right.contract):
             shows = SHOWS.get(words.split(":")[0].strip("`"), lambda _: True)
             places = [place for place, probe in enumerate(some) if shows(probe)]
@@ -82,11 +82,11 @@ def main() -> None:
                 continue
             wrong = Model(right.name, right.digest, contract, right.session)
             try:
-                found = [by_slot(*row) for row in policies_of(wrong, [some[place] for place in places])]
+                misread = [by_slot(*row) for row in policies_of(wrong, [some[place] for place in places])]
             except MovemaskError:
                 print(f"| {words} | {len(places):,} | cannot be read | | |")
                 continue
-            told(words, [correct[place] for place in places], found)
+            told(words, [correct[place] for place in places], misread)
 
 
 if __name__ == "__main__":

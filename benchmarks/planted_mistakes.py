@@ -88,8 +88,8 @@ def _changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]]]:
 
     def pieces(order: str) -> Change:
         """The piece planes of each block in this order, six of each side."""
-        taken = ["PNBRQK".index(letter) for letter in order]
-        places = [*taken, *(6 + place for place in taken)]
+        ours = ["PNBRQK".index(letter) for letter in order]
+        places = [*ours, *(6 + place for place in ours)]
 
         def change(x: Array) -> Array:
             x = x.copy()
@@ -99,22 +99,22 @@ def _changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]]]:
 
         return change
 
-    def emptied(gone: list[int]) -> Change:
+    def emptied(indices: list[int]) -> Change:
         def change(x: Array) -> Array:
             x = x.copy()
-            x[:, gone] = 0
+            x[:, indices] = 0
             return x
 
         return change
 
-    def history(taken: list[int | None]) -> Change:
+    def history(sources: list[int | None]) -> Change:
         """Each block of history, newest first, from the block of this number, or empty."""
         if contract.terms.planes == "movemask-tokens-99":  # oldest first
-            taken = [None if b is None else 7 - b for b in reversed(taken)]
+            sources = [None if b is None else 7 - b for b in reversed(sources)]
 
         def change(x: Array) -> Array:
             known = x[:, : 8 * size].reshape(len(x), 8, size, 8, 8)
-            moved = [known[:, b] if b is not None else np.zeros_like(known[:, 0]) for b in taken]
+            moved = [known[:, b] if b is not None else np.zeros_like(known[:, 0]) for b in sources]
             return np.concatenate([*moved, x[:, 8 * size :]], axis=1)
 
         return change
@@ -190,12 +190,12 @@ def _by_move(model: Model, part: list[Probe]) -> list[dict[int, float]]:
     return [dict(zip(codes[a:b], probabilities[a:b], strict=True)) for a, b in pairwise(indptr)]
 
 
-def _row(words: str, changed: tuple[float, float] | None, caught: str, found: Finding | None) -> str:
+def _row(words: str, changed: tuple[float, float] | None, caught: str, finding: Finding | None) -> str:
     policy = "cannot be read" if changed is None else f"{100 * changed[0]:.1f} % / {changed[1]:.4f}"
     figures = ["", "", "", ""]
-    if found is not None:
-        numbers = (found.leakage, found.moves, found.result)
-        figures = [f"{found.z:.1f}", *("" if number is None else f"{number:+.4f}" for number in numbers)]
+    if finding is not None:
+        numbers = (finding.leakage, finding.moves, finding.result)
+        figures = [f"{finding.z:.1f}", *("" if number is None else f"{number:+.4f}" for number in numbers)]
     return f"| {words} | {policy} | {caught} | {' | '.join(figures)} |"
 
 
@@ -210,14 +210,14 @@ def _found(diagnosis: Diagnosis) -> tuple[list[str], Finding | None]:
 
 def main() -> None:
     """The command."""
-    folder, name, *wanted = Path(sys.argv[1]), *sys.argv[2:]
+    folder, name, *chosen = Path(sys.argv[1]), *sys.argv[2:]
     right = open_model(folder / f"{name}.toml", threads=1)
-    found = diagnose(right)
+    diagnosis = diagnose(right)
     general = [p.bare for p in probes() if p.group in ("general", "castling", "promotion", "clock", "en_passant")][::4]
     print(f"# Planted mistakes: {name}\n")
-    command = " ".join(("python -m benchmarks.planted_mistakes MODELS_FOLDER", name, *wanted))
+    command = " ".join(("python -m benchmarks.planted_mistakes MODELS_FOLDER", name, *chosen))
     print(f"Made by `{command}`, each mistake alone.\n")
-    print("On the right contract and network: " + ("**misread**" if found.misread else "quiet.") + "\n")
+    print("On the right contract and network: " + ("**misread**" if diagnosis.misread else "quiet.") + "\n")
     print(
         "Policy: share of positions whose top move changes / mean total variation between the two policies, over "
         f"{len(general):,} probes from the bare FEN. z and the means are those of the finding that comes first: how "
@@ -237,7 +237,7 @@ def main() -> None:
         print(f"## {title}\n")
         print("| mistake | policy changes | caught by | z | ln leakage | ln moves | ln result |")
         print("|---|---|---|---|---|---|---|")
-        for words, wrong in (row for row in mistakes if not wanted or any(word in row[0] for word in wanted)):
+        for words, wrong in (row for row in mistakes if not chosen or any(word in row[0] for word in chosen)):
             steps = check(wrong)
             ways, named = _found(diagnose(wrong))
             ways = ([] if steps[-1].passed else [f"check, step `{steps[-1].name}`"]) + ways

@@ -10,8 +10,8 @@ import chess
 def random_games(count: int, seed: int = 1) -> list[str]:
     """FENs of positions of random games that are not over, of every length up to 150 plies."""
     rng = random.Random(seed)
-    found: list[str] = []
-    while len(found) < 4 * count:
+    fens: list[str] = []
+    while len(fens) < 4 * count:
         board = chess.Board()
         for _ in range(rng.randrange(1, 150)):
             moves = list(board.legal_moves)
@@ -19,5 +19,5 @@ def random_games(count: int, seed: int = 1) -> list[str]:
                 break
             board.push(rng.choice(moves))
             if any(board.legal_moves):
-                found.append(board.fen())
-    return rng.sample(found, count)
+                fens.append(board.fen())
+    return rng.sample(fens, count)

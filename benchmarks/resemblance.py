@@ -56,7 +56,7 @@ class Side:
 
 def sides(file: Path, model: Model, quota: int) -> Iterator[Side]:
     """Sides of held-out games, at most `quota` in each band of ratings."""
-    data, taken = Data(), Counter[int]()
+    data, counts = Data(), Counter[int]()
     for record in records(file):
         if isinstance(record, str) or record["source"] not in MANY_PLAYERS or split_of(record["moves"]) == "train":
             continue
@@ -65,25 +65,26 @@ def sides(file: Path, model: Model, quota: int) -> Iterator[Side]:
         except Unwanted:
             continue
         for black, elo in enumerate((game.white_elo, game.black_elo)):
-            if taken[elo // BAND] < quota and len(game.moves) > PLIES.start + black:
-                taken[elo // BAND] += 1
+            if counts[elo // BAND] < quota and len(game.moves) > PLIES.start + black:
+                counts[elo // BAND] += 1
                 yield _side(game, model, elo, black)
 
 
 def _side(game: Game, model: Model, elo: int, black: int) -> Side:
-    position, asked, played = Position.read(), list[Position](), []
+    position, positions, played = Position.read(), list[Position](), []
     for ply, move in enumerate(game.moves[: PLIES.stop]):
         if ply in PLIES and ply % 2 == black:
-            asked.append(position)
+            positions.append(position)
             played.append(move)
         position = position.after(move)
-    points = [(one, Elo(rating, rating)) for one in asked for rating in RATINGS]
-    found = policies(model, [one for one, _ in points], [ratings for _, ratings in points])
+    points = [(one, Elo(rating, rating)) for one in positions for rating in RATINGS]
+    distributions = policies(model, [one for one, _ in points], [ratings for _, ratings in points])
     moves = [move for move in played for _ in RATINGS]
     surprises = [
-        -np.log(max(shares[legal.index(move)], 1e-9)) for move, (legal, shares) in zip(moves, found, strict=True)
+        -np.log(max(shares[legal.index(move)], 1e-9))
+        for move, (legal, shares) in zip(moves, distributions, strict=True)
     ]
-    boards = Boards.of([one.board for one in asked])
+    boards = Boards.of([one.board for one in positions])
     return Side(elo, np.array(surprises).reshape(-1, len(RATINGS)), phases_of(boards))
 
 
@@ -110,10 +111,10 @@ class Player:
     error: float
 
 
-def players(found: Sequence[Side], phase: int | None, random: np.random.Generator) -> Iterator[Player]:
+def players(pool: Sequence[Side], phase: int | None, random: np.random.Generator) -> Iterator[Player]:
     """Players drawn from sides whose ratings are near each other. Guesses at the ends of RATINGS are left out."""
-    summed = [one.summed(phase) for one in found]
-    known = [(side.elo, values) for side, values in zip(found, summed, strict=True) if values is not None]
+    summed = [one.summed(phase) for one in pool]
+    known = [(side.elo, values) for side, values in zip(pool, summed, strict=True) if values is not None]
     elos = np.array([elo for elo, _ in known])
     for games in TOGETHER:
         for middle in range(850, 2401, 50):
@@ -141,19 +142,19 @@ def rows(name: str, halves: Sequence[Sequence[Player]]) -> tuple[str, list[tuple
                 widths.append(WITHIN * float(np.hypot(fit[0] * one.error, LEFT[name])))
                 if games == TOGETHER[-1]:
                     off.append((one.elo, errors[-1]))
-        held = np.mean(np.abs(errors) < np.array(widths))
+        coverage = np.mean(np.abs(errors) < np.array(widths))
         lines += (
             f"| {name} | {games} | {slope:.3f} | {intercept:+.0f} | {np.sqrt(np.mean(np.square(errors))):.0f} "
-            f"| ± {np.median(widths):.0f} | {held:.0%} |\n"
+            f"| ± {np.median(widths):.0f} | {coverage:.0%} |\n"
         )
     return lines, off
 
 
-def report(found: Sequence[Side]) -> str:
+def report(pool: Sequence[Side]) -> str:
     """The figures as Markdown."""
     random = np.random.default_rng(3)
-    order = random.permutation(len(found))
-    halves = [[found[one] for one in order[half::2]] for half in (0, 1)]
+    order = random.permutation(len(pool))
+    halves = [[pool[one] for one in order[half::2]] for half in (0, 1)]
     table, off = "", list[tuple[float, float]]()
     for name, phase in (("whole", None), *((phase.value, number) for number, phase in enumerate(PHASES))):
         lines, errors = rows(name, [list(players(half, phase, random)) for half in halves])
@@ -165,7 +166,7 @@ def report(found: Sequence[Side]) -> str:
     )
     return f"""# The rating that moves resemble
 
-`python -m benchmarks.resemblance` wrote this on {date.today()}, from {len(found)} sides of held-out games by many
+`python -m benchmarks.resemblance` wrote this on {date.today()}, from {len(pool)} sides of held-out games by many
 players, moves {PLIES.start // 2 + 1} to {PLIES.stop // 2}.
 Sides whose ratings lie within {NEAR} points of a middle count as one player.
 The correction (slope, intercept) is fitted on one half of the sides and tried on the other.

@@ -60,10 +60,10 @@ def played(seed: int, rounds: int = 1) -> list[Game]:
     ratings = RATINGS * rounds
     boards = [chess.Board() for _ in ratings]
 
-    def asked(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[Policy]:
+    def policy_of(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[Policy]:
         return policies(model, positions, [Elo(*side) for side in sides])
 
-    play(boards, [(rating, rating) for rating in ratings], asked, np.random.default_rng(seed), model.name)
+    play(boards, [(rating, rating) for rating in ratings], policy_of, np.random.default_rng(seed), model.name)
     for board in boards:
         while len(board.move_stack) > LONGEST:
             board.pop()
@@ -74,8 +74,8 @@ def played(seed: int, rounds: int = 1) -> list[Game]:
 async def reviewed(game: Game, program: str) -> Costs:
     """What the review says with an engine."""
     costs = Costs.of(game)
-    async with aclosing(Engine(program)) as engine, aclosing(judged(engine, {0: costs})) as found:
-        async for look in found:
+    async with aclosing(Engine(program)) as engine, aclosing(judged(engine, {0: costs})) as looks:
+        async for look in looks:
             costs = look.costs
     return costs
 
@@ -147,18 +147,18 @@ def _worth(words: str) -> float:
 def _change(before: chess.Board, after: chess.Board, engine: SimpleEngine) -> float:
     """Pawns that the side to move in `before` wins when both sides play their best from `after` on; mates count 9."""
     side, board = before.turn, after.copy(stack=False)
-    found: list[float] = []
+    balances: list[float] = []
     for _ in range(PLAYED_ON):
         if board.is_game_over():
             break
         best = engine.play(board, Limit(nodes=PLAYED_NODES)).move
         assert best is not None
         board.push(best)
-        found.append(_material(board, side))
+        balances.append(_material(board, side))
     if board.is_checkmate():
         return -9.0 if board.turn == side else 9.0
     # The middle of the last plies: half of an exchange may be played.
-    return float(np.median(found[-5:] or [_material(board, side)])) - _material(before, side)
+    return float(np.median(balances[-5:] or [_material(board, side)])) - _material(before, side)
 
 
 def _material(board: chess.Board, side: chess.Color) -> float:
@@ -180,15 +180,15 @@ def row(name: str, moves: Sequence[Judged]) -> str:
     slightly = sum((move.judge.lost or 0.0) >= INACCURACY for move in slight)
     nearly = sum((move.judge.lost or 0.0) >= INACCURACY / 2 for move in slight)
     faults = worth(MISTAKE)
-    found = sum(move.review.mark in ("mistake", "blunder") for move in faults)
+    detected = sum(move.review.mark in ("mistake", "blunder") for move in faults)
     same = sum(move.review.mark == move.judge.mark for move in moves)
-    given = marks + [move for move in moves if move.review.mark == "inaccuracy"]
-    right_all = sum(move.judge.mark is not None for move in given)
+    marked = marks + [move for move in moves if move.review.mark == "inaccuracy"]
+    right_all = sum(move.judge.mark is not None for move in marked)
     blunders = worth(BLUNDER)
     big = sum(move.review.mark in ("mistake", "blunder") for move in blunders)
     return (
-        f"| {name} | {_of(right, len(marks))} | {_of(found, len(faults))} | {_of(big, len(blunders))} "
-        f"| {_of(slightly, len(slight))} | {_of(nearly, len(slight))} | {_of(right_all, len(given))} "
+        f"| {name} | {_of(right, len(marks))} | {_of(detected, len(faults))} | {_of(big, len(blunders))} "
+        f"| {_of(slightly, len(slight))} | {_of(nearly, len(slight))} | {_of(right_all, len(marked))} "
         f"| {_of(same, len(moves))} |"
     )
 
@@ -210,8 +210,8 @@ def report(games: Sequence[Game], program: str) -> str:
         engine.configure({"Hash": HASH})
         judges = [by_judge(game, engine) for game in games]
     with_engine, without = (
-        [Judged(*move) for one, judge in zip(found, judges, strict=True) for move in zip(one, judge, strict=True)]
-        for found in (reviews, [Costs.of(game) for game in games])
+        [Judged(*move) for one, judge in zip(costs, judges, strict=True) for move in zip(one, judge, strict=True)]
+        for costs in (reviews, [Costs.of(game) for game in games])
     )
     positions = sum(len(review.ruled) + 1 for review in reviews)
     heads = ["review", "mistakes and blunders that are at least inaccuracies", "mistakes and blunders found"]
@@ -241,19 +241,19 @@ The engine took {1000 * cpu / positions:.0f} ms of CPU a position, and here, on 
 def sentences(seed: int, program: str) -> str:
     """How true the reasons are, as Markdown."""
     games = played(seed, SENTENCES // len(RATINGS))
-    found, faults = [], 0
+    reasons, faults = [], 0
     with SimpleEngine.popen_uci(program, timeout=None) as engine:
         engine.configure({"Hash": HASH})
         for number, game in enumerate(games):
             costs = asyncio.run(reviewed(game, program))
             faults += sum(cost.mark in ("mistake", "blunder") for cost in costs)
-            found += list(claims(number, costs, engine))
-            print(f"{number + 1} of {len(games)} games, {len(found)} reasons", flush=True)
-    wrong = [claim for claim in found if not claim.holds]
+            reasons += list(claims(number, costs, engine))
+            print(f"{number + 1} of {len(games)} games, {len(reasons)} reasons", flush=True)
+    wrong = [claim for claim in reasons if not claim.holds]
     lines = "".join(f"\n- game {claim.game}: {claim.move} {claim.reason}" for claim in wrong)
     return f"""
-In {len(games)} other games the review gave {len(found)} reasons, beside {faults} mistakes and blunders.
-{len(found) - len(wrong)} of the reasons hold: Stockfish finds the mate within {MATE_NODES:,} nodes,
+In {len(games)} other games the review gave {len(reasons)} reasons, beside {faults} mistakes and blunders.
+{len(reasons) - len(wrong)} of the reasons hold: Stockfish finds the mate within {MATE_NODES:,} nodes,
 or the material is lost or won, to a pawn or a quarter, after it has played on for both sides.
 It plays {PLAYED_ON} plies at {PLAYED_NODES:,} nodes.{" The others:" if wrong else ""}
 {lines}

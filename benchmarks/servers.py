@@ -168,10 +168,10 @@ def _free_port() -> int:
 
 def family(pid: int) -> list[int]:
     """A process and all below it."""
-    found = [pid]
+    pids = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [one for child in task.read_text().split() for one in family(int(child))]
-    return found
+        pids += [one for child in task.read_text().split() for one in family(int(child))]
+    return pids
 
 
 def _cpu(process: Path) -> float:

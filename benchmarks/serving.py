@@ -53,8 +53,8 @@ class Measured:
         return movemask(self.models, self.model.name, **settings)
 
     def one_by_one(self, server: Server, connections: int, fens: Sequence[str] | None = None) -> Load:
-        asked = [request("/v1/policy", orjson.dumps({"fen": fen})) for fen in fens or self.fens]
-        return load(server.port, asked, connections, self.seconds)
+        requests = [request("/v1/policy", orjson.dumps({"fen": fen})) for fen in fens or self.fens]
+        return load(server.port, requests, connections, self.seconds)
 
     def calls(self, size: int) -> list[bytes]:
         """Requests of so many positions each."""
@@ -94,18 +94,18 @@ class Measured:
         terms = self.model.contract.terms
         if (terms.planes, terms.vocabulary) != ("lc0-112", "lc0-1858"):
             return dict.fromkeys(PEERS, "the examples are of lc0's networks")
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for name in PEERS:
             python = self.python if name != "a plain FastAPI handler" else sys.executable
             try:
                 with peer(name, python, self.model, self.file) as server:
                     body = (lambda fen: {"fens": [fen]}) if name == "BentoML" else (lambda fen: {"fen": fen})
-                    asked = [request("/policy", orjson.dumps(body(fen))) for fen in self.fens]
-                    many, alone = (load(server.port, asked, connections, self.seconds) for connections in (MANY, 1))
-                    found[name] = {**_told(many), "lone_rate": alone.rate}
+                    requests = [request("/policy", orjson.dumps(body(fen))) for fen in self.fens]
+                    many, alone = (load(server.port, requests, connections, self.seconds) for connections in (MANY, 1))
+                    figures[name] = {**_told(many), "lone_rate": alone.rate}
             except CannotStart as error:
-                found[name] = str(error)
-        return found
+                figures[name] = str(error)
+        return figures
 
 
 def _told(measured: Load) -> Figures:
@@ -135,12 +135,14 @@ def _headline(h: Figures, rounds: Sequence[Figures]) -> list[list[str]]:
 
 def _peers(h: Figures, peers: Figures) -> list[list[str]]:
     rows = [["movemask", f"{h['many_rate']:,.0f}", f"{h['many_p50_ms']:.0f}, {h['many_p99_ms']:.0f} ms", "1", "1"]]
-    for name, told in peers.items():
-        if isinstance(told, str):
-            rows.append([name, f"not measured: {told}", "", "", ""])
+    for name, figures in peers.items():
+        if isinstance(figures, str):
+            rows.append([name, f"not measured: {figures}", "", "", ""])
         else:
-            ours = [f"{h['many_rate'] / told['rate']:.1f}", f"{h['lone_rate'] / told['lone_rate']:.1f}"]
-            rows.append([name, f"{told['rate']:,.0f}", f"{told['p50_ms']:.0f}, {told['p99_ms']:.0f} ms", *ours])
+            ours = [f"{h['many_rate'] / figures['rate']:.1f}", f"{h['lone_rate'] / figures['lone_rate']:.1f}"]
+            rows.append(
+                [name, f"{figures['rate']:,.0f}", f"{figures['p50_ms']:.0f}, {figures['p99_ms']:.0f} ms", *ours]
+            )
     return rows
 
 

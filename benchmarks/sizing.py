@@ -66,12 +66,12 @@ def _memory_row(of: Measured, workers: int) -> str:
 
 def _megabytes(server: Server) -> dict[int, float]:
     """Memory of each process of a service, in MB: its own, and its part of what processes share (PSS)."""
-    found = {}
+    megabytes = {}
     for pid in family(server.process.pid):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         (line,) = (line for line in lines if line.startswith("Pss:"))
-        found[pid] = 1024 * int(line.split()[1]) / 1e6
-    return found
+        megabytes[pid] = 1024 * int(line.split()[1]) / 1e6
+    return megabytes
 
 
 def _of_workers(megabytes: dict[int, float], server: Server) -> list[float]:

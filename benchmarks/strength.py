@@ -118,7 +118,7 @@ def policies(
     model: Model, engine: SimpleEngine | None, positions: Sequence[Position], sides: Sequence[Pair]
 ) -> Iterator[Policy]:
     """What the player to move may play: the network's policy, or Stockfish's move, for which it forgets all others."""
-    found: dict[int, Policy] = {}
+    by_row: dict[int, Policy] = {}
     rows = sorted(range(len(sides)), key=lambda row: sides[row][0].temperature)
     for temperature, group in groupby(rows, lambda row: sides[row][0].temperature):
         same = list(group)
@@ -127,16 +127,16 @@ def policies(
             for row in same:
                 move = engine.play(positions[row].board, Limit(nodes=sides[row][0].nodes), game=object()).move
                 assert move is not None
-                found[row] = [move], np.ones(1)
+                by_row[row] = [move], np.ones(1)
             continue
         for start in range(0, len(same), AT_ONCE):
             part = same[start : start + AT_ONCE]
             elos = [Elo(sides[row][0].rating, sides[row][0].rating) for row in part]
             rule = Normalisation(temperature=temperature)
-            given = evaluate_positions(model, [positions[row] for row in part], elos, rule).policies
-            for row, (begin, end) in zip(part, pairwise(given.indptr.tolist()), strict=True):
-                found[row] = list(moves_of(given.codes[begin:end])), given.probabilities[begin:end]
-    yield from (found[row] for row in range(len(sides)))
+            evaluated = evaluate_positions(model, [positions[row] for row in part], elos, rule).policies
+            for row, (begin, end) in zip(part, pairwise(evaluated.indptr.tolist()), strict=True):
+                by_row[row] = list(moves_of(evaluated.codes[begin:end])), evaluated.probabilities[begin:end]
+    yield from (by_row[row] for row in range(len(sides)))
 
 
 def fitted(scores: Scores, anchor: Player) -> dict[Player, tuple[float, float]]:
@@ -146,8 +146,8 @@ def fitted(scores: Scores, anchor: Player) -> dict[Player, tuple[float, float]]:
     the errors are rather too large. The prior pulls each player towards the anchor by little.
     """
     players = sorted({player for pair in scores for player in pair} - {anchor})
-    games = np.array([len(found) for found in scores.values()])
-    points = np.array([sum(found) for found in scores.values()])
+    games = np.array([len(results) for results in scores.values()])
+    points = np.array([sum(results) for results in scores.values()])
     design = np.array([[(one == a) - (one == b) for one in players] for a, b in scores], dtype=float)
     prior = (_NAT / PRIOR) ** 2
     strength, step = np.zeros(len(players)), np.ones(len(players))
@@ -193,8 +193,8 @@ def measured(contract: Path, pairs: Sequence[Pair], games: int, jobs: int) -> di
     scores: Scores = {pair: [] for pair in pairs}
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for part in pool.map(partial(played, contract, stockfish if version else None), shares, range(jobs)):
-            for pair, found in part.items():
-                scores[pair] += found
+            for pair, results in part.items():
+                scores[pair] += results
     strengths = fitted(scores, ANCHOR)
     elo = {player: ANCHOR.rating + above for player, (above, _) in strengths.items()}
     return {
@@ -210,26 +210,28 @@ def measured(contract: Path, pairs: Sequence[Pair], games: int, jobs: int) -> di
         "pairs": [
             {
                 "players": [str(first), str(second)],
-                "games": len(found),
-                "score": round(float(np.mean(found)), 4),
+                "games": len(results),
+                "score": round(float(np.mean(results)), 4),
                 "expected": round(1 / (1 + math.exp((elo[second] - elo[first]) / _NAT)), 4),
             }
-            for (first, second), found in scores.items()
+            for (first, second), results in scores.items()
         ],
         "rows": rows_of(elo, {player: error for player, (_, error) in strengths.items()}),
     }
 
 
-def table(found: dict[str, Any], command: str) -> str:
+def table(figures: dict[str, Any], command: str) -> str:
     """The figures as Markdown."""
-    shown = {(one["rating"], one["temperature"]): f"{one['elo']:.0f} ± {one['error']:.0f}" for one in found["players"]}
-    ratings, temperatures = (sorted({key[at] for key in shown if key[0]}) for at in (0, 1))
+    strengths = {
+        (one["rating"], one["temperature"]): f"{one['elo']:.0f} ± {one['error']:.0f}" for one in figures["players"]
+    }
+    ratings, temperatures = (sorted({key[at] for key in strengths if key[0]}) for at in (0, 1))
     temperatures.reverse()
     lines = [
-        f"# Strength of {found['model']}",
+        f"# Strength of {figures['model']}",
         "",
-        f"`{command}` wrote this on {found['date']}, from {found['games']:,} games against itself and "
-        f"{found['stockfish'] or 'no other engine (Stockfish is not installed)'}; ± is one standard error.",
+        f"`{command}` wrote this on {figures['date']}, from {figures['games']:,} games against itself and "
+        f"{figures['stockfish'] or 'no other engine (Stockfish is not installed)'}; ± is one standard error.",
         f"Elo here is tied to lichess's at one point: rating {ANCHOR.rating} at temperature {ANCHOR.temperature:g} is "
         f"{ANCHOR.rating}, and 400 points more are ten points for each one of the opponent's.",
         "",
@@ -237,17 +239,19 @@ def table(found: dict[str, Any], command: str) -> str:
         "|--:|" + "--:|" * len(temperatures),
     ]
     lines += [
-        f"| {rating} | " + " | ".join(shown[rating, temperature] for temperature in temperatures) + " |"
+        f"| {rating} | " + " | ".join(strengths[rating, temperature] for temperature in temperatures) + " |"
         for rating in ratings
     ]
-    if found["stockfish"]:
-        lines += ["", f"| {found['stockfish']}, nodes a move | Elo |", "|--:|--:|"]
+    if figures["stockfish"]:
+        lines += ["", f"| {figures['stockfish']}, nodes a move | Elo |", "|--:|--:|"]
         lines += [
-            f"| {one['nodes']:,} | {one['elo']:.0f} ± {one['error']:.0f} |" for one in found["players"] if one["nodes"]
+            f"| {one['nodes']:,} | {one['elo']:.0f} ± {one['error']:.0f} |"
+            for one in figures["players"]
+            if one["nodes"]
         ]
     lines += ["", "`UCI_Elo` plays as these, the most human for each strength, and is interpolated between them:", ""]
     lines += ["| Elo | rating | temperature |", "|--:|--:|--:|"]
-    lines += [f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" for row in found["rows"]]
+    lines += [f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" for row in figures["rows"]]
     return "\n".join(lines) + "\n"
 
 
@@ -284,17 +288,17 @@ def main() -> None:
         ratings = [rating for rating in RATINGS if read.elo.minimum <= rating <= read.elo.maximum]
         if not read.takes_elo or ANCHOR.rating not in ratings:
             parser.error(f"{arguments.model} takes no rating of {ANCHOR.rating}, from which strengths are counted")
-        found = measured(contract, schedule(ratings, NODES), arguments.games, arguments.jobs)
+        figures = measured(contract, schedule(ratings, NODES), arguments.games, arguments.jobs)
     except MovemaskError as error:
         raise SystemExit(str(error)) from None
     command = (
         f"python -m benchmarks.strength --model {arguments.model} --games {arguments.games} --jobs {arguments.jobs}"
     )
-    (arguments.out / "strength.json").write_text(json.dumps(found | {"command": command}, indent=1) + "\n")
-    (arguments.out / "strength.md").write_text(table(found, command))
+    (arguments.out / "strength.json").write_text(json.dumps(figures | {"command": command}, indent=1) + "\n")
+    (arguments.out / "strength.md").write_text(table(figures, command))
     if arguments.write:
-        write_card(contract, found["rows"])
-    print(table(found, command))
+        write_card(contract, figures["rows"])
+    print(table(figures, command))
 
 
 if __name__ == "__main__":

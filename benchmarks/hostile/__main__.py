@@ -32,24 +32,24 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
 }
 
 
-def main(arguments: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """The number of promises that were not kept."""
     parser = argparse.ArgumentParser(prog="scripts/test-hostile", description=__doc__)
     parser.add_argument("trials", nargs="*", metavar="TRIAL", help=", ".join(TRIALS))
     parser.add_argument("--times", type=int, default=1, metavar="N", help="N times as long as usual")
     parser.add_argument("--workers", help="so many in place of the default")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.trials if name not in TRIALS]
+    arguments = parser.parse_args(argv)
+    unknown = [name for name in arguments.trials if name not in TRIALS]
     if unknown:
         parser.error(f"no trial {', '.join(unknown)}; there are {', '.join(TRIALS)}")
-    if given.workers:
-        os.environ[WORKERS] = given.workers
+    if arguments.workers:
+        os.environ[WORKERS] = arguments.workers
     print(HEAD)
     broken = 0
-    for name in given.trials or TRIALS:
-        for row in TRIALS[name](given.times):
+    for name in arguments.trials or TRIALS:
+        for row in TRIALS[name](arguments.times):
             print(row.row, flush=True)
-            broken += not row.kept
+            broken += not row.passed
     return broken
 
 

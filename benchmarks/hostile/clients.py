@@ -100,14 +100,14 @@ def source() -> tuple[str, int]:
     return f"127.0.{next(_opened) // 50 % 250}.2", 0
 
 
-def _ready(process: subprocess.Popen[bytes], port: int, said: str) -> None:
+def _ready(process: subprocess.Popen[bytes], port: int, message: str) -> None:
     for _ in range(300):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
                 return
         except OSError as error:
             if process.poll() is not None:
-                raise RuntimeError(said) from error
+                raise RuntimeError(message) from error
             time.sleep(0.1)
 
 
@@ -122,21 +122,21 @@ def service(
         if WORKERS in os.environ:
             settings = {"workers": os.environ[WORKERS], **settings}
         variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
         ours = {"PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port)}
         with open(Path(folder) / "log.txt", "wb") as log:
             process = subprocess.Popen(
                 [*(command or (sys.executable, "-m", "movemask")), "serve"],
                 cwd=folder,
-                env={**kept, **ours, **variables, **(environment or {})},
+                env={**inherited, **ours, **variables, **(environment or {})},
                 stdout=log,
                 stderr=log,
             )
         try:
             _ready(process, port, f"see {folder}/log.txt")
-            tried = Service(process, port, Path(folder))
-            tried.rest()
-            yield tried
+            server = Service(process, port, Path(folder))
+            server.rest()
+            yield server
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

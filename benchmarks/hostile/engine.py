@@ -41,37 +41,37 @@ def review(port: int, address: str, pgn: str, accept: str = "application/json") 
 
 def filled_engine(program: str) -> Iterator[Trial]:
     """Reviews beside three clients with as many moves as a request takes."""
-    with service(engine=program, workers="1") as tried:
+    with service(engine=program, workers="1") as server:
         greedy = [
-            review(tried.port, f"127.0.9.{number}", random_games(1016), "application/x-ndjson") for number in (2, 3, 4)
+            review(server.port, f"127.0.9.{number}", random_games(1016), "application/x-ndjson") for number in (2, 3, 4)
         ]
         for connection in greedy:
             connection.getresponse().readline()  # the network's report; now the engine is at work
-        seen, kept = [], True
+        results, passed = [], True
         for _ in range(3):
             start = time.monotonic()
-            response = review(tried.port, "127.0.9.9", random_games(60)).getresponse()
+            response = review(server.port, "127.0.9.9", random_games(60)).getresponse()
             engine = json.loads(response.read())["engine"]
             seconds = time.monotonic() - start
-            seen.append(f"{response.status} with {engine['done']} of {engine['of']} in {seconds:.1f} s")
-            kept = kept and response.status == 200 and engine["done"] == engine["of"]
+            results.append(f"{response.status} with {engine['done']} of {engine['of']} in {seconds:.1f} s")
+            passed = passed and response.status == 200 and engine["done"] == engine["of"]
         for connection in greedy:
             connection.close()
         done = "reviews of 60 moves beside three clients with 1,016 moves each"
-        yield Trial(done, "200, with every evaluation", "; ".join(seen), kept)
+        yield Trial(done, "200, with every evaluation", "; ".join(results), passed)
 
 
 def mate_search() -> Iterator[Trial]:
     """A client that sends positions in which the search for mates takes longest, and leaves."""
-    with service(workers="1", engine="") as tried:
-        connection = review(tried.port, "127.0.9.2", CONTRIVED * 300)
+    with service(workers="1", engine="") as server:
+        connection = review(server.port, "127.0.9.2", CONTRIVED * 300)
         connection.getresponse().read()
-        whole = tried.cpu_seconds
+        whole = server.cpu_seconds
         for number in range(5):
-            review(tried.port, f"127.0.9.{number + 3}", CONTRIVED * 300).close()
+            review(server.port, f"127.0.9.{number + 3}", CONTRIVED * 300).close()
         time.sleep(1)
-        left = tried.cpu_seconds
+        left = server.cpu_seconds
         time.sleep(5)
-        after = tried.cpu_seconds - left
-        seen = f"{whole:.2f} s of CPU for 300 games; {after:.2f} s from 1 s after five clients had left"
-        yield Trial("300 games with long searches for mates", "work ends with its client", seen, after < 0.5)
+        after = server.cpu_seconds - left
+        result = f"{whole:.2f} s of CPU for 300 games; {after:.2f} s from 1 s after five clients had left"
+        yield Trial("300 games with long searches for mates", "work ends with its client", result, after < 0.5)

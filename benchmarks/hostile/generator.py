@@ -91,13 +91,13 @@ def generate(
 
     free.extend(opened() for _ in range(connections))
     prober, probed = opened(), True  # whether the last probe was answered
-    begun = before = time.monotonic()
+    start = before = time.monotonic()
     due = waiting = 0
-    probe_due = begun
+    probe_due = start
     while True:
         now = time.monotonic()
         sent.rounds.add(0, now - before)
-        before, elapsed = now, now - begun
+        before, elapsed = now, now - start
         if elapsed < seconds:
             due = int(rate * elapsed)
             while free and sent.unsent + waiting + sent.count < due:

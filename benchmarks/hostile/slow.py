@@ -88,63 +88,67 @@ async def _behave(port: int, how: Callable[[Streams], Awaitable[None]]) -> float
 
 def slowloris(count: int) -> Iterator[Trial]:
     """Six kinds of clients that never finish their request, and those who ask properly meanwhile."""
-    with service(**_SHORT) as tried:
-        before = tried.log_bytes
+    with service(**_SHORT) as server:
+        before = server.log_bytes
         for name, how in KINDS.items():
-            times, ended = asyncio.run(_beside(tried, how, count))
+            times, ended = asyncio.run(_beside(server, how, count))
             longest = max(ended)
-            seen = (
+            result = (
                 f"the last was ended after {longest:.1f} s; proper requests: {times.count(200)} answered, p99 "
                 f"{times.ms(200, 0.99):.0f} ms, {sum(map(len, times.seconds.values())) - times.count(200)} not"
             )
-            kept = longest < 6 and times.count(200) == sum(map(len, times.seconds.values()))
-            yield Trial(f"{count} clients that {name}", "ended within 2 s and a little; others are served", seen, kept)
-        seen = f"{(tried.log_bytes - before) / 1e3:.0f} kB of log, {tried.peak_mb:.0f} MB at most"
-        yield Trial("the log and the memory of the above", "under 1 MB of log, under 600 MB", seen, tried.peak_mb < 600)
+            passed = longest < 6 and times.count(200) == sum(map(len, times.seconds.values()))
+            yield Trial(
+                f"{count} clients that {name}", "ended within 2 s and a little; others are served", result, passed
+            )
+        result = f"{(server.log_bytes - before) / 1e3:.0f} kB of log, {server.peak_mb:.0f} MB at most"
+        yield Trial(
+            "the log and the memory of the above", "under 1 MB of log, under 600 MB", result, server.peak_mb < 600
+        )
 
 
-async def _beside(tried: Service, how: Callable[[Streams], Awaitable[None]], count: int) -> tuple[Times, list[float]]:
+async def _beside(server: Service, how: Callable[[Streams], Awaitable[None]], count: int) -> tuple[Times, list[float]]:
     times = Times()
-    asking = asyncio.create_task(repeat(tried.port, SINGLE, time.monotonic() + 5, times, pause=0.02))
-    ended = await asyncio.gather(*(_behave(tried.port, how) for _ in range(count)))
+    asking = asyncio.create_task(repeat(server.port, SINGLE, time.monotonic() + 5, times, pause=0.02))
+    ended = await asyncio.gather(*(_behave(server.port, how) for _ in range(count)))
     await asking
     return times, list(ended)
 
 
 def unread(count: int) -> Iterator[Trial]:
     """Clients that ask for large answers, and read nothing."""
-    with service(**_SHORT) as tried:
+    with service(**_SHORT) as server:
 
         async def trial() -> tuple[float, int]:
             streams = []
             for _ in range(count):
-                streams.append(await asyncio.open_connection("127.0.0.1", tried.port, limit=1024, local_addr=source()))
+                streams.append(await asyncio.open_connection("127.0.0.1", server.port, limit=1024, local_addr=source()))
                 await _unread(streams[-1])
             most, end = 0.0, time.monotonic() + 20
             while time.monotonic() < end:
                 await asyncio.sleep(0.5)
-                most = max(most, tried.rss_mb)
-                if tried.descriptors < baseline + 5 and time.monotonic() > end - 12:
+                most = max(most, server.rss_mb)
+                if server.descriptors < baseline + 5 and time.monotonic() > end - 12:
                     break
-            left = tried.descriptors - baseline
+            left = server.descriptors - baseline
             for _, writer in streams:
                 writer.transport.abort()
             return most, left
 
-        baseline = tried.descriptors
+        baseline = server.descriptors
         most, left = asyncio.run(trial())
-        seen = f"{most:.0f} MB at most; {left} descriptors more than before, 20 s later"
+        result = f"{most:.0f} MB at most; {left} descriptors more than before, 20 s later"
         done = f"{count} clients that ask for batches of 200 and read nothing"
-        yield Trial(done, "cut off after 2 s; under 600 MB", seen, most < 600 and left < 10)
+        yield Trial(done, "cut off after 2 s; under 600 MB", result, most < 600 and left < 10)
 
 
 def crowd(count: int) -> Iterator[Trial]:
     """Connections that are only open, as many as the service takes and more."""
-    with service(max_connections="1500", max_connections_per_address="4000", head_seconds="30") as tried:
+    with service(max_connections="1500", max_connections_per_address="4000", head_seconds="30") as server:
 
         async def trial() -> tuple[int, Times]:
             opened = await asyncio.gather(
-                *(asyncio.open_connection("127.0.0.1", tried.port, local_addr=source()) for _ in range(count)),
+                *(asyncio.open_connection("127.0.0.1", server.port, local_addr=source()) for _ in range(count)),
                 return_exceptions=True,
             )
             streams = [one for one in opened if not isinstance(one, BaseException)]
@@ -154,16 +158,16 @@ def crowd(count: int) -> Iterator[Trial]:
                 writer.transport.abort()
             await asyncio.sleep(0.2)
             times = Times()
-            await repeat(tried.port, SINGLE, time.monotonic() + 3, times, pause=0.01)
+            await repeat(server.port, SINGLE, time.monotonic() + 3, times, pause=0.01)
             for _, writer in streams:
                 writer.transport.abort()
             return refused, times
 
         refused, times = asyncio.run(trial())
-        seen = f"{refused} got a 503; then p50 {times.ms(200, 0.5):.1f} ms, peak {tried.peak_mb:.0f} MB"
-        kept = abs(refused - (count - 1500)) <= 5 and times.count(200) == sum(map(len, times.seconds.values()))
+        result = f"{refused} got a 503; then p50 {times.ms(200, 0.5):.1f} ms, peak {server.peak_mb:.0f} MB"
+        passed = abs(refused - (count - 1500)) <= 5 and times.count(200) == sum(map(len, times.seconds.values()))
         yield Trial(
-            f"{count} connections, of which 1,500 are taken", "the rest is refused; others are served", seen, kept
+            f"{count} connections, of which 1,500 are taken", "the rest is refused; others are served", result, passed
         )
 
 
@@ -176,11 +180,11 @@ def held(addresses: int) -> Iterator[Trial]:
     and small and large requests of others meanwhile."""
     small = [SINGLE, request("/v1/version"), request("/"), request("/v1/policy?fen=startpos")]
     large = request("/v1/policy/batch", {"positions": [{"fen": "startpos", "id": "x" * 128}] * 64})
-    with service() as tried:
+    with service() as server:
 
         async def unfinished(address: str, size: int) -> Streams | None:
             head = b"POST /v1/policy/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            streams = await asyncio.open_connection("127.0.0.1", tried.port, local_addr=(address, 0))
+            streams = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
             with suppress(OSError):
                 streams[1].write(head + b"Content-Length: %d\r\n\r\n{" % size + b" " * (size - 2))
                 await streams[1].drain()
@@ -190,7 +194,7 @@ def held(addresses: int) -> Iterator[Trial]:
             reading = socket.socket()
             reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             reading.bind((address, 0))
-            reading.connect(("127.0.0.1", tried.port))
+            reading.connect(("127.0.0.1", server.port))
             streams = await asyncio.open_connection(sock=reading, limit=1024)
             streams[1].write(request("/openapi.json") * 8)
             streams[1].transport.pause_reading()  # type: ignore[attr-defined]
@@ -205,9 +209,9 @@ def held(addresses: int) -> Iterator[Trial]:
             streams += [await ignored(f"127.2.{number}.1") for number in range(addresses)]
             began = time.monotonic()
             times, larger, first = Times(), Times(), float("inf")
-            asking = [asyncio.create_task(repeat(tried.port, raw, began + 20, times, pause=0.2)) for raw in small]
+            asking = [asyncio.create_task(repeat(server.port, raw, began + 20, times, pause=0.2)) for raw in small]
             while time.monotonic() < began + 20:
-                await repeat(tried.port, large, time.monotonic() + 0.1, larger, pause=0.2)
+                await repeat(server.port, large, time.monotonic() + 0.1, larger, pause=0.2)
                 if larger.count(200) and first == float("inf"):
                     first = time.monotonic() - began
             await asyncio.gather(*asking)
@@ -216,15 +220,15 @@ def held(addresses: int) -> Iterator[Trial]:
             return times, larger, first
 
         times, larger, first = asyncio.run(trial())
-        asked = sum(map(len, times.seconds.values()))
-        seen = (
-            f"{times.count(200)} of {asked} small requests answered; the first large one after {first:.1f} s, "
-            f"{larger.count(503)} refused; peak {tried.peak_mb:.0f} MB"
+        requests = sum(map(len, times.seconds.values()))
+        result = (
+            f"{times.count(200)} of {requests} small requests answered; the first large one after {first:.1f} s, "
+            f"{larger.count(503)} refused; peak {server.peak_mb:.0f} MB"
         )
-        kept = times.count(200) == asked and first < 15 and tried.peak_mb < 600
+        passed = times.count(200) == requests and first < 15 and server.peak_mb < 600
         done = f"{addresses} addresses with bodies that never end, and answers that nobody reads"
         promised = "small requests are answered, large ones after 15 s; under 600 MB"
-        yield Trial(done, promised, seen, kept)
+        yield Trial(done, promised, result, passed)
 
 
 async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> int:
@@ -247,9 +251,15 @@ async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> in
 def endless() -> Iterator[Trial]:
     """Requests and trailers without end, on connections that a head could have come by; `/livez` beside them."""
     chunked = _POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n0\r\n"
-    asked = b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    pipelined = b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
     kinds = [
-        (f"{count} connections with {262_144 // len(asked):,} pipelined requests", count, asked, asked * 1000, 0.25)
+        (
+            f"{count} connections with {262_144 // len(pipelined):,} pipelined requests",
+            count,
+            pipelined,
+            pipelined * 1000,
+            0.25,
+        )
         for count in (16, 64, 250)
     ]
     kinds += [
@@ -257,19 +267,19 @@ def endless() -> Iterator[Trial]:
         ("20 chunked bodies with one trailer of 40 MB", 20, chunked + b"X: ", b"y" * 65_536, 40),
     ]
     for done, *how in kinds:
-        with service(max_connections_per_address="4000") as tried, ProcessPoolExecutor(1) as others:
+        with service(max_connections_per_address="4000") as server, ProcessPoolExecutor(1) as others:
             alive, end = Times(), time.monotonic() + 2
-            pouring = others.submit(_pour, tried.port, *how)
+            pouring = others.submit(_pour, server.port, *how)
             while not pouring.done() or time.monotonic() < end:
-                asyncio.run(repeat(tried.port, ALIVE, time.monotonic() + 0.2, alive, pause=0.02))
+                asyncio.run(repeat(server.port, ALIVE, time.monotonic() + 0.2, alive, pause=0.02))
             longest = alive.ms(200, 1)
-            seen = (
-                f"{pouring.result() / 1e6:.0f} MB and {tried.cpu_seconds:.1f} s of CPU were taken; `/livez` p50 "
+            result = (
+                f"{pouring.result() / 1e6:.0f} MB and {server.cpu_seconds:.1f} s of CPU were taken; `/livez` p50 "
                 f"{alive.ms(200, 0.5):.0f}, at most {longest:.0f} ms, {alive.count(0)} failed; "
-                f"{tried.grown_mb:.0f} MB more memory"
+                f"{server.grown_mb:.0f} MB more memory"
             )
-            kept = longest < 100 and not alive.count(0) and tried.grown_mb < 50
-            yield Trial(done, "`/livez` under 100 ms; at most 50 MB more memory", seen, kept)
+            passed = longest < 100 and not alive.count(0) and server.grown_mb < 50
+            yield Trial(done, "`/livez` under 100 ms; at most 50 MB more memory", result, passed)
 
 
 def _pour(port: int, count: int, begin: bytes, piece: bytes, megabytes: float) -> int:

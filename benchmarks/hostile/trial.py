@@ -1,4 +1,4 @@
-"""A trial: what was done, what is promised, what was seen."""
+"""A trial: what was done, what is promised, and the result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Trial:
 
     done: str
     promised: str
-    seen: str
-    kept: bool
+    result: str
+    passed: bool
 
     @property
     def row(self) -> str:
-        return f"| {self.done} | {self.promised} | {self.seen} | {'yes' if self.kept else '**no**'} |"
+        return f"| {self.done} | {self.promised} | {self.result} | {'yes' if self.passed else '**no**'} |"
 
 
 HEAD = "| done | promised | seen | kept |\n|---|---|---|---|"

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     fen: str
 
 
@@ -14,5 +14,5 @@ app = FastAPI()
 
 
 @app.post("/v1/policy")
-async def policy(asked: Asked) -> dict[str, str]:
-    return {"fen": asked.fen}
+async def policy(body: Body) -> dict[str, str]:
+    return {"fen": body.fen}

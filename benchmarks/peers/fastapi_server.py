@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from benchmarks.peers.network import Network
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     fen: str
 
 
@@ -19,5 +19,5 @@ network = Network()
 
 
 @app.post("/policy")
-def policy(asked: Asked) -> dict[str, Any]:
-    return network.answers([asked.fen])[0]
+def policy(body: Body) -> dict[str, Any]:
+    return network.answers([body.fen])[0]

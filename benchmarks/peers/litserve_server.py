@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from benchmarks.peers.network import Network
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     fen: str
 
 
@@ -17,7 +17,7 @@ class Policy(litserve.LitAPI):
     def setup(self, device: str) -> None:
         self.network = Network()
 
-    def decode_request(self, request: Asked) -> str:
+    def decode_request(self, request: Body) -> str:
         return request.fen
 
     def batch(self, inputs: list[Any]) -> list[Any]:

@@ -48,19 +48,19 @@ class Network:
 
 def planes(board: chess.Board) -> NDArray[np.float32]:
     """The 112 planes of a position without a game."""
-    seen = board if board.turn == chess.WHITE else board.mirror()
-    found = np.zeros((112, 8, 8), dtype=np.float32)
-    for square, piece in seen.piece_map().items():
+    view = board if board.turn == chess.WHITE else board.mirror()
+    array = np.zeros((112, 8, 8), dtype=np.float32)
+    for square, piece in view.piece_map().items():
         plane = piece.piece_type - 1 + (0 if piece.color == chess.WHITE else 6)
-        found[plane:104:13, square // 8, square % 8] = 1
-    found[104] = seen.has_queenside_castling_rights(chess.WHITE)
-    found[105] = seen.has_kingside_castling_rights(chess.WHITE)
-    found[106] = seen.has_queenside_castling_rights(chess.BLACK)
-    found[107] = seen.has_kingside_castling_rights(chess.BLACK)
-    found[108] = board.turn == chess.BLACK
-    found[109] = board.halfmove_clock
-    found[111] = 1
-    return found
+        array[plane:104:13, square // 8, square % 8] = 1
+    array[104] = view.has_queenside_castling_rights(chess.WHITE)
+    array[105] = view.has_kingside_castling_rights(chess.WHITE)
+    array[106] = view.has_queenside_castling_rights(chess.BLACK)
+    array[107] = view.has_kingside_castling_rights(chess.BLACK)
+    array[108] = board.turn == chess.BLACK
+    array[109] = board.halfmove_clock
+    array[111] = 1
+    return array
 
 
 def slot_name(board: chess.Board, move: chess.Move) -> str:
