@@ -47,10 +47,10 @@ def bundle(run_file: Path, folder: Path, trunk: Path, python: str) -> None:
         table.setdefault("teaching", {})["teacher"] = "teacher.pt"
         (folder / f"{start}.toml").write_text(tomlkit.dumps(table))
     pinned = rf"^(?:{'|'.join(LIBRARIES)})==.*(?:\n .*)*"  # with their hashes, in the lines after
-    wanted = re.findall(pinned, (ROOT / "requirements" / "training.txt").read_text(), re.M)
+    pins = re.findall(pinned, (ROOT / "requirements" / "training.txt").read_text(), re.M)
     wheels = folder / "wheels"
     wheels.mkdir()
-    (wheels / "pinned.txt").write_text("\n".join(wanted))
+    (wheels / "pinned.txt").write_text("\n".join(pins))
     download = (sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "-r", wheels / "pinned.txt")
     options = ("--no-deps", "--only-binary", ":all:", "--python-version", python, "--dest", wheels)
     platforms = ("--platform", "manylinux_2_17_x86_64", "--platform", "manylinux2014_x86_64")

@@ -27,8 +27,8 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         os.replace(folder / LAST, folder / BEFORE)
     os.replace(half, folder / LAST)
     weights = {name: weight.half() for name, weight in state["network"].items()}
-    kept = {name: part for name, part in state.items() if name not in ("optimizers", "anneal")}
-    torch.save(kept | {"network": weights}, half)
+    trunk = {name: part for name, part in state.items() if name not in ("optimizers", "anneal")}
+    torch.save(trunk | {"network": weights}, half)
     os.replace(half, folder / TRUNK)
 
 

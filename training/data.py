@@ -43,8 +43,7 @@ def make_shards(data: Data, limit: int | None = None) -> dict[str, int]:
     """Writes the shards of `data.games` and returns the counts that `progress.json` ends with."""
     data.folder.mkdir(parents=True, exist_ok=True)
     done, counts = _progress(data)
-    found = chain.from_iterable(records(file) for file in data.games)
-    fresh = islice(found, done, limit)
+    fresh = islice(chain.from_iterable(records(file) for file in data.games), done, limit)
     with (
         ProcessPoolExecutor(data.processes, initializer=end_with_parent) as pool,
         tqdm(initial=done, total=limit, unit=" games") as bar,

@@ -76,15 +76,15 @@ def load(data: Data, split: str) -> Dataset:
 def _arrays(file: Path, data: Data) -> tuple[tuple[NDArray[np.generic], ...], NDArray[np.int64]]:
     """The columns of a shard's positions, and the order that they are in: rows of the shard's replay."""
     shard = read_shard(file)
-    found = replay(shard)
-    by_game = np.lexsort((found.ply, found.game))
-    games, black = shard.games[found.game[by_game]], found.black[by_game]
+    positions = replay(shard)
+    by_game = np.lexsort((positions.ply, positions.game))
+    games, black = shard.games[positions.game[by_game]], positions.black[by_game]
     shift = np.array([data.to_lichess[system] for system in SYSTEMS], dtype=np.int16)[games["system"]]  # type: ignore[index]
     white, other = games["white_elo"] + shift, games["black_elo"] + shift
     columns = (
-        found.bitboards[by_game],
-        found.ply[by_game],
-        found.slot[by_game],
+        positions.bitboards[by_game],
+        positions.ply[by_game],
+        positions.slot[by_game],
         np.where(black, other, white).astype(np.int16),
         np.where(black, white, other).astype(np.int16),
         TO_MOVE_RESULT[black.astype(np.intp), games["result"]],

@@ -97,12 +97,12 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
     floats_curves, integer_curves = (curves(model, positions) for model in models)
     swept = apart(floats_curves, integer_curves)
     scores = np.abs(np.subtract(*(forecasts(model, positions) for model in models)))
-    seen = swept.seen or not (scores.max() <= FORECAST_LARGEST and scores.mean() <= FORECAST_MEAN)
+    visible = swept.seen or not (scores.max() <= FORECAST_LARGEST and scores.mean() <= FORECAST_MEAN)
     print(f"integers: {swept}; alone and in a batch apart by {difference:.2g}")
     print(f"forecast apart by {scores.max():.3f} at most, {scores.mean():.4f} on average")
     print(f"bends {bends(floats_curves):.4f} in floats, {bends(integer_curves):.4f} in integers")
-    print(f"seen by people: {seen}")
-    chosen = "floats" if seen or difference > APART else "integers"
+    print(f"seen by people: {visible}")
+    chosen = "floats" if visible or difference > APART else "integers"
     for suffix in (".onnx", ".toml"):
         shutil.copyfile(files[chosen].with_suffix(suffix), target.with_suffix(suffix))
     if chosen == "integers":
@@ -149,9 +149,9 @@ def _cooled(network: Network, batches: Sequence[Batch]) -> tuple[float, dict[str
 @torch.no_grad()
 def _difference(network: Network, file: Path, batch: Batch) -> float:
     logits, value = network(*batch.inputs())
-    found = _session(file).run(list(OUTPUTS), feeds_of(batch))
+    outputs = _session(file).run(list(OUTPUTS), feeds_of(batch))
     expected = (logits.numpy(), torch.softmax(value, 1).numpy())
-    return max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))
+    return max(float(np.abs(a - b).max()) for a, b in zip(outputs, expected, strict=True))
 
 
 def _dependence(file: Path, feeds: Mapping[str, Any]) -> float:
@@ -172,15 +172,15 @@ def _session(file: Path) -> ort.InferenceSession:
 def forecasts(model: Model, positions: Sequence[Position]) -> Floats:
     """The expected score of the side to move, `[positions * ratings]`, along the usual ratings."""
     elos = [Elo(rating, rating) for rating in RATINGS]
-    found = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
-    return np.concatenate([expected_score(Outputs(part.unmasked.logits, part.value)) for part in found])
+    evaluations = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
+    return np.concatenate([expected_score(Outputs(part.unmasked.logits, part.value)) for part in evaluations])
 
 
 @torch.no_grad()
 def _write_sample(network: Network, batch: Batch, file: Path) -> None:
     logits, value = network(*batch.inputs())
-    given = {"planes": batch.tokens.numpy().astype(np.uint8), **dict(zip(INPUTS[1:], batch.inputs()[1:], strict=True))}
-    np.savez_compressed(file, **given, logits=logits.numpy(), value=torch.softmax(value, 1).numpy())
+    inputs = {"planes": batch.tokens.numpy().astype(np.uint8), **dict(zip(INPUTS[1:], batch.inputs()[1:], strict=True))}
+    np.savez_compressed(file, **inputs, logits=logits.numpy(), value=torch.softmax(value, 1).numpy())
     print(f"{file}: torch's answers, for tests/data")
 
 

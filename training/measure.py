@@ -82,10 +82,10 @@ class Nearest:
     @classmethod
     def of(cls, folder: Path, name: str) -> Nearest:
         """Those of a models folder whose names end with a rating."""
-        found = {int(m[1]): f.stem for f in folder.glob("*.toml") if (m := re.search(r"-(\d{3,4})$", f.stem))}
-        if not found:
+        names = {int(m[1]): f.stem for f in folder.glob("*.toml") if (m := re.search(r"-(\d{3,4})$", f.stem))}
+        if not names:
             raise SystemExit(f"{folder}: no net with a rating in its name; movemask models import makes them")
-        return cls(name, {rating: loaded(folder / found[rating]) for rating in sorted(found)})
+        return cls(name, {rating: loaded(folder / names[rating]) for rating in sorted(names)})
 
     def chosen(self, ratings: Numbers) -> NDArray[np.int64]:
         """For each rating the place of the network whose hundred ratings are nearest."""
@@ -104,18 +104,18 @@ def takes_history(model: Model | Nearest) -> bool:
     return all(one.contract.takes_history for one in models)
 
 
-def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -> Measured:
+def measure(model: Model | Nearest, samples: Sequence[Sample], *, history: bool) -> Measured:
     """Evaluates all samples; without `history` a network that takes it is given the bare position."""
-    rating = np.array([sample.elo.self for sample in found], dtype=np.float64)
+    rating = np.array([sample.elo.self for sample in samples], dtype=np.float64)
     models = list(model.models.values()) if isinstance(model, Nearest) else [model]
-    chosen = model.chosen(rating) if isinstance(model, Nearest) else np.zeros(len(found), dtype=np.int64)
-    rank, surprise, confidence, raw = np.empty(len(found), dtype=np.int64), *np.empty((3, len(found)))
-    value = np.full((len(found), 3), np.nan)
+    chosen = model.chosen(rating) if isinstance(model, Nearest) else np.zeros(len(samples), dtype=np.int64)
+    rank, surprise, confidence, raw = np.empty(len(samples), dtype=np.int64), *np.empty((3, len(samples)))
+    value = np.full((len(samples), 3), np.nan)
     for number, one in enumerate(models):
         mine = np.flatnonzero(chosen == number)
         for start in tqdm(range(0, len(mine), EVALUATED), desc=one.name, unit=" batches", leave=False):
             rows = mine[start : start + EVALUATED]
-            part = [found[row] for row in rows]
+            part = [samples[row] for row in rows]
             positions = [s.position if history else Position(s.position.board.copy(stack=False)) for s in part]
             evaluated = evaluate_positions(one, positions, [s.elo for s in part])
             raw[rows] = evaluated.raw
@@ -128,7 +128,7 @@ def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -
                 rank[row] = (logits > played).sum()
                 surprise[row] = total - played
                 confidence[row] = np.exp(logits.max() - total)
-    result = np.array([sample.result for sample in found])
+    result = np.array([sample.result for sample in samples])
     return Measured(rank, surprise, confidence, rating, result, None if np.isnan(value).any() else value, raw)
 
 
@@ -151,5 +151,6 @@ def microseconds(
             if number >= 5:
                 times[name].append(time.thread_time() - before)
     return {
-        name: statistics.median(found) / len(next(iter(feeds[name].values()))) * 1e6 for name, found in times.items()
+        name: statistics.median(seconds) / len(next(iter(feeds[name].values()))) * 1e6
+        for name, seconds in times.items()
     }

@@ -51,9 +51,9 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrix: Tensor) -> Tensor:
     """`[M, N]`: the matrix with all its singular values near 1, by Newton and Schulz's iteration."""
     a, b, c = _COEFFICIENTS
-    found = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
-    found = found / found.norm().clamp(min=_TINY)
+    x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    x = x / x.norm().clamp(min=_TINY)
     for _ in range(_REPETITIONS):
-        gram = found @ found.T
-        found = torch.addmm(found, torch.addmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
-    return found.T if matrix.shape[0] > matrix.shape[1] else found
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if matrix.shape[0] > matrix.shape[1] else x

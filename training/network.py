@@ -51,10 +51,10 @@ class Network(nn.Module):
 
     def states(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> list[Tensor]:
         """`[B, 64, D]` before the first layer and after each."""
-        found = [self.embedded(tokens, elo_self, elo_opponent)]
+        states = [self.embedded(tokens, elo_self, elo_opponent)]
         for layer in self.layers:
-            found.append(layer(found[-1], self.biases))
-        return found
+            states.append(layer(states[-1], self.biases))
+        return states
 
     @torch.no_grad()
     def cool(self, temperature: float) -> None:
@@ -91,8 +91,8 @@ class Layer(nn.Module):
         bias = times["bias"](board.view(-1, BIAS), biases).view(-1, self.heads, 64, 64)
         projections = times["attention"](x, self.attention.weight).chunk(3, 2)
         query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in projections)
-        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        x = normalised(x + times["out"](seen.transpose(1, 2).flatten(2), self.out.weight), self.attention_norm)
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        x = normalised(x + times["out"](attended.transpose(1, 2).flatten(2), self.out.weight), self.attention_norm)
         hidden = self.activation(times["first"](x, self.first.weight, self.first.bias))
         return normalised(x + times["second"](hidden, self.second.weight, self.second.bias), self.hidden_norm)
 

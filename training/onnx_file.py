@@ -94,10 +94,10 @@ class _Graph:
         strides = {"domain": MICROSOFT, "transBatchB": 1}
         scores = self._op("FusedMatMul", query, key, transBatchA=1, transB=1, **strides)
         weights = self._op("Softmax", self._op("Add", scores, by_pair), axis=-1)
-        seen = self._op("Transpose", self._op("FusedMatMul", weights, value, **strides), perm=[2, 0, 1, 3])
-        seen = self._op("Reshape", seen, self._list(64, -1, width))
+        attended = self._op("Transpose", self._op("FusedMatMul", weights, value, **strides), perm=[2, 0, 1, 3])
+        attended = self._op("Reshape", attended, self._list(64, -1, width))
         x = self._normalised(
-            x, self._product(f"{prefix}out", seen, layer.out.weight.t(), spread=seen_by), layer.attention_norm
+            x, self._product(f"{prefix}out", attended, layer.out.weight.t(), spread=seen_by), layer.attention_norm
         )
         hidden_by = self._spread(f"{prefix}second", layer.second.in_features)
         first, bias = layer.first.weight.t() / hidden_by, layer.first.bias / hidden_by
@@ -120,16 +120,16 @@ class _Graph:
         source = self._op("Unsqueeze", self._product("head", x, pairs, spread=spread), self._list(2))
         target = self._op("Unsqueeze", x, self._list(2))
         strides = {"domain": MICROSOFT, "transBatchA": 1, "transBatchB": 1}
-        found = self._op("FusedMatMul", source, target, transB=1, **strides)
-        found = self._op("Reshape", found, self._list(-1, 64 * 64))
+        scores = self._op("FusedMatMul", source, target, transB=1, **strides)
+        scores = self._op("Reshape", scores, self._list(-1, 64 * 64))
         pieces = self._op("Transpose", self._op("MatMul", x, self._constant(promotions)), perm=[1, 0, 2])
         pieces = self._op("Reshape", pieces, self._list(-1, 64 * 4))
         self._slots = head.pairs.numpy()
         moves, promoting, chosen = (
             self._op("Gather", of, self._constant(indices), axis=1)
             for of, indices in (
-                (found, self._slots[:MOVES]),
-                (found, self._slots[MOVES:]),
+                (scores, self._slots[:MOVES]),
+                (scores, self._slots[MOVES:]),
                 (pieces, head.pieces.numpy()),
             )
         )
@@ -171,8 +171,8 @@ class _Graph:
         steps = steps_of(weight.t())[:, 0]
         rounded = self._constant((weight / steps).round().to(torch.int8))
         zeros = self._constant(torch.zeros(len(steps), dtype=torch.int8))
-        given = (quantised, rounded, step_name, self._constant(steps), zero_name, zeros)
-        return self._op("MatMulIntegerToFloat", *given, *added, domain=MICROSOFT)
+        operands = (quantised, rounded, step_name, self._constant(steps), zero_name, zeros)
+        return self._op("MatMulIntegerToFloat", *operands, *added, domain=MICROSOFT)
 
     def _within(self, x: str, trained: Range) -> str:
         low, high = (self._constant(bound * trained.spread) for bound in trained.bounds())
@@ -201,9 +201,9 @@ class _Graph:
         self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
         return name
 
-    def _op(self, kind: str, *given: str, domain: str = "", to: str | None = None, **attributes: object) -> str:
+    def _op(self, kind: str, *inputs: str, domain: str = "", to: str | None = None, **attributes: object) -> str:
         to = to or f"{kind}{len(self._nodes)}"
-        self._nodes.append(helper.make_node(kind, given, [to], domain=domain, **attributes))
+        self._nodes.append(helper.make_node(kind, inputs, [to], domain=domain, **attributes))
         return to
 
 

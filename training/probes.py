@@ -43,11 +43,11 @@ Row = dict[str, object]
 
 def sampled(data: Data, seed: int) -> Iterator[Row]:
     """Rows of all groups but the last two, from the validation split, rare kinds first."""
-    found = samples(data, "validation", PER_GAME, seed)
+    pool = samples(data, "validation", PER_GAME, seed)
     counts: Counter[str] = Counter()
     rights = 0
-    for index in np.random.default_rng(seed).permutation(len(found)):
-        sample = found[index]
+    for index in np.random.default_rng(seed).permutation(len(pool)):
+        sample = pool[index]
         kind = next((k for k, (limit, fits) in WANTED.items() if counts[k] < limit and fits(sample)), None)
         if kind is not None:
             counts[kind] += 1

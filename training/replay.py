@@ -67,8 +67,8 @@ def _pushed(boards: NDArray[np.uint64], slots: NDArray[np.int16]) -> tuple[NDArr
     pawn, king = moved[:, PAWN], moved[:, KING]
     castling = king & ((ours[:, ROOK] & target) != 0)
     en_passant = pawn & (target == boards[:, EN_PASSANT_SQUARE])
-    taken = np.where(en_passant, target >> U64(8), np.where(castling, U64(0), target))
-    theirs &= ~taken[:, None]
+    captured = np.where(en_passant, target >> U64(8), np.where(castling, U64(0), target))
+    theirs &= ~captured[:, None]
     plain = moved & ~castling[:, None]
     ours ^= np.where(plain, (source | target)[:, None], U64(0))
     promotes = np.flatnonzero(_PROMOTION[slots])
@@ -78,7 +78,7 @@ def _pushed(boards: NDArray[np.uint64], slots: NDArray[np.int16]) -> tuple[NDArr
     ours[:, KING] ^= np.where(castling, source ^ np.where(short, _G1, _C1), U64(0))
     ours[:, ROOK] ^= np.where(castling, target ^ np.where(short, _F1, _D1), U64(0))
     rights = np.where(king, U64(0), boards[:, OUR_RIGHTS] & ~source)
-    their_rights = boards[:, THEIR_RIGHTS] & ~taken
+    their_rights = boards[:, THEIR_RIGHTS] & ~captured
     jumped = np.where(pawn & (target == source << U64(16)), source << U64(8), U64(0))
     after = np.empty_like(boards)
     after[:, :6], after[:, 6:12] = theirs, ours

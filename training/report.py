@@ -116,7 +116,8 @@ def _strength(run: Run, split: str, models: Sequence[Model | Nearest], games: in
     lines = openings(run.data, split, games // 2, run.seed)
     matches = {model.name: match(model, lines, run.seed) for model in single} if lines else {}
     mates, wasted = (
-        positions_with(run.data, split, count, wanted) for count, wanted in ((MATES, is_mate), (WASTES, is_wasted))
+        positions_with(run.data, split, count, condition)
+        for count, condition in ((MATES, is_mate), (WASTES, is_wasted))
     )
     rows: dict[str, dict[str, str]] = {}
     for model in single:
@@ -124,10 +125,13 @@ def _strength(run: Run, split: str, models: Sequence[Model | Nearest], games: in
         if played := matches.get(model.name):
             row[f"{STRONG} against {WEAK}, {len(played.scores)} games"] = str(played)
             row["ended in stalemate"] = str(played.endings["stalemate"])
-        for name, found, wanted in (("mate in one", mates, is_mate), ("stalemates when ahead", wasted, is_wasted)):
-            row[f"{name} %, {len(found)} positions"] = " / ".join(
+        for name, positions, condition in (
+            ("mate in one", mates, is_mate),
+            ("stalemates when ahead", wasted, is_wasted),
+        ):
+            row[f"{name} %, {len(positions)} positions"] = " / ".join(
                 f"{100 * mean:.1f} ± {100 * error:.1f}"
-                for mean, error in (probability_of(model, found, wanted).values() if len(found) > 1 else ())
+                for mean, error in (probability_of(model, positions, condition).values() if len(positions) > 1 else ())
             )
         row["takes the queen %, forecast of a win %"] = " / ".join(
             f"{100 * share:.0f}, {'none' if win is None else f'{100 * win:.0f}'}"
@@ -150,9 +154,9 @@ def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]
     rows: dict[str, dict[str, str]] = {}
     for model in models:
         if isinstance(model, Model) and model.contract.takes_elo:
-            found = curves(model, positions)
-            step = max(np.abs(np.diff(curve, axis=0)).max() for curve in found)
-            rows[model.name] = {"largest step": f"{step:.3f}", "bends": f"{bends(found):.4f}"}
+            per_position = curves(model, positions)
+            step = max(np.abs(np.diff(curve, axis=0)).max() for curve in per_position)
+            rows[model.name] = {"largest step": f"{step:.3f}", "bends": f"{bends(per_position):.4f}"}
     return (
         f"## Smooth in the rating\n\n{len(RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions. "
         "Largest step: the most that a move's probability changes from one rating to the next. Bends: the absolute "
@@ -160,10 +164,10 @@ def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]
     )
 
 
-def bends(found: Sequence[Floats]) -> float:
+def bends(per_position: Sequence[Floats]) -> float:
     """How far the curves `[ratings, moves]` of positions are from straight lines: the mean, over positions and ratings,
     of the absolute second differences summed over the moves. Players see bends as teeth in the chart."""
-    return float(np.mean([np.abs(np.diff(curve, 2, axis=0)).sum(1).mean() for curve in found]))
+    return float(np.mean([np.abs(np.diff(curve, 2, axis=0)).sum(1).mean() for curve in per_position]))
 
 
 def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
@@ -173,38 +177,38 @@ def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_card(card: Path, found: Measured, with_moves: Measured | None, command: str, split: str) -> None:
+def write_card(card: Path, measured: Measured, with_moves: Measured | None, command: str, split: str) -> None:
     """Puts the figures into a card, in the place of older ones, and leaves the rest of the file as it is."""
     figures: dict[str, object] = {
         "command": command,
         "what": f"positions after the opening of held-out games ({split} split) by many players, FEN alone",
-        "positions": len(found),
-        "top1": round(found.top(1), 5),
-        "top3": round(found.top(3), 4),
-        "cross_entropy": round(found.cross_entropy(), 4),
-        "calibration_error": round(found.calibration_error(), 4),
+        "positions": len(measured),
+        "top1": round(measured.top(1), 5),
+        "top3": round(measured.top(3), 4),
+        "cross_entropy": round(measured.cross_entropy(), 4),
+        "calibration_error": round(measured.calibration_error(), 4),
     }
     if with_moves is not None:
         figures["top1_with_moves"] = round(with_moves.top(1), 5)
         figures["cross_entropy_with_moves"] = round(with_moves.cross_entropy(), 4)
-    if (brier := found.brier()) is not None:
+    if (brier := measured.brier()) is not None:
         figures["brier"] = round(brier[0], 4)
     for low, high in pairwise(BANDS):
-        band = (found.rating >= low) & (found.rating < high)
+        band = (measured.rating >= low) & (measured.rating < high)
         if band.sum() >= FEWEST:
-            figures[f"top1_{low}_{high}"] = round(found.top(1, band), 4)
+            figures[f"top1_{low}_{high}"] = round(measured.top(1, band), 4)
             figures[f"positions_{low}_{high}"] = int(band.sum())
-    figures["raw_leakage_mean"] = float(f"{found.raw.mean():.3g}")
-    figures["raw_leakage_p99"] = float(f"{np.quantile(found.raw, 0.99):.3g}")
-    figures["raw_leakage_max"] = float(f"{found.raw.max():.3g}")
+    figures["raw_leakage_mean"] = float(f"{measured.raw.mean():.3g}")
+    figures["raw_leakage_p99"] = float(f"{np.quantile(measured.raw, 0.99):.3g}")
+    figures["raw_leakage_max"] = float(f"{measured.raw.max():.3g}")
     table = tomlkit.parse(card.read_text())
     table["card"]["measured"] = figures  # type: ignore[index]
     card.write_text(tomlkit.dumps(table))
 
 
-def cost(models: Mapping[Path, Model], found: Sequence[Sample]) -> str:
+def cost(models: Mapping[Path, Model], held_out: Sequence[Sample]) -> str:
     """What a position costs each model on one thread in batches, all in one run."""
-    positions, elos = [s.position for s in found], [s.elo for s in found]
+    positions, elos = [s.position for s in held_out], [s.elo for s in held_out]
     feeds = {m.name: m.feeds(m.whole_batch(positions, elos)) for m in models.values()}
     files = {m.name: path.with_name(m.contract.network.file or f"{m.name}.onnx") for path, m in models.items()}
     spent = microseconds(files, feeds)
@@ -235,21 +239,21 @@ def main() -> None:
         models.append(nearest)
         one = next(iter(nearest.models.values()))  # they cost the same
         single[arguments.nearest / one.name] = one
-    found = samples(run.data, arguments.split, PER_GAME, run.seed)
+    held_out = samples(run.data, arguments.split, PER_GAME, run.seed)
     columns: dict[str, Measured] = {}
     for model in models:
-        columns[model.name] = measure(model, found, history=False)
+        columns[model.name] = measure(model, held_out, history=False)
         if takes_history(model):
-            columns[model.name + HISTORY] = measure(model, found, history=True)
+            columns[model.name + HISTORY] = measure(model, held_out, history=True)
     command = "python -m training.report " + " ".join(sys.argv[1:])
     parts = [
-        f"# {arguments.model.name}: held-out figures\n\n{len(found):,} positions after move "
+        f"# {arguments.model.name}: held-out figures\n\n{len(held_out):,} positions after move "
         f"{run.data.opening_plies // 2} of games by many players, up to {PER_GAME} a game, of the {arguments.split} "
         f"split, which training has not seen. Made by `{command}`.\n",
         report(models, columns),
         _strength(run, arguments.split, models, arguments.games),
         _smoothness(models, commonest(SWEPT)),
-        cost(single, found[:BATCH]),
+        cost(single, held_out[:BATCH]),
     ]
     text = "\n".join(parts)
     arguments.model.with_name(f"{arguments.model.name}.report.md").write_text(text)

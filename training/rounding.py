@@ -103,22 +103,22 @@ def held_ranges(network: nn.Module) -> dict[str, Range]:
 
 
 @torch.no_grad()
-def ranges(network: nn.Module, given: Iterable[Sequence[Tensor]], share: float | None = None) -> dict[str, Range]:
+def ranges(network: nn.Module, calls: Iterable[Sequence[Tensor]], share: float | None = None) -> dict[str, Range]:
     """What goes into each product, by its name, when the network is given these arguments: all of it, or with `share`
     as far as that much of a row's largest value on average."""
     inputs: dict[str, list[Tensor]] = {}
     weights: dict[str, Tensor] = {}
 
-    def see(name: str, given: tuple[Any, ...]) -> None:
-        inputs.setdefault(name, []).append(given[0].float().flatten(end_dim=-2))
-        weights[name] = given[1]
+    def see(name: str, operands: tuple[Any, ...]) -> None:
+        inputs.setdefault(name, []).append(operands[0].float().flatten(end_dim=-2))
+        weights[name] = operands[1]
 
     watched = dict(products(network))
     hooks = [
-        product.register_forward_pre_hook(lambda _, given, name=name: see(name, given))
+        product.register_forward_pre_hook(lambda _, operands, name=name: see(name, operands))
         for name, product in watched.items()
     ]
-    for arguments in given:
+    for arguments in calls:
         network(*arguments)
     for hook in hooks:
         hook.remove()

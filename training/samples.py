@@ -32,12 +32,12 @@ class Sample:
 def samples(data: Data, split: str, per_game: int, seed: int) -> list[Sample]:
     """Up to `per_game` positions after the opening of every game by many players of a split."""
     draw = np.random.default_rng(seed)
-    found: list[Sample] = []
+    result: list[Sample] = []
     for shard, game, plies in held_out_games(data, split):
-        wanted = np.arange(data.opening_plies, len(plies))
-        chosen = set(draw.permutation(wanted)[:per_game].tolist())
-        found += [sample for sample in _played(data, shard, game, plies) if sample.ply in chosen]
-    return found
+        after_opening = np.arange(data.opening_plies, len(plies))
+        chosen = set(draw.permutation(after_opening)[:per_game].tolist())
+        result += [sample for sample in _played(data, shard, game, plies) if sample.ply in chosen]
+    return result
 
 
 def held_out_games(data: Data, split: str) -> Iterator[tuple[Shard, int, list[int]]]:

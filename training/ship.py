@@ -110,7 +110,7 @@ class Shipping:
         ]
         readme = ROOT / "README.md"
         row = re.compile(rf"^(\| `{self.name}` [^|]*\|[^|]*\|).*$", re.M)
-        text = row.sub(lambda found: f"{found[1]} {' | '.join(cells)} |", readme.read_text())
+        text = row.sub(lambda match: f"{match[1]} {' | '.join(cells)} |", readme.read_text())
         readme.write_text(re.sub(r"[\d,]+ held-out positions", f"{measured['positions']:,} held-out positions", text))
         known = ROOT / "service/movemask/leakage/known.py"
         row = re.compile(rf'("{self.name}": )[\d.]+')
@@ -187,11 +187,11 @@ def main() -> None:
     parser.add_argument("--floats", nargs="*", default=[], help="products that stay floats, such as head")
     parser.add_argument("--begin", choices=list(STEPS), default="export", help="the step to begin with")
     parser.add_argument("--end", choices=list(STEPS), default="sentences", help="the last step")
-    given = parser.parse_args()
-    paths = (given.run, given.name, given.teacher.resolve(), given.maia1.resolve())
-    shipping = Shipping(*paths, given.hardware, given.python, given.floats)
+    arguments = parser.parse_args()
+    paths = (arguments.run, arguments.name, arguments.teacher.resolve(), arguments.maia1.resolve())
+    shipping = Shipping(*paths, arguments.hardware, arguments.python, arguments.floats)
     names = list(STEPS)
-    for name in names[names.index(given.begin) : names.index(given.end) + 1]:
+    for name in names[names.index(arguments.begin) : names.index(arguments.end) + 1]:
         print(f"== {name}", flush=True)
         STEPS[name](shipping)
 

@@ -74,18 +74,22 @@ def match(model: Model, lines: Sequence[Sequence[chess.Move]], seed: int) -> Mat
 def play(
     boards: Sequence[chess.Board],
     players: Sequence[tuple[S, S]],
-    asked: Callable[[Sequence[Position], Sequence[tuple[S, S]]], Iterable[Policy]],
+    policy_of: Callable[[Sequence[Position], Sequence[tuple[S, S]]], Iterable[Policy]],
     draw: np.random.Generator,
     name: str,
 ) -> None:
-    """Plays all games to their ends, each move drawn from the policy. White's and Black's players are given, and
-    `asked` is told the one to move and its opponent. Without a name no progress is shown."""
+    """Plays all games to their ends, each move drawn from the policy.
+
+    players : White's and Black's of each game
+    policy_of : takes positions, and for each the player to move and its opponent; returns the policies
+    name : of the progress bar; none is shown without one
+    """
     going = list(range(len(boards)))
     with tqdm(total=len(boards), desc=name, unit=" games", leave=False, disable=not name) as bar:
         while going:
             positions = [Position(boards[game].copy(stack=HISTORY)) for game in going]
             sides = [players[game] if boards[game].turn else players[game][::-1] for game in going]
-            for game, (moves, shares) in zip(going, asked(positions, sides), strict=True):
+            for game, (moves, shares) in zip(going, policy_of(positions, sides), strict=True):
                 boards[game].push(moves[draw.choice(len(moves), p=shares)])
             left = [game for game in going if _ending(boards[game]) is None]
             bar.update(len(going) - len(left))
@@ -96,13 +100,13 @@ def openings(data: Data, split: str, count: int, seed: int) -> list[list[chess.M
     """The first moves of so many games of a split, no line twice."""
     lines = {tuple(moves[: data.opening_plies]): None for moves in _games(data, split) if len(moves) > LONGEST // 10}
     chosen = np.random.default_rng(seed).permutation(len(lines))[:count]
-    found = list(lines)
-    return [list(found[place]) for place in chosen]
+    choices = list(lines)
+    return [list(choices[place]) for place in chosen]
 
 
-def positions_with(data: Data, split: str, count: int, wanted: Wins) -> list[Position]:
-    """The first position with a move to a `wanted` board of each game, until there are so many."""
-    return list(islice(_first_with(data, split, wanted), count))
+def positions_with(data: Data, split: str, count: int, condition: Wins) -> list[Position]:
+    """The first position of each game with a move to a board that meets `condition`, for `count` games."""
+    return list(islice(_first_with(data, split, condition), count))
 
 
 def is_mate(board: chess.Board) -> bool:
@@ -114,21 +118,21 @@ def is_wasted(board: chess.Board) -> bool:
     return board.is_stalemate() and _material(board, not board.turn) - _material(board, board.turn) >= AHEAD
 
 
-def probability_of(model: Model, positions: Sequence[Position], wanted: Wins) -> dict[int, tuple[float, float]]:
-    """By rating the mean probability, and its standard error, of the moves that lead to a `wanted` board."""
+def probability_of(model: Model, positions: Sequence[Position], condition: Wins) -> dict[int, tuple[float, float]]:
+    """By rating the mean probability of the moves to a board that meets `condition`, and its standard error."""
     boards = [position.board for position in positions]
-    leads = [{move for move in board.legal_moves if wanted(_after(board, move))} for board in boards]
-    found = {}
+    leads = [{move for move in board.legal_moves if condition(_after(board, move))} for board in boards]
+    by_rating = {}
     for rating in RATINGS:
-        found_policies = policies(model, positions, [Elo(rating, rating)] * len(positions))
+        answers = policies(model, positions, [Elo(rating, rating)] * len(positions))
         shares = np.array(
             [
                 sum(share for move, share in zip(moves, row, strict=True) if move in good)
-                for good, (moves, row) in zip(leads, found_policies, strict=True)
+                for good, (moves, row) in zip(leads, answers, strict=True)
             ]
         )
-        found[rating] = float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))
-    return found
+        by_rating[rating] = float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))
+    return by_rating
 
 
 def forecast(model: Model) -> dict[int, tuple[float, float | None]]:
@@ -173,11 +177,11 @@ def _games(data: Data, split: str) -> Iterator[list[chess.Move]]:
         yield list(board.move_stack)
 
 
-def _first_with(data: Data, split: str, wanted: Wins) -> Iterator[Position]:
+def _first_with(data: Data, split: str, condition: Wins) -> Iterator[Position]:
     for moves in _games(data, split):
         board = chess.Board()
         for move in moves:
-            if _may_end(board) and any(wanted(_after(board, one)) for one in board.legal_moves):
+            if _may_end(board) and any(condition(_after(board, one)) for one in board.legal_moves):
                 yield Position(board.copy(stack=HISTORY))
                 break
             board.push(move)

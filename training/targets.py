@@ -58,9 +58,9 @@ class Targets:
         listed[row, self.slots[entry]] = True
         others = (legal & ~listed).sum(1).clip(min=1)
         share = np.maximum(self.left_out[places] / np.float32(255), TINY) / others
-        found = np.where(legal, np.log(share, dtype=np.float32)[:, None], np.float32(0))
-        found[row, self.slots[entry]] = 2 * np.log(self.roots[entry].clip(min=1) / np.float32(255))
-        return np.asarray(found, dtype=np.float32)
+        result = np.where(legal, np.log(share, dtype=np.float32)[:, None], np.float32(0))
+        result[row, self.slots[entry]] = 2 * np.log(self.roots[entry].clip(min=1) / np.float32(255))
+        return np.asarray(result, dtype=np.float32)
 
 
 def ready(folder: Path, dataset: Dataset, data: Data) -> Targets:
@@ -73,14 +73,14 @@ def ready(folder: Path, dataset: Dataset, data: Data) -> Targets:
     for file in sorted(folder.glob("*.targets")):
         shard = data.folder / f"{file.name.split('.')[0]}.shard"
         try:
-            about, found = read_targets(file)
+            about, targets = read_targets(file)
         except TargetsError as error:
             skipped[str(error)] += 1
             continue
         if shard.name not in dataset.places or about.get("shard") != _digest(shard):
             skipped[f"{file}: made for another {shard.name}"] += 1
             continue
-        parts.append(Targets(dataset.places[shard.name][found.rows], *_without_rows(found)))
+        parts.append(Targets(dataset.places[shard.name][targets.rows], *_without_rows(targets)))
     if not parts:
         reasons = "".join(f"\n{reason}" for reason in skipped)
         raise SystemExit(f"{folder}: no targets for the shards of {data.folder}{reasons}")
@@ -113,8 +113,10 @@ def read_targets(file: Path) -> tuple[dict[str, object], Targets]:
     return about, Targets(rows.astype(np.int64), indptr, left_out, slots, roots)
 
 
-def _without_rows(found: Targets) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]:
-    return found.indptr, found.left_out, found.slots, found.roots
+def _without_rows(
+    targets: Targets,
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]:
+    return targets.indptr, targets.left_out, targets.slots, targets.roots
 
 
 def _digest(file: Path) -> str:

@@ -86,37 +86,47 @@ def train(
     annealing = _anneal(state, done * settings.batch, anneal, settings.batch)
     if annealing is not None:
         steps = min(steps, annealing.end // settings.batch)
-    seen = dataset.load(run.data, "train")
-    held = held_out(run, teacher, device, settings.validated)
+    training_set = dataset.load(run.data, "train")
+    held_out_batches = held_out(run, teacher, device, settings.validated)
     if rounding and not held_ranges(network):
-        hold(network, ranges(network, (batches[0].inputs() for batches in held), SHARE))
-    progress = Progress(run, network, optimizers, spent, held, annealing)
-    print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
-    print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
-    rows = dataset.order(seen, run.data, run.seed)
+        hold(network, ranges(network, (batches[0].inputs() for batches in held_out_batches), SHARE))
+    progress = Progress(run, network, optimizers, spent, held_out_batches, annealing)
+    print(
+        f"{len(training_set):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}"
+    )
+    print("".join(f"skipped: {reason}\n" for reason in training_set.skipped), end="", flush=True)
+    rows = dataset.order(training_set, run.data, run.seed)
     batches = stream(
-        seen, rows, done, settings.batch, taught.bare, device, teacher, _ready(run, seen), settings.gatherers
+        training_set,
+        rows,
+        done,
+        settings.batch,
+        taught.bare,
+        device,
+        teacher,
+        _ready(run, training_set),
+        settings.gatherers,
     )
     whole = torch.compile(network.states) if settings.compile else network.states
-    first, began, gone = done, time.monotonic(), 0.0
+    first, began, elapsed = done, time.monotonic(), 0.0
     limit = min(seconds, anneal_seconds)
     bar = _bar(limit, done * settings.batch, steps * settings.batch)
     stopping = _asked_to_stop()
     stop = next(stopping)
     while done < steps and not stop:
         batch = next(batches)
-        gone += min(time.monotonic() - began, STOPPED)
+        elapsed += min(time.monotonic() - began, STOPPED)
         began = time.monotonic()
         warm_up = min((done - first + 1) / settings.warm_up, 1.0)
-        left = max(1 - gone / anneal_seconds, 0.0)
+        left = max(1 - elapsed / anneal_seconds, 0.0)
         if annealing is not None:
             left = min(left, annealing.factor(done * settings.batch))
         _set_rate(optimizers, settings.learning_rate * min(warm_up, left))
         losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
-        done, stop = done + 1, next(stopping) or gone >= limit
+        done, stop = done + 1, next(stopping) or elapsed >= limit
         if limit < inf:
             bar.set_postfix(positions=f"{done * settings.batch:,}", refresh=False)
-            bar.update(min(gone, limit) - bar.n)
+            bar.update(min(elapsed, limit) - bar.n)
         else:
             bar.update(settings.batch)
         progress.after(done, losses, last=done == steps or stop)
@@ -137,19 +147,19 @@ def _anneal(state: dict[str, Any] | None, seen: int, positions: int | None, batc
     return Anneal(seen, positions) if positions is not None else None
 
 
-def _bar(limit: float, seen: int, wanted: int) -> tqdm[Any]:
+def _bar(limit: float, seen: int, total: int) -> tqdm[Any]:
     """Progress towards the end of the stretch: its seconds if it has a limit, else the run's positions."""
     if limit < inf:
         return tqdm(total=limit, unit=" s", mininterval=30, bar_format=_SECONDS)
-    return tqdm(initial=seen, total=wanted, unit=" positions", mininterval=30)
+    return tqdm(initial=seen, total=total, unit=" positions", mininterval=30)
 
 
-def _ready(run: Run, seen: dataset.Dataset) -> Ready | None:
+def _ready(run: Run, training_set: dataset.Dataset) -> Ready | None:
     """The part of the batches that ready policies teach, or None for a run without them."""
     taught = run.teaching
     if taught.targets is None or not taught.targets_share:
         return None
-    targets = ready(taught.targets, seen, run.data)
+    targets = ready(taught.targets, training_set, run.data)
     print(f"{len(targets):,} ready policies", *(f"skipped: {reason}" for reason in targets.skipped), sep="\n")
     order = np.random.default_rng(run.seed).permutation(len(targets))
     return Ready(targets, order, taught.targets_share, -(-taught.apart // run.training.batch))
@@ -165,11 +175,11 @@ def step(
     with torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=run.training.bfloat16):
         if apart:
             assert lesson.states is not None, "layers learn apart from the teacher's states"
-            given = [lesson.states[number] for number in (0, *taught.matched)]
+            inputs = [lesson.states[number] for number in (0, *taught.matched)]
             own = [network.embedded(*batch.inputs())]
-            own += [layer(x, network.biases) for layer, x in zip(network.layers, given, strict=False)]
-            logits, value = network.head(given[-1])
-            expected = given
+            own += [layer(x, network.biases) for layer, x in zip(network.layers, inputs, strict=False)]
+            logits, value = network.head(inputs[-1])
+            expected = inputs
         else:
             own = whole(*batch.inputs())[1:]  # what goes in is free: it holds more than the teacher's
             logits, value = network.head(own[-1])
@@ -208,10 +218,16 @@ class Progress:
         network: Network,
         optimizers: list[torch.optim.Optimizer],
         spent: float,
-        held: list[list[Batch]],
+        held_out_batches: list[list[Batch]],
         annealing: Anneal | None,
     ) -> None:
-        self._run, self._network, self._optimizers, self._spent, self._held = run, network, optimizers, spent, held
+        self._run, self._network, self._optimizers, self._spent, self._held = (
+            run,
+            network,
+            optimizers,
+            spent,
+            held_out_batches,
+        )
         self._annealing = annealing
         self._clock = self._saved = time.monotonic()
         self._sums: dict[str, Tensor] = {}
@@ -291,8 +307,8 @@ def _restored(
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
     hold(network, {name: Range(**one) for name, one in state.get("ranges", {}).items()})
     if "optimizers" in state:  # else they begin anew: the state of an earlier stretch that was kept without them
-        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
     return checkpoints.seen(state) // run.training.batch, float(state["seconds"])
 
 

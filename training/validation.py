@@ -53,10 +53,10 @@ def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int 
     the positions alone, then with the games before them. Lessons have no states, which are 590 kB a position."""
     split = dataset.load(run.data, "validation")
     later = split.ply >= run.data.opening_plies
-    wanted = np.flatnonzero(later & split.many_players if (later & split.many_players).any() else later)
-    if not len(wanted):
+    eligible = np.flatnonzero(later & split.many_players if (later & split.many_players).any() else later)
+    if not len(eligible):
         raise SystemExit(f"{run.data.folder}: no game in the validation split (two in a hundred): give it more games")
-    rows = np.random.default_rng(run.seed).permutation(wanted)[:count]
+    rows = np.random.default_rng(run.seed).permutation(eligible)[:count]
     parts = np.array_split(rows, max(len(rows) // 128, 1))
 
     def made(part: NDArray[np.int64], bare: bool) -> Batch:
@@ -67,12 +67,12 @@ def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int 
 
 
 @torch.no_grad()
-def score(network: Network, held: Sequence[Batch]) -> Scores:
+def score(network: Network, batches: Sequence[Batch]) -> Scores:
     """The network's scores on batches that have a lesson."""
     network.eval()
     parts: list[tuple[Tensor, ...]] = []
     value = 0.0
-    for batch in held:
+    for batch in batches:
         assert batch.lesson is not None
         logits, results = network(*batch.inputs())
         first = logits.masked_fill(~batch.legal, -torch.inf).argmax(1) == batch.slot
@@ -85,18 +85,20 @@ def score(network: Network, held: Sequence[Batch]) -> Scores:
     return Scores(*columns, value / len(columns[0]))
 
 
-def validate(network: Network, held: Sequence[Batch]) -> dict[str, float]:
+def validate(network: Network, batches: Sequence[Batch]) -> dict[str, float]:
     """The means of the scores, and the standard errors of top-1 and cross-entropy, for the log."""
-    scores = score(network, held)
+    scores = score(network, batches)
     means = {name: getattr(scores, name).mean().item() for name in ("top1", "cross_entropy", "kl", "raw_leakage")}
     errors = {f"{name}_error": error for name, error in scores.errors().items()}
     return {name: round(value, 4) for name, value in {**means, "value": scores.value, **errors}.items()}
 
 
-def compared(found: Mapping[str, Sequence[Scores]]) -> tuple[str, str]:
+def compared(by_name: Mapping[str, Sequence[Scores]]) -> tuple[str, str]:
     """The table of scores by name, from the FEN alone and with the game, and the name whose cross-entropy summed over
     both is lowest."""
-    sums = {name: torch.stack([one.cross_entropy for one in scores]).sum(0).double() for name, scores in found.items()}
+    sums = {
+        name: torch.stack([one.cross_entropy for one in scores]).sum(0).double() for name, scores in by_name.items()
+    }
     lowest = min(sums, key=lambda name: float(sums[name].mean()))
     head = (
         "",
@@ -106,7 +108,7 @@ def compared(found: Mapping[str, Sequence[Scores]]) -> tuple[str, str]:
         "more than",
     )
     lines = [f"|{'|'.join(f' {cell} ' for cell in head)} {lowest} |", "|---" * len(head) + "|"]
-    for name, scores in found.items():
+    for name, scores in by_name.items():
         beyond = sums[name] - sums[lowest]
         cells = [*map(_cell, scores), f"{sums[name].mean():.4f} ± {standard_error(sums[name]):.4f}"]
         cells.append("" if name == lowest else f"{beyond.mean():.4f} ± {standard_error(beyond):.4f}")
@@ -144,14 +146,15 @@ def main() -> None:
     run, place = load_run(arguments.run), best_device()
     torch.set_num_threads(run.training.threads)
     teacher = Teacher(run.teaching.teacher, place, bfloat16=run.training.bfloat16)
-    held = held_out(run, teacher, place, arguments.positions)
-    found = {
-        str(folder): [score(network, batches) for batches in held]
+    held_out_batches = held_out(run, teacher, place, arguments.positions)
+    by_name = {
+        str(folder): [score(network, batches) for batches in held_out_batches]
         for folder in arguments.folders
         for network in [load_network(run, folder, place)]
     }
-    table, lowest = compared(found)
-    print(f"{sum(len(batch.slot) for batch in held[0]):,} validation positions, ± one standard error\n\n{table}\n")
+    table, lowest = compared(by_name)
+    positions = sum(len(batch.slot) for batch in held_out_batches[0])
+    print(f"{positions:,} validation positions, ± one standard error\n\n{table}\n")
     print(f"lowest: {lowest}")
 
 
