@@ -155,11 +155,11 @@ def running(pid: int) -> bool:
 
 def children(pid: int) -> set[int]:
     """The processes that a process has started and that run."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
-            found.update(map(int, task.read_text().split()))
-    return set(filter(running, found))
+            pids.update(map(int, task.read_text().split()))
+    return set(filter(running, pids))
 
 
 def workers(pid: int) -> set[int]:

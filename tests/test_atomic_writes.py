@@ -69,7 +69,7 @@ def test_error_leaves_file_and_folder_unchanged(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError):  # noqa: PT011
         fail()
-    assert {found.name: found.read_bytes() for found in tmp_path.iterdir()} == {
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "file": b"old",
         "file.part": b"of the user",
     }

@@ -43,12 +43,12 @@ def test_lichess_bot_engine_takes_options(tmp_path: Path, installed: str) -> Non
     if installed == "on the PATH":
         variables["PATH"] = f"{script.parent}:{variables['PATH']}"
     folder = EXAMPLES / "lichess-bot"
-    asked = yaml.safe_load((folder / "config.yml").read_text())
+    settings = yaml.safe_load((folder / "config.yml").read_text())
     # What lichess-bot's validate_config demands (lib/config.py).
-    assert isinstance(asked["token"], str)
-    assert isinstance(asked["url"], str)
-    assert isinstance(asked["challenge"], dict)
-    engine = asked["engine"]
+    assert isinstance(settings["token"], str)
+    assert isinstance(settings["url"], str)
+    assert isinstance(settings["challenge"], dict)
+    engine = settings["engine"]
     assert engine["protocol"] == "uci"
     assert os.stat(folder / engine["name"]).st_mode & stat.S_IXUSR
     (tmp_path / "engines").mkdir()

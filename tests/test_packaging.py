@@ -97,17 +97,17 @@ def pins(name: str) -> set[tuple[str, str]]:
 
 def required(requirements: Iterable[str]) -> set[str]:
     """The packages that pip would install here for these requirements, with those that they require in turn."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [(Requirement(text), "") for text in requirements]
     while waiting:
         requirement, extra = waiting.pop()
         name = canonicalize_name(requirement.name)
-        if name in found or not (requirement.marker is None or requirement.marker.evaluate({"extra": extra})):
+        if name in names or not (requirement.marker is None or requirement.marker.evaluate({"extra": extra})):
             continue
-        found.add(name)
+        names.add(name)
         for extra in ("", *requirement.extras):
             waiting += [(Requirement(text), extra) for text in requires(name) or ()]
-    return found
+    return names
 
 
 @pytest.fixture(scope="module")

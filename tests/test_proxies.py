@@ -92,14 +92,14 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
             (tmp_path / "proxy.txt").open("wb") as log,
             started(command, cwd=tmp_path, env=environment, stdout=log, stderr=log) as process,
         ):
-            made = Front(port, trusted, plain if request.param == "nginx" else None)
+            proxy = Front(port, trusted, plain if request.param == "nginx" else None)
 
             def answers() -> bool:
                 assert process.poll() is None, (tmp_path / "proxy.txt").read_text()
-                return made.ask("/readyz")[0] == 200
+                return proxy.ask("/readyz")[0] == 200
 
             until(answers, "the proxy answers")
-            yield made
+            yield proxy
 
 
 def test_proxy_serves_https_and_forwards_client(front: Front) -> None:

@@ -31,8 +31,8 @@ class _Trace:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if self.on and event == "call":
-            _, found, file = frame.f_code.co_filename.partition(_PACKAGE)
-            if found:
+            _, package, file = frame.f_code.co_filename.partition(_PACKAGE)
+            if package:
                 self.calls += 1
                 self.files.setdefault(file)
 

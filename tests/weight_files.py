@@ -33,7 +33,7 @@ def message(place: int, *parts: bytes) -> bytes:
 
 
 @dataclass
-class Made:
+class WeightFile:
     """A file's parts, and the float64 weights it holds by name, as a reader must get them back."""
 
     filters: int = 8
@@ -47,7 +47,7 @@ class Made:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
-        self.held: dict[str, NDArray[np.float64]] = {}
+        self.arrays: dict[str, NDArray[np.float64]] = {}
 
     def layer(self, place: int, name: str, *shape: int, low: float = -0.2, high: float = 0.2) -> bytes:
         values = self.random.uniform(low, high, shape)
@@ -56,13 +56,13 @@ class Made:
             least, most = np.float32(flat.min()), np.float32(flat.max())
             span = float(most) - float(least)
             packed = np.round((flat - float(least)) / (span or 1) * 65535).astype("<u2")
-            self.held[name] = (packed / 65535 * span + float(least)).reshape(shape)
+            self.arrays[name] = (packed / 65535 * span + float(least)).reshape(shape)
             ends = fixed32(1, struct.pack("<f", least)) + fixed32(2, struct.pack("<f", most))
             return message(place, ends, message(3, packed.tobytes()))
         kind = {2: "<f2", 4: "<f4"}.get(self.encoding)
         raw = flat.astype(kind) if kind else (flat.astype("<f4").view("<u4") >> 16).astype("<u2")
-        held = raw.astype(np.float64) if kind else (raw.astype("<u4") << 16).view("<f4").astype(np.float64)
-        self.held[name] = held.reshape(shape)
+        array = raw.astype(np.float64) if kind else (raw.astype("<u4") << 16).view("<f4").astype(np.float64)
+        self.arrays[name] = array.reshape(shape)
         return message(place, number(4, self.encoding), message(3, raw.tobytes()))
 
     def convolution(self, place: int, name: str, outputs: int, inputs: int, size: int) -> bytes:

@@ -10,9 +10,9 @@ from tests.field import CASES, FIELD, NAMES, Case, outline
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_games_of_other_programs_are_read(case: Case) -> None:
-    found = list(read_games(case.text))
-    assert len(found) == len(case.games), found
-    for game, expected in zip(found, case.games, strict=True):
+    games = list(read_games(case.text))
+    assert len(games) == len(case.games), games
+    for game, expected in zip(games, case.games, strict=True):
         assert outline(game, expected) == expected
     trees = [parsed.game for parsed in read_trees(case.text) if parsed.game is not None]
     assert [outline(game, expected) for game, expected in zip(trees, case.games, strict=True)] == case.games

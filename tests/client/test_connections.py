@@ -102,12 +102,12 @@ def test_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(variable, raising=False)
     words = r"the proxy {} of HTTP_PROXY; NO_PROXY excepts an address$"
-    for proxy, shown in (
+    for proxy, name in (
         ("http://user:secret@127.0.0.1:1", "http://127.0.0.1:1"),
         ("127.0.0.1:1", "127.0.0.1:1"),
     ):
         monkeypatch.setenv("http_proxy", proxy)
-        with pytest.raises(movemask.ServiceUnreachable, match=words.format(shown)):
+        with pytest.raises(movemask.ServiceUnreachable, match=words.format(name)):
             call("http://127.0.0.1:8000", "models")
     monkeypatch.setenv("no_proxy", "127.0.0.0/8")  # a network, which libraries do not understand here
     with pytest.raises(movemask.ServiceUnreachable, match="of HTTP_PROXY"):

@@ -82,9 +82,9 @@ CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "plain"), CONVERTED)
-def test_python_values_become_json(given: dict[str, Any], plain: dict[str, Any]) -> None:
-    assert sent(**given) == {"fen": "startpos", **plain}
+@pytest.mark.parametrize(("arguments", "plain"), CONVERTED)
+def test_python_values_become_json(arguments: dict[str, Any], plain: dict[str, Any]) -> None:
+    assert sent(**arguments) == {"fen": "startpos", **plain}
 
 
 _LOOP: list[Any] = []
@@ -119,10 +119,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "words"), REFUSED)
-def test_other_values_raise_with_argument_name(given: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
+def test_other_values_raise_with_argument_name(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words) as caught:
-        sent(**given)
+        sent(**arguments)
     assert len(str(caught.value)) < 300
 
 
@@ -192,7 +192,7 @@ def test_variant_boards_raise_everywhere(
 ) -> None:
     """Antichess has one legal move where chess has 22, and a network of chess knows none of it."""
     board = variant()
-    asked: list[tuple[str, Callable[[], Any]]] = [
+    calls: list[tuple[str, Callable[[], Any]]] = [
         ("position", lambda: client.policy(board)),
         ("position", lambda: client.move(board)),
         ("position", lambda: client.sweep(board, ratings=[1500])),
@@ -201,7 +201,7 @@ def test_variant_boards_raise_everywhere(
         ("board", lambda: network.policy(board)),
         ("board", lambda: network.policies([chess.Board(), board])),
     ]
-    for name, ask in asked:
+    for name, ask in calls:
         with pytest.raises(UnsupportedVariant, match=rf"^{name}: \w+ has other rules"):
             ask()
 

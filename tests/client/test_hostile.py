@@ -196,15 +196,15 @@ def test_server_that_does_not_read_times_out() -> None:
 
 
 def test_retries_end() -> None:
-    seen: list[int] = []
+    requests: list[int] = []
 
     def behave(connection: Connection) -> None:
-        seen.append(1)
+        requests.append(1)
         busy("0")(connection)
 
     with misbehaving(behave) as url, pytest.raises(movemask.ApiError, match="busy"):
         call(url, "models")
-    assert len(seen) == 4
+    assert len(requests) == 4
 
 
 def test_wrong_certificate_or_protocol_is_named(tmp_path: Path) -> None:

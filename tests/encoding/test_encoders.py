@@ -40,21 +40,21 @@ def test_maia2_planes_match_mirrored_board() -> None:
     encode = plane_encoder("maia2-18").encode
     for fen in fens():
         board = chess.Board(fen)
-        seen = board if board.turn == chess.WHITE else board.mirror()
+        view = board if board.turn == chess.WHITE else board.mirror()
         expected = np.zeros((18, 8, 8), dtype=np.float32)
-        for square, piece in seen.piece_map().items():
+        for square, piece in view.piece_map().items():
             plane = piece.piece_type - 1 + (0 if piece.color == chess.WHITE else 6)
             expected[plane, square // 8, square % 8] = 1
         expected[12] = 1
         rights = [
-            seen.has_kingside_castling_rights(chess.WHITE),
-            seen.has_queenside_castling_rights(chess.WHITE),
-            seen.has_kingside_castling_rights(chess.BLACK),
-            seen.has_queenside_castling_rights(chess.BLACK),
+            view.has_kingside_castling_rights(chess.WHITE),
+            view.has_queenside_castling_rights(chess.WHITE),
+            view.has_kingside_castling_rights(chess.BLACK),
+            view.has_queenside_castling_rights(chess.BLACK),
         ]
         expected[13:17] = np.array(rights, dtype=np.float32)[:, None, None]
-        if seen.ep_square is not None:
-            expected[17, seen.ep_square // 8, seen.ep_square % 8] = 1
+        if view.ep_square is not None:
+            expected[17, view.ep_square // 8, view.ep_square % 8] = 1
         assert np.array_equal(encode(Position.read(fen)), expected), fen
 
 
@@ -62,12 +62,12 @@ def test_maia3_tokens_name_the_piece_on_each_square() -> None:
     encode = plane_encoder("maia3-tokens-12").encode
     for fen in fens():
         board = chess.Board(fen)
-        seen = board if board.turn == chess.WHITE else board.mirror()
+        view = board if board.turn == chess.WHITE else board.mirror()
         tokens = encode(Position.read(fen))
         for square in chess.SQUARES:
-            piece = seen.piece_at(square)
-            found = "".join("PNBRQKpnbrqk"[place] for place in np.flatnonzero(tokens[square]))
-            assert found == (piece.symbol() if piece else "")
+            piece = view.piece_at(square)
+            symbols = "".join("PNBRQKpnbrqk"[place] for place in np.flatnonzero(tokens[square]))
+            assert symbols == (piece.symbol() if piece else "")
 
 
 def test_maia3_history_is_oldest_first() -> None:
@@ -88,16 +88,16 @@ def test_movemask_tokens_extend_maia3_tokens() -> None:
     game = ["g1f3", "g8f6", "g2g3", "g7g6", "f1g2", "f8g7", "e1g1", "e7e5", "d2d4", "e5e4", "c2c4", "e4e3"]
     positions = [Position.read(moves=game[:plies]) for plies in range(13)]
     positions += [Position.read(moves=GAME), *(Position.read(fen) for fen in fens())]
-    for position, found in zip(positions, ours.encode_all(positions, boards_of(positions)), strict=True):
+    for position, tokens in zip(positions, ours.encode_all(positions, boards_of(positions)), strict=True):
         board = position.board
         mover, other = (
             board.clean_castling_rights() & board.occupied_co[color] for color in (board.turn, not board.turn)
         )
-        taken = chess.BB_SQUARES[board.ep_square or 0] if board.has_legal_en_passant() else 0
-        assert np.array_equal(found[:, :96], theirs.encode(position)), position.fen
-        for column, marked in zip((96, 97, 98), (mover, other, taken), strict=True):
-            seen = {square if board.turn else chess.square_mirror(square) for square in chess.SquareSet(marked)}
-            assert set(np.flatnonzero(found[:, column])) == seen, position.fen
+        en_passant = chess.BB_SQUARES[board.ep_square or 0] if board.has_legal_en_passant() else 0
+        assert np.array_equal(tokens[:, :96], theirs.encode(position)), position.fen
+        for column, marked in zip((96, 97, 98), (mover, other, en_passant), strict=True):
+            expected = {square if board.turn else chess.square_mirror(square) for square in chess.SquareSet(marked)}
+            assert set(np.flatnonzero(tokens[:, column])) == expected, position.fen
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_alphazero_planes_match_pgx() -> None:
     for fen, moves, _, expected in pgx_positions():
         position = Position.read(moves=moves)
         assert position.board.fen(en_passant="legal").split()[:4] == chess.Board(fen).fen().split()[:4]
-        found = (encode(position).astype(np.float64) * weights).sum((0, 1))
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4, err_msg=fen)
+        sums = (encode(position).astype(np.float64) * weights).sum((0, 1))
+        np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-4, err_msg=fen)
         repeated += any(expected[13:112:14])
     assert repeated == REPEATED
 

@@ -59,8 +59,8 @@ def test_documented_encoder_in_a_fresh_environment(fresh: Path, tmp_path: Path) 
     (models / "net.toml").write_text(NO_VALUE.replace("maia2-18", "my-planes-13"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(fresh), "-m", "movemask", "predict", FEN, "--models-dir", str(models), "--json"]
-    shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    answered = {move["uci"]: move["probability"] for move in json.loads(shown.stdout)["moves"]}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    answered = {move["uci"]: move["probability"] for move in json.loads(done.stdout)["moves"]}
     namespace: dict[str, object] = {}
     exec(example("my_encoders.py"), namespace)
     encoder, position = namespace["ENCODER"], Position.read(FEN)

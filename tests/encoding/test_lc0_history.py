@@ -26,7 +26,7 @@ PLACEMENT = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 KNIGHTS_OUT_AND_BACK = ["g1f3", "g8f6", "f3g1", "f6g8"]
 OTHER_RANKS = str.maketrans("12345678", "87654321")
 KEPT = [chess.BB_ALL, chess.BB_RANK_1, chess.BB_FILE_A | chess.BB_H8, chess.BB_EMPTY]
-RIGHTS = ["".join(kept) or "-" for kept in product(*((letter, "") for letter in "KQkq"))]
+RIGHTS = ["".join(letters) or "-" for letters in product(*((letter, "") for letter in "KQkq"))]
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ def flag_after(board: chess.Board, move: chess.Move) -> int | None:
 def lc0_game(fen: str, moves: list[str], chess960: bool) -> list[Lc0Position]:
     board = chess.Board(fen, chess960=chess960)
     flag = None if board.ep_square is None else chess.square_file(board.ep_square)  # a FEN's own is taken as it is
-    found = [Lc0Position(lc0_board(board, flag), board.halfmove_clock, 0)]
+    positions = [Lc0Position(lc0_board(board, flag), board.halfmove_clock, 0)]
     for uci in moves:
         move = board.parse_uci(uci)
         flag = flag_after(board, move)
         zeroing = board.is_capture(move) or board.piece_type_at(move.from_square) == chess.PAWN
         board.push(move)
-        clock = 0 if zeroing else found[-1].clock + 1
+        clock = 0 if zeroing else positions[-1].clock + 1
         now = lc0_board(board, flag)
-        found.append(Lc0Position(now, clock, repetitions_of(now, clock, found)))
-    return found
+        positions.append(Lc0Position(now, clock, repetitions_of(now, clock, positions)))
+    return positions
 
 
 def repetitions_of(board: Lc0Board, clock: int, before: list[Lc0Position]) -> int:
@@ -129,9 +129,9 @@ def check(fen: str, moves: list[str], *, chess960: bool = False) -> None:
     position = Position.read(fen, moves, chess960=chess960)
     boards = boards_of([position, position])
     for fill in HistoryFill:
-        found = encode_all([position, position], boards, fill)
+        stack = encode_all([position, position], boards, fill)
         right = expected(fen, moves, fill=fill, chess960=chess960)
-        for planes in found:
+        for planes in stack:
             wrong = np.flatnonzero((planes != right).any(axis=(1, 2)))
             assert not len(wrong), (fen, moves, fill, wrong.tolist())
 

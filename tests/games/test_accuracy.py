@@ -44,8 +44,8 @@ def test_accuracies_match_a_second_implementation() -> None:
 
 def test_accuracy_needs_every_cost() -> None:
     evaluated = "1. e4 {[%eval 0.3]} e5 {[%eval 0.3]} 2. Nf3 {[%eval 0.3]} "
-    found = accuracies(costs_of(f"{evaluated} *"))
-    assert found == {chess.WHITE: pytest.approx(100, abs=1), chess.BLACK: 100}
+    result = accuracies(costs_of(f"{evaluated} *"))
+    assert result == {chess.WHITE: pytest.approx(100, abs=1), chess.BLACK: 100}
     assert accuracies(costs_of(f"{evaluated} Nc6 *")) == {chess.WHITE: None, chess.BLACK: None}
     only_white = '[SetUp "1"]\n[FEN "4k3/8/8/8/8/8/8/4K2R w - - 0 1"]\n\n1. Rh8# *'
     assert accuracies(costs_of(only_white))[chess.BLACK] is None

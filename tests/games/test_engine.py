@@ -40,15 +40,17 @@ async def test_process_starts_on_demand_and_ends_when_idle(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("how", "found", "why"), [("dies", [0], "died unexpectedly"), ("silent", [], "no answer for")])
+@pytest.mark.parametrize(
+    ("how", "places", "why"), [("dies", [0], "died unexpectedly"), ("silent", [], "no answer for")]
+)
 async def test_failing_engine_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, found: list[int], why: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, places: list[int], why: str
 ) -> None:
-    engine = Engine(program(tmp_path, how), stuck=20 if found else 0.2, pause=0)
+    engine = Engine(program(tmp_path, how), stuck=20 if places else 0.2, pause=0)
     async with aclosing(engine):
-        assert await evaluated(engine) == found
+        assert await evaluated(engine) == places
         assert engine.ready
-        assert await evaluated(engine) == found  # it was tried again
+        assert await evaluated(engine) == places  # it was tried again
     (record,) = (one for one in caplog.records if one.levelno >= logging.ERROR)
     assert f"{tmp_path / how} has failed: " in record.message
     assert why in record.message

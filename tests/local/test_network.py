@@ -208,7 +208,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("board", "options", "told"),
+    ("board", "options", "message"),
     [
         *((None, {name: bad}, f"{name}: ") for name, wrong in WRONG.items() for bad in wrong),
         ("8/8 w", {}, "fen: '8/8 w' is cut short"),
@@ -216,10 +216,10 @@ WRONG: dict[str, list[Any]] = {
         (None, {"rating": 1500}, "rating: there is no such option; available: elo, "),
     ],
 )
-def test_wrong_arguments_raise(network: movemask.Network, board: Any, options: Any, told: str) -> None:
+def test_wrong_arguments_raise(network: movemask.Network, board: Any, options: Any, message: str) -> None:
     with pytest.raises(movemask.MovemaskError) as caught:
         network.policy(chess.Board() if board is None else board, **options)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_invalid_board_and_unknown_model_raise(tmp_path: Path) -> None:
@@ -310,13 +310,13 @@ def test_planes_and_slots_are_those_of_the_service(network: movemask.Network, tm
         board.push_uci(move)
     batch = model.whole_batch([Position(board)])
     (fed,) = (model.feeds(batch)[name] for name in [model.contract.inputs.planes])
-    for given in (
+    for planes in (
         movemask.planes(contract, board),
         movemask.planes(model.contract.terms.planes, chess.STARTING_FEN, ["e4", "e5", "Nf3"]),
         movemask.planes(model.contract.terms.planes, chess.Board(), ["e4", "e5", "Nf3"]),
     ):
-        assert np.array_equal(given, fed[0])
-        assert given.dtype == fed.dtype
+        assert np.array_equal(planes, fed[0])
+        assert planes.dtype == fed.dtype
     named = movemask.slots(model.vocabulary.name, board)
     assert named == movemask.slots(contract, board) == dict(zip(moves_of(batch.codes), batch.slots, strict=True))
     (tmp_path / "moves.txt").write_text("e7e8q\n\nb8c6\n")

@@ -24,10 +24,10 @@ def test_shared_8_bit_weights_load(tmp_path: Path) -> None:
         "zero": np.uint8(0),
         "zeros": np.zeros(size, np.int8),
     }
-    given = ["weights", "scale", "scales", "zero", "zeros"]
+    inputs = ["weights", "scale", "scales", "zero", "zeros"]
     nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["integers"])]
     nodes += [
-        helper.make_node("MatMulIntegerToFloat", ["integers", *given], [y], domain="com.microsoft") for y in ("y", "z")
+        helper.make_node("MatMulIntegerToFloat", ["integers", *inputs], [y], domain="com.microsoft") for y in ("y", "z")
     ]
     shape = ("batch", size)
     graph = helper.make_graph(

@@ -79,12 +79,12 @@ def test_probabilities_match_maia2_package(package: Any, model: Model) -> None:
     boards = [probe.position.board.copy(stack=False) for probe in islice(probes(), 0, None, len(probes()) // POSITIONS)]
     boards = boards[:POSITIONS]
     assert {board.turn for board in boards} == {chess.WHITE, chess.BLACK}
-    asked = [(board, draw.choice(RATINGS), draw.choice(RATINGS)) for board in boards]
-    positions = [Position(board) for board, _, _ in asked]
-    evaluated = evaluate_positions(model, positions, [Elo(own, other) for _, own, other in asked])
+    queries = [(board, draw.choice(RATINGS), draw.choice(RATINGS)) for board in boards]
+    positions = [Position(board) for board, _, _ in queries]
+    evaluated = evaluate_positions(model, positions, [Elo(own, other) for _, own, other in queries])
     codes, probabilities, indptr, _ = evaluated.policies.lists
     assert evaluated.value is not None
-    for row, ((board, own, other), value) in enumerate(zip(asked, evaluated.value, strict=True)):
+    for row, ((board, own, other), value) in enumerate(zip(queries, evaluated.value, strict=True)):
         theirs, white_wins = inference.inference_each(network, prepared, board.fen(en_passant="fen"), own, other)
         mine = slice(indptr[row], indptr[row + 1])
         ours = dict(zip(uci_of(codes[mine]), probabilities[mine], strict=True))

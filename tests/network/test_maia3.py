@@ -35,12 +35,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def tokens(boards: list[chess.Board]) -> NDArray[np.float32]:
     """Eight boards, oldest first, each with its own mover at the bottom: `[1, 64, 96]`, by what the README says."""
-    found = np.zeros((1, 64, 96), dtype=np.float32)
+    result = np.zeros((1, 64, 96), dtype=np.float32)
     for block, board in enumerate([boards[0]] * (8 - len(boards)) + boards):
-        seen = board if board.turn == chess.WHITE else board.mirror()
-        for square, piece in seen.piece_map().items():
-            found[0, square, 12 * block + (piece.piece_type - 1) + (0 if piece.color == chess.WHITE else 6)] = 1
-    return found
+        view = board if board.turn == chess.WHITE else board.mirror()
+        for square, piece in view.piece_map().items():
+            result[0, square, 12 * block + (piece.piece_type - 1) + (0 if piece.color == chess.WHITE else 6)] = 1
+    return result
 
 
 def slot(move: chess.Move, turn: chess.Color) -> int:
@@ -80,8 +80,8 @@ def test_policy_matches_network_with_and_without_history(model: Model, count: in
             elos.append(Elo(own, other))
         evaluated = evaluate_positions(model, positions, elos)
         codes, probabilities, indptr, _ = evaluated.policies.lists
-        for row, wanted in enumerate(expected):
+        for row, policy in enumerate(expected):
             span = slice(indptr[row], indptr[row + 1])
-            found = dict(zip(uci_of(codes[span]), probabilities[span], strict=True))
-            assert found == pytest.approx(wanted, abs=2e-5)
+            result = dict(zip(uci_of(codes[span]), probabilities[span], strict=True))
+            assert result == pytest.approx(policy, abs=2e-5)
     assert promotions > count // 5

@@ -20,12 +20,12 @@ from tests.weight_files import varint
 
 
 def external() -> onnx.TensorProto:
-    made = numpy_helper.from_array(np.zeros(4, np.float32), "w")
-    made.ClearField("raw_data")
-    made.data_location = TensorProto.EXTERNAL
-    entry = made.external_data.add()
+    tensor = numpy_helper.from_array(np.zeros(4, np.float32), "w")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
     entry.key, entry.value = "location", "weights.bin"
-    return made
+    return tensor
 
 
 def constant() -> onnx.NodeProto:
@@ -79,7 +79,7 @@ def failure(models: Path, raw: bytes) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = " + "[" * 60_000 + "]" * 60_000, "nested more than 16 deep"),
         ("[card]\n" + ".".join("a" * 100) + " = 1\n", "nested more than 16 deep"),
@@ -89,9 +89,9 @@ def failure(models: Path, raw: bytes) -> str | None:
         ("x = " + "{a=" * 20_000 + "1" + "}" * 20_000, "nested more than 16 deep"),
     ],
 )
-def test_absurd_contracts_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_absurd_contracts_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "net.toml").write_text(text)
-    assert said in str(load_entry(tmp_path / "net.toml", 1).failure)
+    assert message in str(load_entry(tmp_path / "net.toml", 1).failure)
 
 
 def test_unprintable_model_names_are_ignored(tmp_path: Path) -> None:

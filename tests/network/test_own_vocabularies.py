@@ -131,11 +131,11 @@ def test_policies_of_1500_listed_moves(tmp_path: Path, some_moves: list[str], se
         answer = client.post("/v1/policy", json={"fen": fen}).json()
         board, logits, weights = chess.Board(fen), logits_of(file, fen), {}
         for move in board.legal_moves:
-            seen = move.uci()
+            name = move.uci()
             if board.turn == chess.BLACK:
-                seen = seen.translate(str.maketrans("12345678", "87654321"))
-            if seen in some_moves:
-                weights[move.uci()] = np.exp(logits[some_moves.index(seen)])
+                name = name.translate(str.maketrans("12345678", "87654321"))
+            if name in some_moves:
+                weights[move.uci()] = np.exp(logits[some_moves.index(name)])
         assert {move["uci"]: move["probability"] for move in answer["moves"]} == {
             uci: pytest.approx(weight / sum(weights.values()), rel=1e-5) for uci, weight in weights.items()
         }

@@ -40,9 +40,9 @@ def write_crash(file: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
-@pytest.mark.parametrize(("name", "told"), [("crashes", "ended with SIGFPE"), ("huge", "allocate")])
+@pytest.mark.parametrize(("name", "message"), [("crashes", "ended with SIGFPE"), ("huge", "allocate")])
 def test_network_that_ends_its_process_is_not_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     write_crash(tmp_path / "crashes.onnx")
@@ -56,7 +56,7 @@ def test_network_that_ends_its_process_is_not_added(
     options = ("--contract", "maia2", "--models-dir", folder, "--force")
     result = run("models", "add", tmp_path / f"{name}.onnx", *options)
     assert result.exit_code == 1
-    assert told in result.output
+    assert message in result.output
     assert contents(folder) == before
 
 
@@ -65,7 +65,7 @@ def test_unreadable_file_fails_its_own_model(tmp_path: Path) -> None:
     write_steps(tmp_path / "unknown.onnx", ["spoilt = Teleport(flat)"])
     write_judge(tmp_path / "blind.onnx", faults=["blind"])
     os.symlink("/dev/zero", tmp_path / "device.onnx")
-    told = {
+    cases = {
         "unknown": (NO_VALUE, "Teleport"),
         "blind": (NO_VALUE, "the same logits"),
         "device": (NO_VALUE, "not a regular file"),
@@ -73,7 +73,7 @@ def test_unreadable_file_fails_its_own_model(tmp_path: Path) -> None:
         "line": (NO_VALUE + '[network]\nfile = "a\\nb"', "must be the name of a file"),
         "deep": ("a = " + "[" * 100_000, ""),
     }
-    for name, (text, words) in told.items():
+    for name, (text, words) in cases.items():
         file = tmp_path / f"{name}.toml"
         file.write_text(text)
         entry = load_entry(file, 1)

@@ -54,17 +54,17 @@ def contract(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(contract: Path) -> Model:
-    found = load_entry(contract, 1).model
-    assert found is not None
-    return found
+    loaded = load_entry(contract, 1).model
+    assert loaded is not None
+    return loaded
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Thirty games of the fake, which plays the same wherever it lies, and one that cannot be played through."""
-    found = load_entry(write_fake(tmp_path_factory.mktemp("m"), "net"), 1).model
-    assert found is not None
-    return drawn_games(found, 30, 60) + '\n\n[Event "bad"]\n\n1. e4 Ke3 *\n'
+    loaded = load_entry(write_fake(tmp_path_factory.mktemp("m"), "net"), 1).model
+    assert loaded is not None
+    return drawn_games(loaded, 30, 60) + '\n\n[Event "bad"]\n\n1. e4 Ke3 *\n'
 
 
 @pytest.fixture
@@ -82,15 +82,15 @@ def test_fit_finds_the_temperature_of_drawn_moves(contract: Path, games: Path) -
     positions = sum(max(0, len(game.plies) - 8) for game in read)
     assert f"from {positions} moves of 30 games; 1 games left out" in result.output
     assert "left out: pgn: game 31: 'Ke3' is not legal in" in result.output
-    found = read_contract(contract).calibration
-    assert found is not None
-    assert found.temperature == pytest.approx(TRUTH, rel=0.1)
-    assert found.standard_error is not None
-    assert abs(found.temperature - TRUTH) < 4 * found.standard_error
-    assert f"temperature {found.temperature:.4f} ± {found.standard_error:.4f}" in result.output
-    assert found.positions == positions
-    assert found.source == "games.pgn"
-    assert found.cross_entropy_after < found.cross_entropy_before
+    calibration = read_contract(contract).calibration
+    assert calibration is not None
+    assert calibration.temperature == pytest.approx(TRUTH, rel=0.1)
+    assert calibration.standard_error is not None
+    assert abs(calibration.temperature - TRUTH) < 4 * calibration.standard_error
+    assert f"temperature {calibration.temperature:.4f} ± {calibration.standard_error:.4f}" in result.output
+    assert calibration.positions == positions
+    assert calibration.source == "games.pgn"
+    assert calibration.cross_entropy_after < calibration.cross_entropy_before
     assert contract.read_text().startswith("# a comment that stays\n")
     again = run("calibrate", str(games), "--models-dir", str(contract.parent), "--first-ply", "0", "--limit", "500")
     assert "from 500 moves" in again.output

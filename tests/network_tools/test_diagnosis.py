@@ -41,10 +41,10 @@ needs_maia = pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/mai
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("maia")
+    models = tmp_path_factory.mktemp("maia")
     for file in sorted(MAIA.glob("*.pb.gz")):
-        import_lc0(file, made, file.name.removesuffix(".pb.gz"))
-    return made
+        import_lc0(file, models, file.name.removesuffix(".pb.gz"))
+    return models
 
 
 @pytest.fixture(autouse=True)
@@ -70,11 +70,11 @@ def test_alternatives_are_single_changes_with_advice() -> None:
     outputs = {"outputs": {"logits": "logits", "value": value}}
     inputs = {"inputs": {"planes": "planes", "elo_self": "a", "elo_opponent": "b"}}
     declared = contract("lc0-112", "lc0-1858", **outputs, **inputs)
-    found = {alternative.name: alternative for alternative in alternatives(declared)}
-    assert set(applicable("lc0-112", "lc0-1858")) < set(found)
-    assert found["castling_slot"].contract.terms.variations == ("castling_slot",)
-    assert found["castling_slot"].advice.endswith('add "castling_slot" to contract.variations')
-    unmirrored = found["slots_unmirrored"]
+    by_name = {alternative.name: alternative for alternative in alternatives(declared)}
+    assert set(applicable("lc0-112", "lc0-1858")) < set(by_name)
+    assert by_name["castling_slot"].contract.terms.variations == ("castling_slot",)
+    assert by_name["castling_slot"].advice.endswith('add "castling_slot" to contract.variations')
+    unmirrored = by_name["slots_unmirrored"]
     assert unmirrored.advice.endswith(
         "no contract reads such a network, since lc0-1858 has no slots for Black's promotions: export it with Black's "
         "moves mirrored (square ^ 56)"
@@ -83,10 +83,10 @@ def test_alternatives_are_single_changes_with_advice() -> None:
     for words in ("lc0-1858", "alphazero-4672", "maia2-1880", "movemask-1880", "maia3-4352"):
         with pytest.raises(MoveOutsideVocabulary):  # in none of the vocabularies that mirror
             varied_vocabulary(vocabulary(words), ["slots_unmirrored"]).legal_slots(lost)
-    assert found["ratings swapped"].contract.inputs.elo_self == "b"
-    assert found["value order loss_draw_win"].contract.outputs.value is not None
-    assert sum(name.startswith("value order ") for name in found) == 5
-    for alternative in found.values():
+    assert by_name["ratings swapped"].contract.inputs.elo_self == "b"
+    assert by_name["value order loss_draw_win"].contract.outputs.value is not None
+    assert sum(name.startswith("value order ") for name in by_name) == 5
+    for alternative in by_name.values():
         read = Contract.model_validate(alternative.contract.model_dump(mode="json", by_alias=True))
         assert (read == declared) == bool(alternative.changes)
     wrong = contract("lc0-112", "lc0-1858")
@@ -98,18 +98,18 @@ def test_alternatives_are_single_changes_with_advice() -> None:
 
 @pytest.mark.parametrize("name", [SHIPPED[0], *(pytest.param(name, marks=pytest.mark.deep) for name in SHIPPED)])
 def test_shipped_networks_are_read_rightly(name: str) -> None:
-    found = diagnose(open_model(HERE / f"{name}.toml", threads=1))
-    assert not found.better, [finding.name for finding in found.better]
-    assert found.unreadable is None
-    assert {figures.name for figures in found.by_tag} >= {"castling", "promotion", "en_passant", "capture", "black"}
+    result = diagnose(open_model(HERE / f"{name}.toml", threads=1))
+    assert not result.better, [finding.name for finding in result.better]
+    assert result.unreadable is None
+    assert {figures.name for figures in result.by_tag} >= {"castling", "promotion", "en_passant", "capture", "black"}
 
 
 def test_unreadable_contract_ranks_readable_first(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])  # here each change takes a run of its own
-    found = diagnose(planted(shipped, "slots_unmirrored"))
-    assert found.unreadable is not None
-    assert "has no slot in the vocabulary movemask-1880" in found.unreadable
-    assert found.better[0].name == "without slots_unmirrored"
+    result = diagnose(planted(shipped, "slots_unmirrored"))
+    assert result.unreadable is not None
+    assert "has no slot in the vocabulary movemask-1880" in result.unreadable
+    assert result.better[0].name == "without slots_unmirrored"
 
 
 @needs_maia
@@ -121,12 +121,12 @@ def test_mistakes_planted_in_maia_are_named_first(name: str, mistake: str | None
     if mistake is None:
         assert not diagnose(model).better
     else:
-        found = diagnose(planted(model, mistake))
-        assert found.findings[0].name == f"without {mistake}"
+        result = diagnose(planted(model, mistake))
+        assert result.findings[0].name == f"without {mistake}"
         if (name, mistake) == UNDECIDED:
-            assert 3 < found.findings[0].z < CLEAR
+            assert 3 < result.findings[0].z < CLEAR
         else:
-            assert found.better
+            assert result.better
 
 
 def pieces(*order: int) -> Change:
@@ -134,9 +134,9 @@ def pieces(*order: int) -> Change:
     of `movemask-tokens-99`."""
 
     def change(tokens: Array) -> Array:
-        shown, rest = tokens[..., :96], tokens[..., 96:]
-        taken = shown.reshape(*shown.shape[:2], 8, 12)[..., list(order)]
-        return np.concatenate([taken.reshape(shown.shape), rest], axis=2)
+        history, rest = tokens[..., :96], tokens[..., 96:]
+        reordered = history.reshape(*history.shape[:2], 8, 12)[..., list(order)]
+        return np.concatenate([reordered.reshape(history.shape), rest], axis=2)
 
     return change
 
@@ -169,19 +169,19 @@ def shipped() -> Model:
 )
 @pytest.mark.deep  # `test_diagnose_gives_advice_and_exits_with_1` has one that is named first
 def test_mistake_planted_in_shipped_network_is_named(shipped: Model, changes: dict[str, Change], name: str) -> None:
-    found = diagnose(in_the_network(shipped, **changes))
-    assert found.better[0].name.startswith(name)
-    assert found.misread
+    result = diagnose(in_the_network(shipped, **changes))
+    assert result.better[0].name.startswith(name)
+    assert result.misread
 
 
 @pytest.mark.deep
 def test_unknown_mistake_is_misread_without_advice(shipped: Model) -> None:
     """Three pieces moved round: every known change leaves it as bad as chance."""
-    found = diagnose(in_the_network(shipped, planes=pieces(0, 1, 3, 4, 2, 5, 6, 7, 9, 10, 8, 11)))
-    assert found.misread
-    assert found.chance
-    assert not found.better, [finding.name for finding in found.better]
-    table = diagnosis_table(found)
+    result = diagnose(in_the_network(shipped, planes=pieces(0, 1, 3, 4, 2, 5, 6, 7, 9, 10, 8, 11)))
+    assert result.misread
+    assert result.chance
+    assert not result.better, [finding.name for finding in result.better]
+    table = diagnosis_table(result)
     assert ". In castling: the moves played have a perplexity of " in table
     assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it.")
 
@@ -215,8 +215,8 @@ def test_samples_of_probes_have_both_sides() -> None:
         groups.setdefault(probe.group, []).append(probe.position.turn)
     for turns in [*groups.values(), [*chain.from_iterable(groups.values())]]:
         for step in (diagnosis._EVERY, -(-len(turns) // diagnosis._FEW)):
-            taken = turns[::step]
-            assert min(taken.count("white"), taken.count("black")) >= 0.3 * len(taken)
+            sample = turns[::step]
+            assert min(sample.count("white"), sample.count("black")) >= 0.3 * len(sample)
 
 
 def test_high_leakage_is_suspicious(shipped: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,11 +240,11 @@ def test_diagnosis_json_matches_table(tmp_path: Path) -> None:
     assert result.exit_code == 1
     (model,) = json.loads(result.stdout)["models"]
     assert (model["name"], model["keeps_contract"], model["steps"][0]["name"]) == ("noise", True, "tensors")
-    found = model["diagnosis"]
-    assert found["read_wrongly"]
-    assert found["no_better_than_chance"]
-    assert {figures["name"] for figures in found["by_tag"]} == set(diagnosis.REPORTED_TAGS)
-    assert {one["verdict"] for one in found["alternatives"]} >= {"undecided"}
+    report = model["diagnosis"]
+    assert report["read_wrongly"]
+    assert report["no_better_than_chance"]
+    assert {figures["name"] for figures in report["by_tag"]} == set(diagnosis.REPORTED_TAGS)
+    assert {one["verdict"] for one in report["alternatives"]} >= {"undecided"}
     plain = json.loads(run("models", "check", "noise", "--json", "--models-dir", tmp_path).stdout)["models"][0]
     assert "diagnosis" not in plain
 
@@ -268,9 +268,9 @@ def test_diagnose_all_runs_each_network_once(tmp_path: Path, monkeypatch: pytest
     for ending in ("toml", "onnx"):
         shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"copy.{ending}")
     result = run("models", "check", "--diagnose", "--models-dir", tmp_path)
-    said = [line for line in result.stderr.splitlines() if line.startswith("diagnosing ")]
-    assert said[0].startswith("diagnosing 3 networks (give a NAME to diagnose one): one to two minutes of CPU time")
-    assert said[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
+    progress = [line for line in result.stderr.splitlines() if line.startswith("diagnosing ")]
+    assert progress[0].startswith("diagnosing 3 networks (give a NAME to diagnose one): one to two minutes of CPU time")
+    assert progress[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
     assert "first: keeps its contract" in result.stdout
     assert result.stdout.count("the same network and contract as copy") == 1
     assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
@@ -280,10 +280,10 @@ def test_diagnosis_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
     monkeypatch.setattr(cli_models, "Progress", lambda: Progress(seconds=0))
     write_fake(tmp_path, "noise")
-    said = run("models", "check", "noise", "--diagnose", "--models-dir", tmp_path).stderr.splitlines()
-    assert said[0].startswith("diagnosing noise: one to two minutes of CPU time")
-    assert said[1] == "reading it as declared"
-    places = [re.fullmatch(r"(\d+) of (\d+) other ways to read it: .+", line) for line in said[2:]]
+    progress = run("models", "check", "noise", "--diagnose", "--models-dir", tmp_path).stderr.splitlines()
+    assert progress[0].startswith("diagnosing noise: one to two minutes of CPU time")
+    assert progress[1] == "reading it as declared"
+    places = [re.fullmatch(r"(\d+) of (\d+) other ways to read it: .+", line) for line in progress[2:]]
     assert [(int(place[1]), int(place[2])) for place in places if place] == [
         (number, len(places)) for number in range(1, len(places) + 1)
     ]
@@ -304,8 +304,8 @@ def test_progress_in_a_log_is_a_line_per_ten_seconds(
 
 def test_masked_training_is_judged_by_moves_alone(tmp_path: Path) -> None:
     model = open_model(write_fake(tmp_path, trained_with_mask=True), threads=1)
-    found = diagnose(model)
-    assert not found.uses_leakage
-    assert all(finding.leakage is None for finding in found.findings)
-    assert not found.better  # noise has no better way to be read
-    assert found.misread
+    result = diagnose(model)
+    assert not result.uses_leakage
+    assert all(finding.leakage is None for finding in result.findings)
+    assert not result.better  # noise has no better way to be read
+    assert result.misread

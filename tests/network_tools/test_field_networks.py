@@ -29,7 +29,7 @@ from movemask.network_tools.installation import Choices, add_onnx, import_lc0
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_graph, write_judge, write_named
 from tests.processes import contents, run
-from tests.weight_files import Made
+from tests.weight_files import WeightFile
 
 FIELD = ROOT / "tests" / "data" / "field"
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -119,7 +119,7 @@ def content(make: Callable[[Path], object]) -> Callable[[Path], bytes]:
 
 
 def lc0_file(file: Path, **changed: int) -> None:
-    Made().write(file.parent, file.name, changed=changed)
+    WeightFile().write(file.parent, file.name, changed=changed)
 
 
 ONNX, PB = content(good), content(lc0_file)
@@ -215,9 +215,9 @@ def test_field_files_are_read_or_named(case: dict[str, Any], folder: Path, tmp_p
 
 def policies(model: Model | None) -> list[np.ndarray]:
     assert model is not None
-    found = evaluate_positions(model, [Position.read(fen) for fen in FENS], [None] * len(FENS))
-    assert found.value is None or np.isfinite(found.value).all()
-    return [found.policies.probabilities]
+    evaluated = evaluate_positions(model, [Position.read(fen) for fen in FENS], [None] * len(FENS))
+    assert evaluated.value is None or np.isfinite(evaluated.value).all()
+    return [evaluated.policies.probabilities]
 
 
 def moved(model: onnx.ModelProto, at: str, order: Sequence[int], shape: Sequence[int]) -> None:
@@ -344,8 +344,8 @@ def test_probabilities_and_logits_as_outputs(tmp_path: Path) -> None:
 def test_value_order_and_scale_are_detected(tmp_path: Path) -> None:
     write_judge(tmp_path / "inverted.onnx", inverted=True)
     added = add_onnx(tmp_path / "inverted.onnx", tmp_path / "m", "inverted", Choices("maia2"))
-    (said,) = (note for note in added.notes if note.startswith("output 'value' is "))
-    assert said.startswith("output 'value' is loss, draw, win for the side to move: won positions score")
+    (note,) = (note for note in added.notes if note.startswith("output 'value' is "))
+    assert note.startswith("output 'value' is loss, draw, win for the side to move: won positions score")
 
     def sigmoid(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if "value" in node.output)
@@ -459,7 +459,7 @@ def test_lc0_posted_policy_at_its_temperature(row: dict[str, Any], tmp_path: Pat
         )
         moves = ("--moves", row["moves"]) if row["moves"] else ()
         answer = json.loads(run(*command, *moves, "--temperature", "1.359").output)
-        found = {move["uci"]: 100 * move["probability"] for move in answer["moves"]}
-        assert max(found, key=lambda uci: found[uci]) == best
+        percents = {move["uci"]: 100 * move["probability"] for move in answer["moves"]}
+        assert max(percents, key=lambda uci: percents[uci]) == best
         for uci, percent in row.get("percent", {}).items():
-            assert found[uci] == pytest.approx(percent, abs=0.0051)  # posted with two places
+            assert percents[uci] == pytest.approx(percent, abs=0.0051)  # posted with two places

@@ -34,8 +34,8 @@ def guessed(session: OnnxSession, kind: str | None = None, **options: bool) -> G
 
 def test_lc0_export(tmp_path: Path) -> None:
     session = made(tmp_path, LC0, [POLICY, Tensor("/output/wdl", (3,)), Tensor("/output/mlh", (1,))], "/output/wdl")
-    found = guessed(session)
-    assert found.table == {
+    result = guessed(session)
+    assert result.table == {
         "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},
         "inputs": {"planes": "/input/planes"},
         "outputs": {
@@ -43,7 +43,7 @@ def test_lc0_export(tmp_path: Path) -> None:
             "value": {"name": "/output/wdl", "order": "win_draw_loss", "softmaxed": True},
         },
     }
-    notes = "\n".join(found.notes)
+    notes = "\n".join(result.notes)
     assert "a network of the family lc0" in notes
     assert "as probabilities" in notes
     assert "not used: /output/mlh" in notes
@@ -78,13 +78,13 @@ def test_lc0_export(tmp_path: Path) -> None:
 def test_exports_of_other_families(
     inputs: list[Tensor], outputs: list[Tensor], planes: str, words: str, value: Any, tmp_path: Path
 ) -> None:
-    found = guessed(made(tmp_path, inputs, outputs), trained_with_mask=True)
-    assert found.table["contract"] == {"planes": planes, "vocabulary": words, "trained_with_mask": True}
-    assert found.table["outputs"].get("value") == value
+    result = guessed(made(tmp_path, inputs, outputs), trained_with_mask=True)
+    assert result.table["contract"] == {"planes": planes, "vocabulary": words, "trained_with_mask": True}
+    assert result.table["outputs"].get("value") == value
     if len(inputs) == 3:
-        assert found.table["inputs"] == {"planes": inputs[0].name, "elo_self": "elo_self", "elo_opponent": "elo_oppo"}
-    assert found.table.get("elo", {}).get("edges") == (list(range(1100, 2001, 100)) if inputs is MAIA2 else None)
-    assert ("not used: logits_side_info" in found.notes) == (inputs is MAIA2)
+        assert result.table["inputs"] == {"planes": inputs[0].name, "elo_self": "elo_self", "elo_opponent": "elo_oppo"}
+    assert result.table.get("elo", {}).get("edges") == (list(range(1100, 2001, 100)) if inputs is MAIA2 else None)
+    assert ("not used: logits_side_info" in result.notes) == (inputs is MAIA2)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,6 @@ def test_ambiguous_networks_raise(
 
 
 def test_two_possible_values_give_none(tmp_path: Path) -> None:
-    found = guessed(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
-    assert "value" not in found.table["outputs"]
-    assert "no value: wdl, st could each be one; write it into the TOML" in found.notes
+    result = guessed(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
+    assert "value" not in result.table["outputs"]
+    assert "no value: wdl, st could each be one; write it into the TOML" in result.notes

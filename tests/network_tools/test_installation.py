@@ -24,7 +24,7 @@ from tests.conftest import ROOT, Serve
 from tests.networks import NO_VALUE, Tensor, write_fake, write_judge, write_loop, write_masking, write_named
 from tests.parts import part_of
 from tests.processes import contents, run
-from tests.weight_files import Made
+from tests.weight_files import WeightFile
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_import_lc0_weight_file(folder: Path, tmp_path: Path) -> None:
-    result = run("models", "import", "--force", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
+    result = run("models", "import", "--force", WeightFile().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
     assert result.exit_code == 0, result.output
     assert "2 blocks of 8 filters, policy convolution" in result.output
     assert "small is added (sha256:" in result.output
@@ -47,7 +47,14 @@ def test_import_lc0_weight_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_import_scalar_value_is_the_score(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", "--force", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
+    run(
+        "models",
+        "import",
+        "--force",
+        WeightFile(scalar_value=True).write(tmp_path, "scalar.pb.gz"),
+        "--models-dir",
+        folder,
+    )
     answer = json.loads(run("predict", "--model", "scalar", "--models-dir", folder, "--json").output)
     assert answer["value"]["win"] is None
     assert 0 <= answer["value"]["score"] <= 1
@@ -98,14 +105,14 @@ def test_legal_mask_input_needs_trained_with_mask(tmp_path: Path) -> None:
 
 
 def test_taken_name_needs_replace(folder: Path, tmp_path: Path) -> None:
-    file = Made().write(tmp_path, "net.pb.gz")
+    file = WeightFile().write(tmp_path, "net.pb.gz")
     assert run("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
     before = contents(folder)
     result = run("models", "import", "--force", file, "--models-dir", folder)
     assert result.exit_code == 1
     assert "already exists: use --replace, or choose another --name" in result.output
     assert contents(folder) == before
-    other = Made(seed=5).write(tmp_path, "net.pb.gz")
+    other = WeightFile(seed=5).write(tmp_path, "net.pb.gz")
     assert run("models", "import", "--force", other, "--models-dir", folder, "--replace").exit_code == 0
     assert contents(folder) != before
     assert run("models", "import", "--force", file, "--models-dir", folder, "--name", "../x").exit_code == 1
@@ -305,19 +312,21 @@ def test_default_is_recorded_by_import_and_choice(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a-broken-experiment.toml").write_text("[contract]")
     for name, default in (("middle", "middle"), ("zebra", "middle"), ("alpha", "middle")):
-        file = Made().write(tmp_path, f"{name}.pb.gz")
-        told = run("models", "import", "--force", file, "--models-dir", folder)
+        file = WeightFile().write(tmp_path, f"{name}.pb.gz")
+        result = run("models", "import", "--force", file, "--models-dir", folder)
         words = f"Requests that name no model are answered by {default}. `movemask models default NAME` changes that."
-        assert words in told.output
+        assert words in result.output
         assert load_registry(folder, None, 1).default == default
-    told = run("models", "default", "zebra", "--models-dir", folder)
-    assert told.output == "Requests that name no model are answered by zebra, once the service is reloaded.\n"
+    result = run("models", "default", "zebra", "--models-dir", folder)
+    assert result.output == "Requests that name no model are answered by zebra, once the service is reloaded.\n"
     assert load_registry(folder, None, 1).default == "zebra"
     assert "* zebra" in run("models", "list", "--models-dir", folder).output
-    told = run("models", "default", "none", "--models-dir", folder)
-    assert (told.exit_code, load_registry(folder, None, 1).default) == (1, "zebra")
-    told = run("models", "remove", "zebra", "--yes", "--models-dir", folder)
-    assert told.output.endswith("\nRequests that name no model are answered by alpha, once the service is reloaded.\n")
+    result = run("models", "default", "none", "--models-dir", folder)
+    assert (result.exit_code, load_registry(folder, None, 1).default) == (1, "zebra")
+    result = run("models", "remove", "zebra", "--yes", "--models-dir", folder)
+    assert result.output.endswith(
+        "\nRequests that name no model are answered by alpha, once the service is reloaded.\n"
+    )
     assert load_registry(folder, None, 1).default == "alpha"
     assert (folder / "default").read_text() == "alpha\n"
     (folder / "default").write_bytes(b"\xff" * 1000)  # damaged: it counts for nothing
@@ -331,13 +340,13 @@ def test_shipped_network_stays_default_in_folder(tmp_path: Path) -> None:
         shutil.copy(file, folder)
     (folder / "aaa.toml").write_text("[contract]")
     assert load_registry(ModelFolders.chosen(folder), None, 1).default == name
-    run("models", "import", "--force", Made().write(tmp_path, "bbb.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", WeightFile().write(tmp_path, "bbb.pb.gz"), "--models-dir", folder)
     assert (folder / "default").read_text() == f"{name}\n"
     assert load_registry(ModelFolders.chosen(tmp_path / "m"), None, 1).default == name
 
 
 def test_chance_level_network_needs_force(folder: Path, tmp_path: Path) -> None:
-    file = Made().write(tmp_path, "net.pb.gz")
+    file = WeightFile().write(tmp_path, "net.pb.gz")
     before = contents(folder)
     refused = run("models", "import", file, "--models-dir", folder)
     assert (refused.exit_code, contents(folder)) == (1, before)
@@ -385,7 +394,7 @@ def shipped() -> str:
 
 def test_import_goes_to_the_users_folder(own: Path, tmp_path: Path) -> None:
     before = shipped()
-    result = run("models", "import", "--force", Made().write(tmp_path, "aaa.pb.gz"))
+    result = run("models", "import", "--force", WeightFile().write(tmp_path, "aaa.pb.gz"))
     assert result.exit_code == 0, result.output
     assert f"Requests that name no model are answered by {before}. " in result.output
     assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml"}
@@ -402,7 +411,7 @@ def test_import_goes_to_the_users_folder(own: Path, tmp_path: Path) -> None:
 
 def test_shipped_name_needs_replace(own: Path, tmp_path: Path) -> None:
     name = shipped()
-    file = Made().write(tmp_path, f"{name}.pb.gz")
+    file = WeightFile().write(tmp_path, f"{name}.pb.gz")
     refused = run("models", "import", "--force", file)
     assert refused.exit_code == 1
     assert "is the name of a shipped model: choose another --name, or use --replace to override it" in refused.output
@@ -414,10 +423,10 @@ def test_shipped_name_needs_replace(own: Path, tmp_path: Path) -> None:
 
 
 def test_exported_file_carries_its_contract(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", WeightFile().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     out = tmp_path / "out.onnx"
-    told = run("models", "export-onnx", "net", out, "--models-dir", folder)
-    assert told.exit_code == 0, told.output
+    result = run("models", "export-onnx", "net", out, "--models-dir", folder)
+    assert result.exit_code == 0, result.output
     assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
     added = run("models", "add", "--force", out, "--name", "back", "--models-dir", folder)
     assert "its contract is the one that the file carries" in added.output
@@ -429,7 +438,7 @@ def test_exported_file_carries_its_contract(folder: Path, tmp_path: Path) -> Non
 
 
 def test_remove_keeps_shared_network(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", "--force", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    run("models", "import", "--force", WeightFile().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     (folder / "other.toml").write_text((folder / "net.toml").read_text())
     refused = run("models", "remove", "net", "--models-dir", folder, input="n\n")
     assert (refused.exit_code, (folder / "net.toml").exists()) == (1, True)

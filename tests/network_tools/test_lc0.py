@@ -21,7 +21,7 @@ from movemask.network.onnx import OnnxSession
 from movemask.network_tools import lc0
 from movemask.network_tools.lc0 import POLICY, VALUE, WDL, graph, read_network
 from tests.conftest import ROOT
-from tests.weight_files import Made, message, number
+from tests.weight_files import WeightFile, message, number
 
 MAIA = ROOT.parent / "shared" / "maia1"
 Numbers = NDArray[np.float64]
@@ -42,8 +42,8 @@ def test_maia_logits_match_lc0(name: str, tmp_path: Path) -> None:
     positions = [Position.read(row["fen"]) for row in reference]
     planes = lc0_planes.encode_all(positions, boards_of(positions), HistoryFill.FEN_ONLY)
     logits, wdl = session.run({"/input/planes": planes}, [POLICY, WDL])
-    for row, found, value in zip(reference, logits, wdl, strict=True):
-        np.testing.assert_allclose(found[row["slot"]], row[name]["logit"], rtol=1e-5, atol=1e-5)
+    for row, own_logits, value in zip(reference, logits, wdl, strict=True):
+        np.testing.assert_allclose(own_logits[row["slot"]], row[name]["logit"], rtol=1e-5, atol=1e-5)
         assert value[0] - value[2] == pytest.approx(row[name]["q"], abs=1e-5)
         assert value[1] == pytest.approx(row[name]["d"], abs=1e-5)
 
@@ -55,35 +55,35 @@ def plain(x: Numbers, kernel: Numbers) -> Numbers:
     return np.stack([correlate(padded, one, mode="valid")[0] for one in kernel])
 
 
-def second_opinion(made: Made, x: Numbers) -> tuple[Numbers, Numbers]:
+def second_opinion(network: WeightFile, x: Numbers) -> tuple[Numbers, Numbers]:
     """The network in float64, written from lc0's description, batch norms not folded."""
-    held = made.held
+    weights = network.arrays
 
     def act(y: Numbers) -> Numbers:
-        return np.maximum(y, 0) if made.activation == 0 else y * np.tanh(np.log1p(np.exp(y)))
+        return np.maximum(y, 0) if network.activation == 0 else y * np.tanh(np.log1p(np.exp(y)))
 
     def block(name: str, y: Numbers) -> Numbers:
-        raw = plain(y, held[f"{name}.kernel"])
-        column = (held[f"{name}.{part}"][:, None, None] for part in ("mean", "variance", "gamma", "beta"))
+        raw = plain(y, weights[f"{name}.kernel"])
+        column = (weights[f"{name}.{part}"][:, None, None] for part in ("mean", "variance", "gamma", "beta"))
         mean, variance, gamma, beta = column
         return (raw - mean) / np.sqrt(variance + 1e-5) * gamma + beta
 
     y = act(block("stem", x))
-    for i in range(made.blocks):
+    for i in range(network.blocks):
         z = block(f"block{i}.conv2", act(block(f"block{i}.conv1", y)))
-        if made.squeezed:
-            hidden = act(held[f"block{i}.w1"] @ z.mean((1, 2)) + held[f"block{i}.b1"])
-            scale, shift = np.split(held[f"block{i}.w2"] @ hidden + held[f"block{i}.b2"], 2)
+        if network.squeezed:
+            hidden = act(weights[f"block{i}.w1"] @ z.mean((1, 2)) + weights[f"block{i}.b1"])
+            scale, shift = np.split(weights[f"block{i}.w2"] @ hidden + weights[f"block{i}.b2"], 2)
             z = z / (1 + np.exp(-scale))[:, None, None] + shift[:, None, None]
         y = act(z + y)
-    if made.flat_policy:
-        policy = held["policy.w"] @ act(block("policy", y)).reshape(-1) + held["policy.b"]
+    if network.flat_policy:
+        policy = weights["policy.w"] @ act(block("policy", y)).reshape(-1) + weights["policy.b"]
     else:
         planes = block("policy", act(block("policy1", y)))
         policy = np.array([planes[plane_of(name)] for name in vocabulary("lc0-1858").names()])
-    inner = act(held["value.w1"] @ act(block("value", y)).reshape(-1) + held["value.b1"])
-    value = held["value.w2"] @ inner + held["value.b2"]
-    if made.scalar_value:
+    inner = act(weights["value.w1"] @ act(block("value", y)).reshape(-1) + weights["value.b1"])
+    value = weights["value.w2"] @ inner + weights["value.b2"]
+    if network.scalar_value:
         return policy, np.tanh(value)
     return policy, np.exp(value) / np.exp(value).sum()
 
@@ -107,33 +107,33 @@ def plane_of(name: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "network",
     [
-        Made(),
-        Made(encoding=2, seed=1),
-        Made(encoding=3, seed=2),
-        Made(encoding=4, seed=3),
-        Made(squeezed=False, seed=4),
-        Made(flat_policy=True, seed=5),
-        Made(scalar_value=True, seed=6),
-        Made(activation=1, seed=7),
-        Made(blocks=0, seed=8),
-        Made(filters=3, blocks=1, seed=9),
+        WeightFile(),
+        WeightFile(encoding=2, seed=1),
+        WeightFile(encoding=3, seed=2),
+        WeightFile(encoding=4, seed=3),
+        WeightFile(squeezed=False, seed=4),
+        WeightFile(flat_policy=True, seed=5),
+        WeightFile(scalar_value=True, seed=6),
+        WeightFile(activation=1, seed=7),
+        WeightFile(blocks=0, seed=8),
+        WeightFile(filters=3, blocks=1, seed=9),
     ],
-    ids=lambda made: ",".join(f"{k}={v}" for k, v in vars(made).items() if k not in ("random", "held", "seed")),
+    ids=lambda network: ",".join(f"{k}={v}" for k, v in vars(network).items() if k not in ("random", "arrays", "seed")),
 )
-def test_converted_networks_match_numpy(made: Made, tmp_path: Path) -> None:
-    session = converted(made.write(tmp_path), tmp_path)
-    planes = np.random.default_rng(made.seed).random((3, 112, 8, 8)).astype(np.float32)
-    logits, value = session.run({"/input/planes": planes}, [POLICY, VALUE if made.scalar_value else WDL])
+def test_converted_networks_match_numpy(network: WeightFile, tmp_path: Path) -> None:
+    session = converted(network.write(tmp_path), tmp_path)
+    planes = np.random.default_rng(network.seed).random((3, 112, 8, 8)).astype(np.float32)
+    logits, value = session.run({"/input/planes": planes}, [POLICY, VALUE if network.scalar_value else WDL])
     for row in range(3):
-        policy, outcome = second_opinion(made, planes[row].astype(np.float64))
+        policy, outcome = second_opinion(network, planes[row].astype(np.float64))
         np.testing.assert_allclose(logits[row], policy, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(value[row], outcome, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "words"),
     [
         ({"input": 3}, "network_format.input is 3"),
         ({"network": 6}, "network_format.network is 6"),
@@ -142,19 +142,19 @@ def test_converted_networks_match_numpy(made: Made, tmp_path: Path) -> None:
         ({"activation": 2}, "default_activation is 2"),
     ],
 )
-def test_unsupported_networks_are_named(changed: dict[str, int], said: str, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=rf"made\.pb\.gz: format\..*{said}.*lc0 leela2onnx"):
-        read_network(Made().write(tmp_path, changed=changed))
+def test_unsupported_networks_are_named(changed: dict[str, int], words: str, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=rf"made\.pb\.gz: format\..*{words}.*lc0 leela2onnx"):
+        read_network(WeightFile().write(tmp_path, changed=changed))
     with pytest.raises(WeightsError, match=r"weights\.encoder: attention"):
-        read_network(Made().write(tmp_path, extra=message(27, number(1, 1))))
+        read_network(WeightFile().write(tmp_path, extra=message(27, number(1, 1))))
 
 
 def test_moves_left_head_is_ignored(tmp_path: Path) -> None:
-    assert read_network(Made().write(tmp_path, extra=message(12, b""))).blocks
+    assert read_network(WeightFile().write(tmp_path, extra=message(12, b""))).blocks
 
 
 def test_truncated_file_raises(tmp_path: Path) -> None:
-    whole = Made(filters=2, blocks=1).net()
+    whole = WeightFile(filters=2, blocks=1).net()
     for size in range(0, len(whole), 97):
         file = tmp_path / "cut.pb"
         file.write_bytes(whole[:size])
@@ -180,18 +180,18 @@ def test_other_files_are_named(raw: bytes, tmp_path: Path) -> None:
 
 
 def test_wrong_layer_size_is_named(tmp_path: Path) -> None:
-    made = Made()
+    network = WeightFile()
     file = tmp_path / "made.pb"
-    file.write_bytes(made.head() + message(10, made.convolution(1, "stem", 8, 100, 3)))
+    file.write_bytes(network.head() + message(10, network.convolution(1, "stem", 8, 100, 3)))
     with pytest.raises(WeightsError, match=r"weights\.input: .* do not fit a convolution of 112 planes"):
         read_network(file)
 
 
 def test_layer_with_nan_is_named(tmp_path: Path) -> None:
-    made = Made(encoding=4)
-    net = made.net()
+    network = WeightFile(encoding=4)
+    net = network.net()
     file = tmp_path / "made.pb"
-    value = made.held["block1.w1"].astype("<f4").tobytes()
+    value = network.arrays["block1.w1"].astype("<f4").tobytes()
     file.write_bytes(net.replace(value, np.full(len(value) // 4, np.nan, "<f4").tobytes()))
     with pytest.raises(WeightsError, match=r"residual\[1\]\.se\.w1: holds NaN"):
         read_network(file)

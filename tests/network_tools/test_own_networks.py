@@ -56,8 +56,8 @@ def logits(
 @pytest.mark.parametrize("words", ["alphazero-4672", "uci-1968"])
 def test_planes_and_vocabulary_of_two_families_are_guessed(words: str, tmp_path: Path) -> None:
     write_named(tmp_path / "net.onnx", [LC0], [Tensor("policy", (len(vocabulary(words)),))])
-    told = added(tmp_path / "net.onnx", tmp_path / "m")
-    assert "a network of no known family: inputs x float32 [B, 112, 8, 8]; outputs policy" in told
+    output = added(tmp_path / "net.onnx", tmp_path / "m")
+    assert "a network of no known family: inputs x float32 [B, 112, 8, 8]; outputs policy" in output
     terms = model_of(tmp_path / "m").contract.terms
     assert (terms.planes, terms.vocabulary) == ("lc0-112", words)
 
@@ -83,8 +83,8 @@ def test_file_of_moves_is_copied_beside_the_network(tmp_path: Path) -> None:
     (tmp_path / "moves.txt").write_text("\n".join(moves))
     file = tmp_path / "net.onnx"
     write_named(file, [LC0], [Tensor("policy", (1500,))])
-    told = added(file, tmp_path / "m", "--vocabulary", tmp_path / "moves.txt", "--perspective", "side_to_move")
-    assert "incomplete = true: 380 moves have no slot, such as " in told
+    output = added(file, tmp_path / "m", "--vocabulary", tmp_path / "moves.txt", "--perspective", "side_to_move")
+    assert "incomplete = true: 380 moves have no slot, such as " in output
     assert (tmp_path / "m" / "net.txt").read_text().split() == moves
     assert model_of(tmp_path / "m").vocabulary.names() == tuple(moves)
     missing = run("models", "add", file, "--models-dir", tmp_path / "n", "--vocabulary", tmp_path / "moves.txt")
@@ -108,8 +108,8 @@ def test_skeleton_is_written_completed_and_read(tmp_path: Path) -> None:
     again = run("models", "add", file_of_17, "--models-dir", tmp_path / "m")
     assert "contract.planes: no plane encoder '?'; available: fen-77" in again.output
     contract.write_text(text.replace('planes = "?"', 'planes = "maia2-18"', 1).replace('"?"', '"movemask-1880"'))
-    told = added(file, tmp_path / "m")
-    assert "its contract is mine.toml, beside it" in told
+    output = added(file, tmp_path / "m")
+    assert "its contract is mine.toml, beside it" in output
     assert model_of(tmp_path / "m", "mine").contract.terms.vocabulary == "movemask-1880"
 
 
@@ -136,8 +136,8 @@ def test_reorder_puts_the_order_into_the_network(name: str, tmp_path: Path) -> N
     write_named(file, [LC0], [Tensor("policy", (1858,))])
     added(file, tmp_path / "m")
     model = model_of(tmp_path / "m")
-    told = added(tmp_path / "m" / "net.onnx", tmp_path / "m", "--replace", "--reorder", name)
-    assert f"put into the graph: {name}" in told
+    output = added(tmp_path / "m" / "net.onnx", tmp_path / "m", "--replace", "--reorder", name)
+    assert f"put into the graph: {name}" in output
     changed = model_of(tmp_path / "m")
     batch = model.whole_batch([Position.read(fen, ["e2e4"]) if fen == FENS[0] else Position.read(fen) for fen in FENS])
     orders = reorderings(model.contract)[name]
@@ -218,8 +218,8 @@ def test_weights_over_2_gib_stay_in_a_file_of_their_own(tmp_path: Path) -> None:
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
     assert weights.stat().st_size > 2**31
-    told = added(file, tmp_path / "m")
-    assert "huge.onnx has 2.4 GB; its check takes up to " in told
+    output = added(file, tmp_path / "m")
+    assert "huge.onnx has 2.4 GB; its check takes up to " in output
     assert {path.name for path in (tmp_path / "m").iterdir()} == {"huge.onnx", "huge.onnx.data", "huge.toml", "default"}
     model = model_of(tmp_path / "m", "huge")
     for fen in FENS:

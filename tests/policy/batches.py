@@ -17,11 +17,11 @@ PARAMETERS = {"alpha": 1.3}
 
 
 def _probabilities(kernel: normalisation.Kernel) -> Callable[..., NDArray[Any]]:
-    given = () if kernel.parameter is None else (PARAMETERS[kernel.parameter],)
+    parameters = () if kernel.parameter is None else (PARAMETERS[kernel.parameter],)
 
     def of(logits: Any, indptr: Any, *temperature: Any) -> NDArray[Any]:
-        made: Any = kernel.of(logits, indptr, *given, *temperature)
-        return made[0] if kernel.abstains else made  # type: ignore[no-any-return]
+        result: Any = kernel.of(logits, indptr, *parameters, *temperature)
+        return result[0] if kernel.abstains else result  # type: ignore[no-any-return]
 
     return of
 
@@ -55,7 +55,7 @@ def ragged(
     """Batches of one to five rows."""
     row = st.lists(st.floats(low, high), min_size=0 if empty else 1, max_size=longest)
     rows = st.lists(row.map(lambda numbers: np.array(numbers, dtype=np.float64)), min_size=1, max_size=5)
-    return rows.map(lambda made: Ragged(tuple(made)))
+    return rows.map(lambda arrays: Ragged(tuple(arrays)))
 
 
 def wide(scale: float = 5.0) -> Ragged:

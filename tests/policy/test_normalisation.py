@@ -116,12 +116,12 @@ def expected(row: Sequence[float], rule: Normalisation) -> tuple[list[float], fl
         ]
 
     highest = -math.expm1((1 - alpha) * math.log(len(row))) / (alpha - 1)  # of equal logits
-    found = (
+    threshold = (
         0.0
         if len(row) == 1
         else brentq(lambda threshold: sum(at(threshold)) - 1, 0.0, highest * (1 + 1e-9), xtol=1e-15)
     )
-    return [p / math.fsum(at(found)) for p in at(found)], 0.0
+    return [p / math.fsum(at(threshold)) for p in at(threshold)], 0.0
 
 
 @settings(max_examples=300)

@@ -51,18 +51,18 @@ def held_to(schema: type[BaseModel], answer: Any) -> None:
     assert schema.model_validate(answer).model_dump(mode="json", by_alias=True, exclude_unset=True) == answer
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_policy_move_and_batch_answers(varied: TestClient, asked: dict[str, Any]) -> None:
-    answer = varied.post("/v1/policy", json=asked)
+@pytest.mark.parametrize("query", ASKED)
+def test_policy_move_and_batch_answers(varied: TestClient, query: dict[str, Any]) -> None:
+    answer = varied.post("/v1/policy", json=query)
     assert answer.status_code == 200, answer.text
     held_to(PolicyOut, answer.json())
-    with_forecast = varied.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
+    with_forecast = varied.post("/v1/policy", json={**query, "include": [*query.get("include", []), "forecast"]}).json()
     held_to(PolicyOut, with_forecast)
     assert ("forecast" in with_forecast) == ("value" in with_forecast)
     for method in ({"method": "greedy"}, {"method": "sample"}, {"method": "sample", "seed": 3}):
-        held_to(MoveChosenOut, varied.post("/v1/move", json={**asked, **method}).json())
-    own = {name: asked[name] for name in ("fen", "moves", "chess960", "elo") if name in asked}
-    rest = {name: value for name, value in asked.items() if name not in own}
+        held_to(MoveChosenOut, varied.post("/v1/move", json={**query, **method}).json())
+    own = {name: query[name] for name in ("fen", "moves", "chess960", "elo") if name in query}
+    rest = {name: value for name, value in query.items() if name not in own}
     body = {"positions": [own, {"fen": "x"}, {"fem": "x"}], **rest}
     batch = varied.post("/v1/policy/batch", json=body).json()
     held_to(BatchOut, batch)

@@ -213,11 +213,11 @@ def test_long_answers_are_shortened(tools: TestClient) -> None:
     """A host gives its model 25,000 tokens, some 100,000 characters."""
     body = called("game", pgn=(SCHOLARS_MATE + "\n\n") * 60)
     result = tools.post("/mcp", content=body, headers=SENT).json()["result"]
-    shown = len(result["structuredContent"]["games"])
-    assert shown > 10
-    assert result["structuredContent"]["games_left_out"] == 60 - shown
+    count = len(result["structuredContent"]["games"])
+    assert count > 10
+    assert result["structuredContent"]["games_left_out"] == 60 - count
     (text,) = (part["text"] for part in result["content"])
-    assert f"{60 - shown} more games are left out" in text
+    assert f"{60 - count} more games are left out" in text
     assert not text.startswith("{")  # the structured answer has the JSON
     assert len(text) + len(json.dumps(result["structuredContent"])) < 100_000
 
@@ -241,8 +241,8 @@ def piped(*lines: bytes) -> list[Any]:
 
 def test_stdio_answers_before_end_of_input() -> None:
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    asked = called("policy").replace(b'"id": 1', b'"id": 2')
-    responses = {response["id"]: response for response in piped(b"\xef\xbb\xbf" + INITIALIZE, note, asked)}
+    request = called("policy").replace(b'"id": 1', b'"id": 2')
+    responses = {response["id"]: response for response in piped(b"\xef\xbb\xbf" + INITIALIZE, note, request)}
     assert responses[1]["result"]["serverInfo"]["name"] == "movemask"
     assert responses[2]["result"]["structuredContent"]["moves"]
 
@@ -254,8 +254,8 @@ def test_stdio_parse_errors() -> None:
 
 
 def test_arguments_as_text_are_invalid(tools: TestClient) -> None:
-    asked = message("tools/call", name="policy", arguments=json.dumps({"fen": "startpos"}))
-    error = tools.post("/mcp", content=asked, headers=SENT).json()["error"]
+    body = message("tools/call", name="policy", arguments=json.dumps({"fen": "startpos"}))
+    error = tools.post("/mcp", content=body, headers=SENT).json()["error"]
     assert (error["code"], error["message"]) == (-32602, "arguments: must be an object, not a text that holds one")
 
 

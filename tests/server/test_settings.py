@@ -34,10 +34,10 @@ def test_variables_of_kubernetes_are_exempt(monkeypatch: pytest.MonkeyPatch) -> 
     assert Settings.read().port == 8000
 
 
-@pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("many", "many"), ("", "''")])
-def test_invalid_value_names_the_variable(monkeypatch: pytest.MonkeyPatch, value: str, shown: str) -> None:
+@pytest.mark.parametrize(("value", "text"), [("0", "0"), ("many", "many"), ("", "''")])
+def test_invalid_value_names_the_variable(monkeypatch: pytest.MonkeyPatch, value: str, text: str) -> None:
     monkeypatch.setenv("MOVEMASK_MAX_BATCH", value)
-    with pytest.raises(SettingsError, match=f"^MOVEMASK_MAX_BATCH: {shown} is not a whole number from 1 to 4096$"):
+    with pytest.raises(SettingsError, match=f"^MOVEMASK_MAX_BATCH: {text} is not a whole number from 1 to 4096$"):
         Settings.read()
 
 

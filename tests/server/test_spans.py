@@ -37,8 +37,8 @@ def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
     settings = Settings.read(models_dir=tmp_path / "models", database_url=f"sqlite:///{tmp_path}/audit.db", runs=1)
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    with TestClient(create_app(settings, tracer_provider=provider), base_url="http://localhost") as made:
-        yield made
+    with TestClient(create_app(settings, tracer_provider=provider), base_url="http://localhost") as test_client:
+        yield test_client
 
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/policy", {"moves": []}), ("/v1/games", {"pgn": "1. e4 e5 *"})])

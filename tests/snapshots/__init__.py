@@ -90,8 +90,8 @@ def help_texts() -> str:
     """`--help` of every command, 120 columns wide."""
 
     def texts(command: click.Command, words: list[str]) -> list[str]:
-        shown = CliRunner().invoke(main, [*words, "--help"], prog_name="movemask", terminal_width=120).output
-        result = [f"$ movemask {' '.join([*words, '--help'])}\n{shown}"]
+        output = CliRunner().invoke(main, [*words, "--help"], prog_name="movemask", terminal_width=120).output
+        result = [f"$ movemask {' '.join([*words, '--help'])}\n{output}"]
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in sorted(command.list_commands(context)):

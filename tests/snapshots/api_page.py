@@ -102,8 +102,8 @@ def _example(document: Json, method: str, path: str, body: Json | None, response
 def _examples(document: Json, schema: Json) -> list[Any]:
     if "$ref" not in schema:
         return list(schema.get("examples", []))
-    found = document["components"]["schemas"][schema["$ref"].split("/")[-1]].get("examples", [])
-    return list(found)
+    examples = document["components"]["schemas"][schema["$ref"].split("/")[-1]].get("examples", [])
+    return list(examples)
 
 
 def _fields(schema: Json) -> list[tuple[str, str, str]]:

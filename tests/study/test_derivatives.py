@@ -168,8 +168,8 @@ def test_probability_gradient_matches_differences() -> None:
     np.testing.assert_allclose(gradient, slopes(lambda s: np.array([-(q * np.log(s)).sum()]), p)[0], rtol=1e-6)
     np.testing.assert_allclose(losses.mean_probability_gradient(p, BATCH.indptr, q), gradient / 4)
     p, indptr = np.array([0.25, 0.75, 1.0, 0.0, 1.0]), np.array([0, 2, 3, 5])
-    found = losses.probability_gradient(p, indptr, losses.one_hot([0, 0, 0], indptr))
-    assert found.tolist() == [-4, 0, -1, -np.inf, 0]
+    result = losses.probability_gradient(p, indptr, losses.one_hot([0, 0, 0], indptr))
+    assert result.tolist() == [-4, 0, -1, -np.inf, 0]
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5, np.array([0.5, 1.0, 2.0, 4.0])])

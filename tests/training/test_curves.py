@@ -35,13 +35,13 @@ def both() -> list[tuple[Float, Float]]:
     """Curves of the shipped network and of Maia-3 for the moves that Maia-3 gives 2 % somewhere."""
     model = open_model(shipped_models() / f"{SHIPPED}.toml", 1)
     rows = [json.loads(line) for line in (DATA / "maia3_curves.jsonl").read_text().splitlines()]
-    found = []
+    pairs = []
     for row, position in zip(rows, commonest(20), strict=True):
         assert position.fen == row["fen"]
         batch = model.whole_batch([position], [None])
         columns = [[move.uci() for move in moves_of(batch.codes)].index(uci) for uci in row["curves"]]
-        found.append((curves(model, [position])[0][:, columns], np.array(list(row["curves"].values())).T))
-    return found
+        pairs.append((curves(model, [position])[0][:, columns], np.array(list(row["curves"].values())).T))
+    return pairs
 
 
 def test_shipped_network_jumps_no_more_than_teacher(both: list[tuple[Float, Float]]) -> None:
@@ -50,11 +50,11 @@ def test_shipped_network_jumps_no_more_than_teacher(both: list[tuple[Float, Floa
 
 def test_curves_and_differences() -> None:
     rated = {"planes": "planes", "elo_self": "elo_self", "elo_opponent": "elo_opponent"}
-    found = commonest(3)
-    assert [position.has_history for position in found] == [False, True, True]
+    positions = commonest(3)
+    assert [position.has_history for position in positions] == [False, True, True]
     model, blind = fake_model(inputs=rated), fake_model()
-    swept, flat = curves(model, found), curves(blind, found)
-    for position, one in zip(found, swept, strict=True):
+    swept, flat = curves(model, positions), curves(blind, positions)
+    for position, one in zip(positions, swept, strict=True):
         assert one.shape == (len(RATINGS), position.board.legal_moves.count())
         np.testing.assert_allclose(one.sum(axis=1), 1)
     assert all(np.ptp(one, axis=0).max() == 0 for one in flat)

@@ -152,8 +152,8 @@ def test_killed_run_resumes_to_same_shards(tmp_path: Path) -> None:
     (cut.folder / "train-00002.shard").write_bytes(b"half of a shard")
     (cut.folder / "train-00003.part").write_bytes(b"half of a shard")
     assert make_shards(cut) == expected
-    for made in whole.folder.glob("*.shard"):
-        assert (cut.folder / made.name).read_bytes() == made.read_bytes()
+    for shard in whole.folder.glob("*.shard"):
+        assert (cut.folder / shard.name).read_bytes() == shard.read_bytes()
     assert json.loads((cut.folder / PROGRESS).read_text())["records"] == 70
 
 

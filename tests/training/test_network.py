@@ -114,9 +114,16 @@ def test_ready_policies_have_their_share_of_batches(run: Run, tmp_path: Path) ->
     train.train(mixed)
     lines = [json.loads(line) for line in (mixed.folder / "log.jsonl").read_text().splitlines()]
     assert all(np.isfinite(line["states"]) and np.isfinite(line["value"]) for line in lines)
-    seen = dataset.load(run.data, "train")
+    training_set = dataset.load(run.data, "train")
     batches = stream(
-        seen, dataset.order(seen, run.data, 1), 0, 64, 0.5, "cpu", SmallTeacher(), train._ready(mixed, seen)
+        training_set,
+        dataset.order(training_set, run.data, 1),
+        0,
+        64,
+        0.5,
+        "cpu",
+        SmallTeacher(),
+        train._ready(mixed, training_set),
     )
     without = [next(batches).lesson.states is None for _ in range(12)]  # type: ignore[union-attr]
     assert without == [False] * 4 + [False, True] * 4  # the first 256 positions are taught by states
@@ -259,12 +266,12 @@ def _rates(state: dict[str, Any]) -> list[float]:
 
 def test_validation_compares_on_same_positions(run: Run) -> None:
     """One that is better by the same amount everywhere is better for certain, however much positions differ."""
-    held = validation.held_out(run, SmallTeacher(), count=60)
-    assert all(batch.lesson is not None and batch.lesson.states is None for batches in held for batch in batches)
+    held_out = validation.held_out(run, SmallTeacher(), count=60)
+    assert all(batch.lesson is not None and batch.lesson.states is None for batches in held_out for batch in batches)
     network = trained()
-    scores = [validation.score(network, batches) for batches in held]
+    scores = [validation.score(network, batches) for batches in held_out]
     with torch.no_grad():
-        (batch,) = held[0]
+        (batch,) = held_out[0]
         logits = network(*batch.inputs())[0]
     assert scores[0].cross_entropy.mean().item() == pytest.approx(
         played_loss(logits, batch.slot, batch.legal).item(), rel=1e-5
@@ -319,8 +326,8 @@ def test_integers_match_rounded_network(run: Run, tmp_path: Path) -> None:
         with torch.no_grad():
             logits = network(*batch.inputs())[0].numpy()
         write(network, tmp_path / "net.onnx", integers)
-        found = export._session(tmp_path / "net.onnx").run(["logits"], feeds_of(batch))[0]
-        close = np.abs(found - logits).max(1) < 1e-4
+        result = export._session(tmp_path / "net.onnx").run(["logits"], feeds_of(batch))[0]
+        close = np.abs(result - logits).max(1) < 1e-4
         assert close.mean() > 0.5 if rounds else close.all()  # a value just between two steps may go either way
 
 

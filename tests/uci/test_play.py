@@ -166,12 +166,12 @@ def _result_after(board: chess.Board, move: chess.Move) -> int:
 
 def test_tables_know_the_fifty_move_rule() -> None:
     rook = chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 90 120")  # a mate takes longer than the ten half-moves that are left
-    found = table_moves_of(SYZYGY, rook)
-    assert found is not None
-    assert max(found.results.values()) == 1
-    found = table_moves_of(SYZYGY, chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 0 120"))
-    assert found is not None
-    assert max(found.results.values()) == 2
+    moves = table_moves_of(SYZYGY, rook)
+    assert moves is not None
+    assert max(moves.results.values()) == 1
+    moves = table_moves_of(SYZYGY, chess.Board("8/8/8/3k4/8/8/R7/K7 w - - 0 120"))
+    assert moves is not None
+    assert max(moves.results.values()) == 2
     assert table_moves_of(SYZYGY, chess.Board()) is None
 
 

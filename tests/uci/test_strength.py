@@ -36,14 +36,14 @@ def copied(folder: Path, rows: Sequence[dict[str, float]]) -> Path:
 
 def game(engine: chess.engine.SimpleEngine, **options: Any) -> list[tuple[str, str]]:
     """Twelve moves against itself, drawn from one seed, with the probability of each."""
-    board, this, found = chess.Board(), object(), []
+    board, this, moves = chess.Board(), object(), []
     for _ in range(12):
         limit = chess.engine.Limit(nodes=1)
         played = engine.play(board, limit, game=this, info=chess.engine.INFO_ALL, options={**options, "Seed": 7})
         assert played.move is not None
         board.push(played.move)
-        found.append((played.move.uci(), played.info["string"]))
-    return found
+        moves.append((played.move.uci(), played.info["string"]))
+    return moves
 
 
 @pytest.mark.parametrize("where", part_of(["here", "service"], 2))

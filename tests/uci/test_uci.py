@@ -225,7 +225,7 @@ def test_engine_survives_any_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "told", "best"),
+    ("sent", "message", "best"),
     [
         ("rubbish", "unknown command: rubbish", None),
         ("setoption name Nothing value 3", "setoption: no option 'Nothing'", None),
@@ -236,11 +236,11 @@ def test_engine_survives_any_input() -> None:
         ("go searchmoves e2e5 a2a3", f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}", "a2a3"),
     ],
 )
-def test_unknown_input_is_reported(network: Network, sent: str, told: str, best: str | None) -> None:
+def test_unknown_input_is_reported(network: Network, sent: str, message: str, best: str | None) -> None:
     out = io.StringIO()
     Engine(lambda *_: network, Options(temperature=0), out).run([sent, "stop", "quit"])
     lines = out.getvalue().splitlines()
-    assert lines[0] == f"info string {told}"
+    assert lines[0] == f"info string {message}"
     assert [line for line in lines if line.startswith("bestmove")] == ([f"bestmove {best}"] if best else [])
 
 

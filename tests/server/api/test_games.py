@@ -39,22 +39,22 @@ def test_games_match_policy_move_by_move(leela: TestClient) -> None:
         elo = {"self": 1400, "opponent": 1700} if board.turn else {"self": 1700, "opponent": 1400}
         move = board.push_san(san).uci()
         policy = asked(leela, moves=played, elo=elo, temperature=1.3)
-        ranks = [told["uci"] for told in policy["moves"]]
-        told = game["moves"][index]
-        assert (told["ply"], told["turn"], told["uci"], told["san"]) == (index + 1, turn, move, san)
-        assert told["rank"] == ranks.index(move) + 1
-        assert told["probability"] == policy["moves"][told["rank"] - 1]["probability"]
-        assert told["surprise"] == pytest.approx(-np.log(told["probability"]))
-        assert (told["leakage"], told.get("value")) == (policy["leakage"], policy.get("value"))
-        surprises[turn].append(told["surprise"])
+        ranks = [entry["uci"] for entry in policy["moves"]]
+        entry = game["moves"][index]
+        assert (entry["ply"], entry["turn"], entry["uci"], entry["san"]) == (index + 1, turn, move, san)
+        assert entry["rank"] == ranks.index(move) + 1
+        assert entry["probability"] == policy["moves"][entry["rank"] - 1]["probability"]
+        assert entry["surprise"] == pytest.approx(-np.log(entry["probability"]))
+        assert (entry["leakage"], entry.get("value")) == (policy["leakage"], policy.get("value"))
+        surprises[turn].append(entry["surprise"])
         played.append(move)
     for side, values in surprises.items():
         assert game[side]["moves"] == 3
         assert game[side]["cross_entropy"] == pytest.approx(np.mean(values))
         assert game[side]["perplexity"] == pytest.approx(np.exp(np.mean(values)))
-        first = [told["rank"] == 1 for told in game["moves"] if told["turn"] == side]
+        first = [entry["rank"] == 1 for entry in game["moves"] if entry["turn"] == side]
         assert game[side]["top1"] == pytest.approx(np.mean(first))
-        raw = [told["leakage"]["raw"] for told in game["moves"] if told["turn"] == side]
+        raw = [entry["leakage"]["raw"] for entry in game["moves"] if entry["turn"] == side]
         assert game[side]["raw_leakage"] == pytest.approx(np.mean(raw))
     assert game["elo"] == {"white": 1400, "black": 1700}
     assert game["headers"]["Event"] == "one"
@@ -99,18 +99,18 @@ def test_invalid_game_is_counted_in_every_format(serve: Serve, accept: str) -> N
 @pytest.mark.parametrize("temperature", [1e-3, 3e-307, 5e-324, 1e308])
 def test_extreme_temperatures_keep_schema(client: TestClient, temperature: float) -> None:
     """A surprise is the logit's distance from the best over the temperature: null only where that is no number."""
-    cold, found = (judged(client, pgn=PGN, temperature=one) for one in (1e-3, temperature))
-    GamesOut.model_validate(found)
-    (game,) = found["games"]
-    for told, finite in zip(game["moves"], cold["games"][0]["moves"], strict=True):
+    cold, answer = (judged(client, pgn=PGN, temperature=one) for one in (1e-3, temperature))
+    GamesOut.model_validate(answer)
+    (game,) = answer["games"]
+    for entry, finite in zip(game["moves"], cold["games"][0]["moves"], strict=True):
         with np.errstate(over="ignore"):
             expected = np.float64(finite["surprise"]) * 1e-3 / temperature
-        if told["surprise"] is None:
+        if entry["surprise"] is None:
             assert expected > 1e308
         elif temperature <= 1e-3:
-            assert told["surprise"] == pytest.approx(expected, rel=1e-6)
+            assert entry["surprise"] == pytest.approx(expected, rel=1e-6)
     for side in ("white", "black"):
-        own = [told["surprise"] for told in game["moves"] if told["turn"] == side]
+        own = [entry["surprise"] for entry in game["moves"] if entry["turn"] == side]
         assert game[side]["cross_entropy"] is not None or None in own or max(own) > 1e307
 
 
@@ -160,11 +160,11 @@ def test_body_that_is_not_utf_8(client: TestClient) -> None:
     assert answer.json()["detail"] == "body: is not UTF-8: byte 0xfc at 18, counted from 0"
 
 
-@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
-def test_pgn_without_game(client: TestClient, pgn: str, said: str) -> None:
+@pytest.mark.parametrize(("pgn", "message"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
+def test_pgn_without_game(client: TestClient, pgn: str, message: str) -> None:
     answer = judged(client, pgn=pgn)
     assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
-    assert said in answer["games"][0]["error"]["detail"]
+    assert message in answer["games"][0]["error"]["detail"]
     assert answer["temperature"] is None
 
 
@@ -184,15 +184,15 @@ def test_too_long_games_are_rejected_early(serve: Serve) -> None:
 def test_split(client: TestClient) -> None:
     """A page that shows a pasted PGN game by game needs each game's text, not only the reports."""
     pgn = '\n[White "Ann"]\r\n[White "Ann"]\n\n1. e4 *\n\nRound \N{CIRCLED DIGIT TWO}\n[White "Cid"]\n1. Qq9\n'
-    found = asked(client, "/v1/games/split", pgn=pgn)["parts"]
-    assert [(part["role"], part["line"], part["tags"]) for part in found] == [
+    parts = asked(client, "/v1/games/split", pgn=pgn)["parts"]
+    assert [(part["role"], part["line"], part["tags"]) for part in parts] == [
         ("game", 2, {"White": "Ann"}),
         ("outside", 7, {}),
         ("game", 8, {"White": "Cid"}),
     ]
-    assert "".join(part["text"] for part in found) == pgn.replace("\r\n", "\n")
-    (again,) = asked(client, "/v1/games/split", pgn=found[0]["text"])["parts"]
-    assert again == found[0]
+    assert "".join(part["text"] for part in parts) == pgn.replace("\r\n", "\n")
+    (again,) = asked(client, "/v1/games/split", pgn=parts[0]["text"])["parts"]
+    assert again == parts[0]
     assert asked(client, "/v1/games/split", pgn=" ") == {"parts": []}
 
 
@@ -208,10 +208,10 @@ TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]} *"
 
 def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "moves"))
-    first, *found = lines_of(client, pgn=TRAP, include=["evaluations"])
+    first, *rest = lines_of(client, pgn=TRAP, include=["evaluations"])
     assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3, deeper=0, of_deeper=None)
     assert [move.get("lost") for move in first["games"][0]["moves"]] == [None, None, None, 0]
-    *quick, early, third, second, last = found
+    *quick, early, third, second, last = rest
     looks = [EvaluatedOut.model_validate(line) for line in (*quick, third, second)]
     # Forwards where there is no evaluation; then deeper around the blunder, from the end.
     assert [look.position for look in looks] == [0, 1, 2, 3, 2]
@@ -224,13 +224,13 @@ def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None
     assert (moment.ply, moment.mark) == (3, "blunder")
     assert last["accuracy"] == {"white": pytest.approx(53.6, abs=30), "black": 100}
     assert last["summary"].startswith("Accuracy by lichess's formula: White ")
-    told = {cost.ply: cost for look in looks for cost in look.costs}
+    costs = {cost.ply: cost for look in looks for cost in look.costs}
     whole = judged(client, pgn=TRAP, include=["evaluations"])
     assert whole["engine"] == {"done": 3, "of": 3, "deeper": 2, "of_deeper": 2}
     (game,) = whole["games"]
     assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.249], abs=0.001)
     for move in game["moves"][:3]:
-        assert told[move["ply"]] == CostOut.model_validate(move)
+        assert costs[move["ply"]] == CostOut.model_validate(move)
     assert game["moments"] == last["moments"]
     assert [move["san"] for move in game["moves"][2]["line"]] == ["a3", "a5"]
 

@@ -368,17 +368,17 @@ def test_leaking_answer_is_withheld(
 def test_times_as_seconds_and_rfc_3339(client: TestClient) -> None:
     client.post("/v1/policy", json={"moves": []})
 
-    def pairs(found: Any) -> list[tuple[float, str]]:
-        if isinstance(found, list):
-            return [pair for item in found for pair in pairs(item)]
-        parts = found if isinstance(found, dict) else {}
+    def pairs(node: Any) -> list[tuple[float, str]]:
+        if isinstance(node, list):
+            return [pair for item in node for pair in pairs(item)]
+        parts = node if isinstance(node, dict) else {}
         own = [(value, parts[f"{name}_utc"]) for name, value in parts.items() if f"{name}_utc" in parts]
         return own + [pair for value in parts.values() for pair in pairs(value)]
 
     for path, most in (("?since=1h", 2), ("/history", 1), ("/worst", 1), ("/positions", 1)):
-        found = pairs(client.get(f"/v1/leakage{path}").json())
-        assert len(found) == most
-        for seconds, text in found:
+        times = pairs(client.get(f"/v1/leakage{path}").json())
+        assert len(times) == most
+        for seconds, text in times:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
             assert datetime.fromisoformat(text).timestamp() == pytest.approx(seconds, abs=1e-3)
             assert client.get("/v1/leakage", params={"since": text}).status_code == 200

@@ -42,7 +42,7 @@ def test_unknown_query_parameter_is_named(client: TestClient, method: str, path:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "query", "said"),
+    ("method", "path", "query", "message"),
     [
         ("get", "/v1/leakage/worst", "?Kind=multiplied", "did you mean 'kind'?"),
         ("get", "/v1/leakage", "?from=24h", "available: by, model, since, until, digest"),
@@ -59,8 +59,8 @@ def test_unknown_query_parameter_is_named(client: TestClient, method: str, path:
         ("get", "/v1/policy", "?fen=startpos&top_k=3", "use POST /v1/policy, and send it in the body"),
     ],
 )
-def test_nearest_parameter_is_suggested(client: TestClient, method: str, path: str, query: str, said: str) -> None:
-    assert said in refused(client, method, path, query)
+def test_nearest_parameter_is_suggested(client: TestClient, method: str, path: str, query: str, message: str) -> None:
+    assert message in refused(client, method, path, query)
 
 
 def test_documented_parameters_are_accepted(client: TestClient) -> None:
@@ -101,7 +101,7 @@ def test_huge_numbers_are_client_errors(client: TestClient, number: str) -> None
 
 @pytest.mark.parametrize("path", ["/v1/policy", "/v1/move", "/v1/policy/batch"])
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "fen: is missing, as are moves: no position is named"),
         ({"fen": None}, "fen: is null, which names no position; give a FEN, or 'startpos'"),
@@ -109,12 +109,12 @@ def test_huge_numbers_are_client_errors(client: TestClient, number: str) -> None
         ({"moves": None}, "moves: Input should be a valid {}, got null"),
     ],
 )
-def test_missing_position_is_rejected(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
+def test_missing_position_is_rejected(client: TestClient, path: str, body: dict[str, Any], message: str) -> None:
     batch = path.endswith("batch")
     response = client.post(path, json={"positions": [body]} if batch else body)
     problem = response.json()["results"][0]["error"] if batch else response.json()
     assert (response.status_code, problem["status"]) == (200 if batch else 422, 422)
-    assert said.format("list" if batch else "array") in problem["detail"]
+    assert message.format("list" if batch else "array") in problem["detail"]
     assert [item["positions"] for item in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
 
 

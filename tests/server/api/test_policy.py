@@ -203,12 +203,12 @@ def test_invalid_batch_items_are_errors_in_their_place(client: TestClient) -> No
     positions = [7, None, {"fenn": "x"}, {"fen": mate}, {"moves": ["e2e5"]}, {}]
     results = asked(client, "/v1/policy/batch", positions=positions)["results"]
     assert results.pop(3)["status"] == "stalemate"
-    found = [(result["error"]["type"].rpartition(":")[2], result["error"]["detail"]) for result in results]
-    assert found == [
+    errors = [(result["error"]["type"].rpartition(":")[2], result["error"]["detail"]) for result in results]
+    assert errors == [
         ("invalid-request", "position: Input should be an object, got 7"),
         ("invalid-request", "position: Input should be an object, got null"),
         ("invalid-request", "fenn: no such field (did you mean 'fen'?)"),
-        ("illegal-move", found[3][1]),
+        ("illegal-move", errors[3][1]),
         ("invalid-request", "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'"),
     ]
 
@@ -282,11 +282,11 @@ def test_misspelt_field_gets_suggestion(
 
 
 def test_batch_defaults(rated: TestClient) -> None:
-    said: dict[str, Any] = {"elo": {"self": 2000, "opponent": 2100}, "temperature": 3.0, "include": ["san"]}
+    defaults: dict[str, Any] = {"elo": {"self": 2000, "opponent": 2100}, "temperature": 3.0, "include": ["san"]}
     own = {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}
-    first, second = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, own], **said)["results"]
-    assert (first["elo"], second["elo"]) == (said["elo"], own["elo"])
-    assert first["moves"] == asked(rated, **said)["moves"]
+    first, second = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, own], **defaults)["results"]
+    assert (first["elo"], second["elo"]) == (defaults["elo"], own["elo"])
+    assert first["moves"] == asked(rated, **defaults)["moves"]
 
 
 def test_greedy_and_seeded_moves(client: TestClient) -> None:

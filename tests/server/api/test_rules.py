@@ -91,7 +91,7 @@ def test_underflow_falls_back_to_logits(serve: Serve) -> None:
 
 def test_filters(client: TestClient, plain: Any) -> None:
     p, moves = column(plain, "probability"), [move["uci"] for move in plain["moves"]]
-    for rule, kept in (
+    for rule, count in (
         ({"top_k": 3}, 3),
         ({"top_k": 50}, 20),
         ({"top_p": 0.9}, int((np.cumsum(p) - p < 0.9).sum())),
@@ -102,10 +102,10 @@ def test_filters(client: TestClient, plain: Any) -> None:
         ({"top_k": 1, "normalizer": "sparsemax"}, 1),
     ):
         response = asked(client, **rule)
-        assert [move["uci"] for move in response["moves"]] == moves[:kept], rule
+        assert [move["uci"] for move in response["moves"]] == moves[:count], rule
         assert abs(column(response, "probability").sum() - 1) < 1e-12
         if "normalizer" not in rule:
-            np.testing.assert_allclose(column(response, "probability"), p[:kept] / p[:kept].sum(), rtol=1e-12)
+            np.testing.assert_allclose(column(response, "probability"), p[:count] / p[:count].sum(), rtol=1e-12)
         assert response["leakage"] == plain["leakage"]
 
 

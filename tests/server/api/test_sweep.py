@@ -38,8 +38,8 @@ def test_points_equal_policies(shipped: TestClient, vary: str, position: dict[st
     means = [sum(move["probabilities"]) for move in sweep["moves"]]
     assert means == sorted(means, reverse=True)
     for number, point in enumerate(sweep["points"]):
-        asked = {**position, "elo": point["elo"], "include": ["san"]}
-        item = shipped.post("/v1/policy", json=asked).json()
+        query = {**position, "elo": point["elo"], "include": ["san"]}
+        item = shipped.post("/v1/policy", json=query).json()
         # One row alone and a batch may be computed by different kernels.
         expected = {(move["uci"], move["san"]): move["probability"] for move in item["moves"]}
         result = {(move["uci"], move["san"]): move["probabilities"][number] for move in sweep["moves"]}
@@ -85,7 +85,7 @@ def test_finished_game_and_dropped_moves(shipped: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "message"),
     [
         ({"moves": [], "ratings": []}, 422, "ratings: "),
         ({"moves": [], "ratings": [1500, -1]}, 422, "ratings[1]: "),
@@ -95,10 +95,10 @@ def test_finished_game_and_dropped_moves(shipped: TestClient) -> None:
         ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "needs vary"),
     ],
 )
-def test_invalid_sweeps_are_named(shipped: TestClient, body: dict[str, Any], status: int, said: str) -> None:
+def test_invalid_sweeps_are_named(shipped: TestClient, body: dict[str, Any], status: int, message: str) -> None:
     response = shipped.post("/v1/policy/sweep", json=body)
     assert (response.status_code, response.headers["Content-Type"]) == (status, "application/problem+json")
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
 
 
 def test_network_without_ratings(client: TestClient) -> None:

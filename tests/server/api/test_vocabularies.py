@@ -15,13 +15,13 @@ from tests.processes import run
 
 def test_http_and_command_line_agree(client: TestClient) -> None:
     for name in vocabulary_names():
-        found = client.get(f"/v1/vocabularies/{name}").json()
-        assert found == json.loads(run("vocabulary", name, "--json").stdout)
-        assert [move or "" for move in found["moves"]] == list(vocabulary(name).names())
+        body = client.get(f"/v1/vocabularies/{name}").json()
+        assert body == json.loads(run("vocabulary", name, "--json").stdout)
+        assert [move or "" for move in body["moves"]] == list(vocabulary(name).names())
         lines = run("vocabulary", name).stdout.splitlines()
-        assert lines == [f"{slot}\t{move or ''}" for slot, move in enumerate(found["moves"])]
-    assert found["slots"] == 1968
-    assert (found["castling"], found["bare_promotion"], found["black"]) == ("king_two_squares", None, "none")
+        assert lines == [f"{slot}\t{move or ''}" for slot, move in enumerate(body["moves"])]
+    assert body["slots"] == 1968
+    assert (body["castling"], body["bare_promotion"], body["black"]) == ("king_two_squares", None, "none")
 
 
 def test_maia2_slots_match_its_package(client: TestClient) -> None:
@@ -32,11 +32,11 @@ def test_maia2_slots_match_its_package(client: TestClient) -> None:
 def test_model_slots_follow_contract_variations(serve: Serve, tmp_path: Path) -> None:
     file = write_fake(tmp_path, "own")
     file.write_text(file.read_text().replace("[contract]", '[contract]\nvariations = ["promotion_order"]'))
-    found = serve(tmp_path).get("/v1/vocabularies/own").json()
-    assert (found["name"], found["vocabulary"], found["slots"]) == ("own", "movemask-1880", 1880)
+    body = serve(tmp_path).get("/v1/vocabularies/own").json()
+    assert (body["name"], body["vocabulary"], body["slots"]) == ("own", "movemask-1880", 1880)
     plain = vocabulary("movemask-1880").names()
-    assert found["moves"][:1792] == list(plain[:1792])
-    assert found["moves"][1792:1796] == list(plain[1795:1791:-1])
+    assert body["moves"][:1792] == list(plain[:1792])
+    assert body["moves"][1792:1796] == list(plain[1795:1791:-1])
     assert run("vocabulary", "own", "--models-dir", tmp_path).output.splitlines()[1792] == "1792\ta7a8n"
 
 
@@ -45,7 +45,7 @@ def test_unknown_vocabulary_lists_names(client: TestClient, tmp_path: Path) -> N
     assert problem.status_code == 404
     assert problem.json()["type"] == "urn:movemask:problem:unknown-model"
     write_fake(tmp_path, "own")
-    told = run("vocabulary", "nothing", "--models-dir", tmp_path)
-    assert told.exit_code == 1
-    assert "no vocabulary and no model 'nothing'; vocabularies: alphazero-4672, from-to-4096, " in told.output
-    assert "models: own" in told.output
+    result = run("vocabulary", "nothing", "--models-dir", tmp_path)
+    assert result.exit_code == 1
+    assert "no vocabulary and no model 'nothing'; vocabularies: alphazero-4672, from-to-4096, " in result.output
+    assert "models: own" in result.output

@@ -57,18 +57,18 @@ async def listening(
     config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=keep_alive)
     config.load()
     guards = Guards(LIMITS._replace(**limits), processes, count=count, inner=inner)
-    made = list[Guard]()
+    connections = list[Guard]()
     watching = asyncio.create_task(guards.watch())
 
     def opened() -> Guard:
-        made.append(guards.protocol(config=config, server_state=ServerState(), app_state={}))
-        return made[-1]
+        connections.append(guards.protocol(config=config, server_state=ServerState(), app_state={}))
+        return connections[-1]
 
     with closing(Port("127.0.0.1", 0)) as port:
         (listener,) = port.sockets.bind()
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
     try:
-        yield made, listener.getsockname()[1]
+        yield connections, listener.getsockname()[1]
     finally:
         server.close()
         watching.cancel()
@@ -132,7 +132,7 @@ LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
 
 
 @pytest.mark.parametrize(
-    ("begun", "piece"),
+    ("start", "piece"),
     [
         (b"GET /", LINE),
         (b"GET / HTTP/1.1\r\nX-Y: ", LINE),
@@ -142,10 +142,10 @@ LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
         (CHUNKED.removesuffix(b"0\r\n") + b"1;x=", LINE),
     ],
 )
-async def test_endless_headers_and_trailers_are_rejected(begun: bytes, piece: bytes) -> None:
+async def test_endless_headers_and_trailers_are_rejected(start: bytes, piece: bytes) -> None:
     async with listening(echo) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(begun)
+        writer.write(start)
         reading = asyncio.create_task(reader.read())
         count, response = 0, b""
         with suppress(ConnectionError):
@@ -270,17 +270,17 @@ async def test_refusal_arrives_after_whole_body(size: int, connection: str) -> N
 
 @pytest.mark.parametrize("count", [MAX_PIPELINED, MAX_PIPELINED + 1, 10_000])
 async def test_pipelined_requests_are_limited(count: int) -> None:
-    taken: list[int] = []
+    calls: list[int] = []
 
     async def counted(scope: Any, receive: Any, send: Any) -> None:
-        taken.append(1)
+        calls.append(1)
         await echo(scope, receive, send)
 
     responses = b""
     with suppress(ConnectionError):
         responses = await answered(counted, GET * (count - 1) + LAST)
     allowed = count <= MAX_PIPELINED
-    assert responses.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
+    assert responses.count(b"HTTP/1.1 200 ") == len(calls) == (MAX_PIPELINED if allowed else 0)
 
 
 async def test_sequential_requests_are_unlimited() -> None:
@@ -513,11 +513,11 @@ def test_requests_survive_any_fragmentation(bodies: list[bytes], chunks: int, cu
             raw += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     places = sorted({cut % len(raw) for cut in cuts})
     parts = [raw[start:end] for start, end in pairwise([0, *places, len(raw)])]
-    seen: list[tuple[str, bytes, list[bytes], bytes]] = []
+    requests: list[tuple[str, bytes, list[bytes], bytes]] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         twice = [value for name, value in scope["headers"] if name == b"x-twice"]
-        seen.append((scope["path"], scope["query_string"], twice, await body_of(receive)))
+        requests.append((scope["path"], scope["query_string"], twice, await body_of(receive)))
         await PlainTextResponse("")(scope, receive, send)
 
     async def trial() -> None:
@@ -526,12 +526,12 @@ def test_requests_survive_any_fragmentation(bodies: list[bytes], chunks: int, cu
             for part in parts:
                 writer.write(part)
                 await asyncio.sleep(0)
-            while len(seen) < len(bodies):
+            while len(requests) < len(bodies):
                 await asyncio.sleep(0)
             writer.transport.abort()
 
     asyncio.run(trial())
-    assert seen == [(f"/{number}", b"a=b%20c", [b"a", b"b"], body) for number, body in enumerate(bodies)]
+    assert requests == [(f"/{number}", b"a=b%20c", [b"a", b"b"], body) for number, body in enumerate(bodies)]
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ async def test_reset_connection_leaves_nothing() -> None:
         raw = writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
-        gone = weakref.ref(guards[0]._inner)
-        while gone() is not None or len(guards[0]._buffer):
+        protocol = weakref.ref(guards[0]._inner)
+        while protocol() is not None or len(guards[0]._buffer):
             await asyncio.sleep(0)
             gc.collect()

@@ -148,7 +148,7 @@ def test_allowed_origins_may_get(serve: Serve, origins: str, origin: str, status
 
 
 @pytest.mark.parametrize(
-    ("proxies", "forwarded", "seen"),
+    ("proxies", "forwarded", "expected"),
     [
         (0, ["1.1.1.1"], "9.9.9.9"),
         (1, ["1.1.1.1, 2.2.2.2"], "2.2.2.2"),
@@ -160,12 +160,12 @@ def test_allowed_origins_may_get(serve: Serve, origins: str, origin: str, status
         (1, ["[2001:db8::1]:40312"], "2001:db8::1"),
     ],
 )
-def test_forwarded_client(proxies: int, forwarded: list[str], seen: str) -> None:
+def test_forwarded_client(proxies: int, forwarded: list[str], expected: str) -> None:
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded] + [(b"x-forwarded-proto", b"https")]
     scope: Any = {"type": "http", "path": "/", "client": ("9.9.9.9", 1), "scheme": "http", "headers": headers}
     if proxies:
         see_through(scope, proxies)
-    assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
+    assert (scope["client"][0], scope["scheme"]) == (expected, "https" if proxies else "http")
     secure = with_headers([], OTHER, "https", Answering("id", "", RateLimit(0, 1, Rates())))
     assert (b"strict-transport-security", b"max-age=31536000") in secure
 
@@ -180,16 +180,18 @@ def own_signals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("file_names", "message"),
     [
         ({"tls_key": "key.pem"}, "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
         ({"tls_cert": "none"}, "MOVEMASK_TLS_CERT: .*none and its key cannot be read: No such file"),
         ({"tls_cert": "m/fake.toml"}, "MOVEMASK_TLS_CERT: .*cannot be read"),
     ],
 )
-def test_invalid_certificate_raises(tmp_path: Path, own_signals: None, given: dict[str, str], said: str) -> None:
-    files = {name: tmp_path / file for name, file in given.items()}
-    with pytest.raises(SettingsError, match=said):
+def test_invalid_certificate_raises(
+    tmp_path: Path, own_signals: None, file_names: dict[str, str], message: str
+) -> None:
+    files = {name: tmp_path / file for name, file in file_names.items()}
+    with pytest.raises(SettingsError, match=message):
         run_service(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
 
 
@@ -221,9 +223,9 @@ def test_cors_origins(serve: Serve, origins: str | None, allowed: str | None) ->
 def test_preflight_is_limited_logged_and_counted(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """Preflights had no id, no line in the log, no metric and no rate: eight of eight passed a burst of five."""
     client = serve(cors_origins=PAGE, client_rate=0.01, client_burst=5)
-    asked = {"Origin": PAGE, **PREFLIGHT, "X-Request-ID": "mine"}
+    headers = {"Origin": PAGE, **PREFLIGHT, "X-Request-ID": "mine"}
     with caplog.at_level("INFO", "access"):
-        responses = [client.options("/v1/policy", headers=asked) for _ in range(6)]
+        responses = [client.options("/v1/policy", headers=headers) for _ in range(6)]
     assert [response.status_code for response in responses] == [200] * 5 + [429]
     for response in responses:
         assert response.headers["X-Request-ID"] == "mine"

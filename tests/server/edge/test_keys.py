@@ -227,9 +227,9 @@ def test_probes_without_a_key_tell_only_the_status(serve: Serve) -> None:
 def test_leakage_of_a_model_needs_its_scope(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+leakage")
     assert status(client, "POST", "/v1/policy", SECRET) == 200
-    for key, shown in ((SECRET, False), (SECRET + "2", True)):
+    for key, visible in ((SECRET, False), (SECRET + "2", True)):
         model = client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
-        assert ("leakage" in model) == shown
+        assert ("leakage" in model) == visible
 
 
 def test_file_and_log_hold_no_key(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:

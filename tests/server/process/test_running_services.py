@@ -55,11 +55,11 @@ def test_reload_by_address() -> None:
     before = signal.signal(signal.SIGHUP, lambda number, frame: received.append(number))
     try:
         with runtime_folder("http://127.0.0.1:1"), runtime_folder("http://127.0.0.1:2"):
-            told = run("reload")
-            assert told.exit_code == 1
-            assert told.output.startswith("Error: name one of the services: http://127.0.0.1:")
-            told = run("reload", "http://127.0.0.1:9")
-            assert "no service runs here on http://127.0.0.1:9: " in told.output
+            result = run("reload")
+            assert result.exit_code == 1
+            assert result.output.startswith("Error: name one of the services: http://127.0.0.1:")
+            result = run("reload", "http://127.0.0.1:9")
+            assert "no service runs here on http://127.0.0.1:9: " in result.output
             assert not received
             assert run("reload", "http://127.0.0.1:2", "--no-wait").exit_code == 0
             assert len(received) == 1

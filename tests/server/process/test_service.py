@@ -123,8 +123,8 @@ def test_open_tls_connections_do_not_delay_a_stop(models: Path) -> None:
 def test_failing_start_prints_one_line_and_exits_1(models: Path) -> None:
     with pytest.raises(SettingsError, match="MOVEMASK_HOST: cannot listen on x y:"):
         Port("x y", 0)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         for workers, words, arguments in [
             (
                 "1",

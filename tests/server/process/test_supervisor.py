@@ -60,8 +60,8 @@ class Service:
 
         def met() -> object:
             ended = self.turn()
-            if found := condition():
-                return found
+            if result := condition():
+                return result
             assert not ended, "the service has ended"
             self.supervisor.wait()
             return None
@@ -141,8 +141,8 @@ def test_failing_starts_pause_longer_each_time(service: Service, caplog: pytest.
     (service.folder / "broken").write_text("a file is away")
     os.kill(min(service.pids), signal.SIGKILL)
     for pause in (1, 2, 4, 8, 16, 30, 30):
-        told = f"cannot serve: a file is away; starting another in {pause} s"
-        service.until(partial(said, told), told)
+        message = f"cannot serve: a file is away; starting another in {pause} s"
+        service.until(partial(said, message), message)
         assert service.state.serving == 1
         service.now += pause - 0.1
         service.turn()

@@ -36,8 +36,8 @@ async def test_clients_take_turns(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_positions_of_a_client_that_leaves_are_dropped(tmp_path: Path) -> None:
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
-        async with aclosing(queue.evaluations(BOARDS, "a", NODES)) as found:
-            assert (await anext(found))[0] == 0
+        async with aclosing(queue.evaluations(BOARDS, "a", NODES)) as evaluations:
+            assert (await anext(evaluations))[0] == 0
             assert queue.waiting > 0
         assert queue.waiting == 0
         assert [place async for place, _ in queue.evaluations(BOARDS[:2], "b", NODES)] == [0, 1]
@@ -48,14 +48,14 @@ async def test_client_takes_half_of_the_free_room(tmp_path: Path) -> None:
     """One request of 1,024 moves once filled the queue, and every other review was a 503."""
     async with aclosing(EngineQueue(Engine(program(tmp_path, "well")))) as queue:
         charged: list[int] = []
-        held, requests = [], []
+        places, requests = [], []
         for client in ("a", "b", "c", "a"):
             engine = queue.for_client(client, charged.append)
             assert engine is not None
             before = queue.waiting
             requests.append(engine.of([chess.Board()] * 1000, [1] * 1000))
-            held.append(queue.waiting - before)
-        assert held == [512, 256, 128, 0]
+            places.append(queue.waiting - before)
+        assert places == [512, 256, 128, 0]
         assert charged == [1000, 1000, 1000, 0], "what is not evaluated is not charged"
         assert [place async for place, _ in requests[3]] == []
         for request in requests[:3]:

@@ -39,13 +39,13 @@ def test_small_submission_is_in_the_next_batch() -> None:
 
 @pytest.mark.parametrize("size", [SHARE, 1000])
 def test_clients_take_turns(size: int) -> None:
-    order, given = FairOrder[str](), Counter[str]()
+    order, served = FairOrder[str](), Counter[str]()
     for _ in range(100):
         add(order, "greedy", size)
     add(order, "modest", size)
-    while given["modest"] < size:
-        given += taken(order)
-    assert given["greedy"] <= size + ROOM  # the rest of a batch
+    while served["modest"] < size:
+        served += taken(order)
+    assert served["greedy"] <= size + ROOM  # the rest of a batch
 
 
 def test_large_submission_alone_fills_batches() -> None:
