@@ -50,7 +50,7 @@ def create_app(
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
-    """The app. Models, ledger and threads are created in its lifespan.
+    """Returns the app. Models, ledger and threads are created in its lifespan.
 
     Parameters
     ----------

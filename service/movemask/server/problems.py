@@ -85,7 +85,10 @@ _MOST_HINTS = 3
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses of these statuses. `HTTPStatus.phrase` is not the same on every Python."""
+    """Returns the OpenAPI responses of these statuses.
+
+    `HTTPStatus.phrase` is not the same on every Python.
+    """
     content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": "A problem; its `type` says which.", "content": content}
@@ -104,7 +107,7 @@ class ProblemError(MovemaskError):
 
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
-    """A problem by its name; `status` is needed for names that are not in STATUSES."""
+    """Returns a problem by its name; `status` is needed for names that are not in STATUSES."""
     title = (
         name.replace("-", " ")
         .capitalize()
@@ -124,12 +127,15 @@ def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) 
 
 
 def name_of(status: HTTPStatus) -> str:
-    """The name of a problem of HTTP alone: that of its status, such as `not-found`."""
+    """Returns the name of a problem of HTTP alone: that of its status, such as `not-found`."""
     return status.phrase.lower().replace(" ", "-")
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that describes an error: its message as `detail`, its attributes as further fields."""
+    """Returns the problem that describes an error.
+
+    The error's message is its `detail`, and the error's attributes are further fields.
+    """
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, LedgerError):
@@ -144,7 +150,9 @@ def problem_of(error: Exception) -> Problem:
 
 
 def ledger_unwritable(error: LedgerError) -> str:
-    """Why the ledger is not written, without the addresses and paths of the driver's message."""
+    """Returns why the ledger is not written, without the addresses and paths of the driver's
+    message.
+    """
     if isinstance(error, LedgerUnreachable):
         return "the ledger cannot be written now: the database does not answer; the service's log says more"
     return "the ledger cannot be written now; the service's log says why"
@@ -156,7 +164,7 @@ def invalid_request(
     *,
     item: str = "body",
 ) -> MovemaskError:
-    """pydantic's errors as one problem.
+    """Returns pydantic's errors as one problem.
 
     model : the model that raised the errors, for suggestions of its field names
     item : the name of an error that concerns no single field
@@ -194,7 +202,7 @@ def invalid_request(
 
 
 def _json_fault(message: str) -> str:
-    """The parser's message in a reader's words, with line and column."""
+    """Returns the parser's message in a reader's words, with line and column."""
     match = _AT.fullmatch(message)
     if match is None:
         return f"not valid JSON: {message}"
@@ -208,7 +216,7 @@ def _json_fault(message: str) -> str:
 
 
 def invalid_field(field: str, message: str) -> ProblemError:
-    """The error of one invalid field of a body."""
+    """Returns the error of one invalid field of a body."""
     name = shown(field)
     return ProblemError(
         "invalid-request", f"{name}: {message}", errors=[{"field": name, "message": message}]
@@ -216,7 +224,7 @@ def invalid_field(field: str, message: str) -> ProblemError:
 
 
 def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The HTTP response of a problem, with Retry-After if it has one."""
+    """Returns the HTTP response of a problem, with Retry-After if it has one."""
     body = problem.model_dump(mode="json", exclude_unset=True)
     retry = {"Retry-After": str(body["retry_after"])} if "retry_after" in body else {}
     current_id = request_id.get()
@@ -226,7 +234,7 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
 
 
 def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
-    """The HTTP response to an error; calls `count` with its problem."""
+    """Returns the HTTP response to an error; calls `count` with its problem."""
     problem = problem_of(error)
     count(problem)
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
@@ -241,7 +249,10 @@ def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> ErrorO
 
 
 def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:
-    """The problem of a failed item; calls `count` with it. A withheld answer is logged, as for a whole request."""
+    """Returns the problem of a failed item; calls `count` with it.
+
+    A withheld answer is logged, as for a whole request.
+    """
     problem = problem_of(error)
     count(problem)
     if problem.name == SERVED_LEAKAGE:
@@ -250,8 +261,10 @@ def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> P
 
 
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
-    """Installs handlers that respond with a problem to expected errors, FastAPI's included; calls `count` with each.
-    `Edge` responds to all others."""
+    """Installs handlers that respond with a problem to expected errors, FastAPI's included.
+
+    They call `count` with each problem. `Edge` responds to all other errors.
+    """
 
     async def expected(http: Request, error: Exception) -> Response:
         request = f"{http.method} {http.url.path}"
@@ -284,14 +297,14 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
 
 
 def _methods(http: Request) -> list[str]:
-    """The methods of all routes of a path, without HEAD."""
+    """Returns the methods of all routes of a path, without HEAD."""
     path = getattr(http.scope.get("route"), "path", http.scope["path"])
     routes = [route for route in http.app.routes if route.path == path]
     return sorted({method for route in routes for method in route.methods} - {"HEAD"})
 
 
 def _nearest(http: Request) -> str:
-    """What to do after a wrong path: the nearest path."""
+    """Returns what to do after a wrong path: the nearest path."""
     root_path = http.scope.get("root_path", "")
     path = http.scope["path"].removeprefix(root_path)
     if root_path and path.startswith(f"{root_path}/"):
@@ -313,7 +326,7 @@ def _field(location: Sequence[Any]) -> str:
 
 
 def near_or_all(name: str, known: Sequence[str]) -> str:
-    """A suggestion for an unknown name: the nearest known name, or else all known names."""
+    """Returns a suggestion for an unknown name: the nearest known name, or else all known names."""
     if name in ("rating", "ratings") and name not in known and "elo" in known:
         return "did you mean 'elo'?"
     near = get_close_matches(name[:LONGEST_INPUT].lower(), known, 1)
@@ -321,7 +334,7 @@ def near_or_all(name: str, known: Sequence[str]) -> str:
 
 
 def _message(error: Any, model: type[BaseModel] | None) -> str:
-    """pydantic's message, with the offending input shortened."""
+    """Returns pydantic's message, with the offending input shortened."""
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
@@ -342,7 +355,10 @@ def _message(error: Any, model: type[BaseModel] | None) -> str:
 
 
 def _correction(error: Any, model: type[BaseModel] | None) -> str:
-    """How to correct a text in a field of another type, and moves in the field of a FEN; empty without a suggestion."""
+    """Returns how to correct a text in a field of another type, and moves in the field of a FEN.
+
+    Empty without a suggestion.
+    """
     kind, field, value = error["type"], error["loc"][-1:], error["input"]
     if kind in ("float_type", "int_type", "value_error") and _NUMBER.fullmatch(value):
         return "; write a number without quotation marks"
@@ -358,7 +374,10 @@ def _correction(error: Any, model: type[BaseModel] | None) -> str:
 
 
 def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:
-    """The names of the fields of the object at `path` in a body of this model; empty if the object is no model."""
+    """Returns the names of the fields of the object at `path` in a body of this model.
+
+    Empty if the object is no model.
+    """
     for part in path:
         if model is None or not isinstance(part, str):  # the place in a list
             continue
@@ -370,7 +389,7 @@ def _fields_at(path: Sequence[Any], model: type[BaseModel] | None) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The first model in an annotation, such as that of the items of a list."""
+    """Returns the first model in an annotation, such as that of the items of a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -60,7 +60,10 @@ class Services:
     large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def evaluator(self, model: str | None, context: RequestContext) -> ClientPipeline:
-        """The model, for the queries of a request. Raises UnknownModel or ModelUnavailable."""
+        """Returns the model, for the queries of a request.
+
+        Raises UnknownModel or ModelUnavailable.
+        """
 
         def done(submission: Submission) -> None:
             context.answers += submission.answers
@@ -87,7 +90,10 @@ class Services:
         )
 
     async def read(self, read: Callable[[], T]) -> T:
-        """The result of `read`, called on a thread of `reading`; raises Overloaded if too many reads wait."""
+        """Returns the result of `read`, called on a thread of `reading`.
+
+        Raises Overloaded if too many reads wait.
+        """
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
         if under_way >= max(1, _READERS // self.workers):
             raise Overloaded(
@@ -96,8 +102,11 @@ class Services:
         return await to_thread.run_sync(read, limiter=self.reading)
 
     async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
-        the response begins; later parts are never refused."""
+        """Returns the parts, each read on demand.
+
+        The first is read at once, so that a database error is raised here, before the response
+        begins; later parts are never refused.
+        """
         first = await self.read(lambda: next(parts, None))
 
         async def all_parts() -> AsyncIterator[bytes]:
@@ -178,7 +187,10 @@ def running_services(
 
 
 def ledger_plan(settings: Settings) -> Plan:
-    """The kinds of leakage to measure by these settings. Raises SettingsError for an unknown kind."""
+    """Returns the kinds of leakage to measure by these settings.
+
+    Raises SettingsError for an unknown kind.
+    """
     named = [name.strip() for name in settings.ledger_kinds.split(",") if name.strip()]
     chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
     unknown = sorted(chosen - set(KINDS))
@@ -193,9 +205,10 @@ def ledger_plan(settings: Settings) -> Plan:
 
 
 async def services(http: Request) -> Services:
-    """The app's services, as a dependency of routes.
+    """Returns the app's services, as a dependency of routes.
 
-    It is `async`, because FastAPI runs plain functions on the shared threads, and a probe must not wait for these.
+    It is `async`, because FastAPI runs plain functions on the shared threads, and a probe must not
+    wait for these.
     """
     app_services: Services = http.app.state.services
     return app_services

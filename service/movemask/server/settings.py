@@ -207,9 +207,12 @@ class Settings(NetworkSettings):
         return self.cors_origins.split(",") if self.cors_origins else []
 
     def hosts(self, *, keyed: bool) -> list[str]:
-        """The names that the service answers to, in lower case and without brackets: those of `trusted_hosts`, or else
-        any, or this machine's alone where nobody else is meant to ask: on loopback, without keys, proxies and CORS for
-        all."""
+        """Returns the names that the service answers to, in lower case and without brackets.
+
+        They are the names of `trusted_hosts`, if it is set. Otherwise the service answers to any
+        name. But on loopback without keys, proxies and CORS for all, it answers only to this
+        machine's names.
+        """
         if self.trusted_hosts:
             return [name.strip("[] ").lower() for name in self.trusted_hosts.split(",")]
         shared = keyed or self.proxies or self.cors_origins == "*"

@@ -26,8 +26,11 @@ _NEEDED = "what a request of this route can need"
 
 
 async def read_body(http: Request, size: int | None, limits: RequestLimits) -> bytes:
-    """The body. Raises ProblemError: 415 if it is not sent as JSON, 413 as soon as it exceeds `size`, if that is not
-    None, or the limit of all bodies."""
+    """Returns the body.
+
+    Raises ProblemError: 415 if it is not sent as JSON, 413 as soon as it exceeds `size`, if that is
+    not None, or the limit of all bodies.
+    """
     limit = limits.body_bytes if size is None else min(size, limits.body_bytes)
     media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
     coding = http.headers.get("content-encoding", "identity").strip().lower()
@@ -49,7 +52,7 @@ async def read_body(http: Request, size: int | None, limits: RequestLimits) -> b
 
 
 async def _joined(stream: AsyncIterator[bytes], limit: int, limits: RequestLimits) -> bytes:
-    """The whole body; raises ProblemError as soon as its parts exceed the limit."""
+    """Returns the whole body; raises ProblemError as soon as its parts exceed the limit."""
     body = bytearray()
     async for part in stream:
         body += part
@@ -59,8 +62,11 @@ async def _joined(stream: AsyncIterator[bytes], limit: int, limits: RequestLimit
 
 
 async def _unpacked(http: Request, packed: bytes) -> AsyncIterator[bytes]:
-    """The parts of a gzipped body, unpacked. They count as bytes in flight. They are small, so that a body that is too
-    large is refused early. Raises ProblemError if the data are not gzip, and Overloaded."""
+    """Yields the parts of a gzipped body, unpacked.
+
+    They count as bytes in flight. They are small, so that a body that is too large is refused
+    early. Raises ProblemError if the data are not gzip, and Overloaded.
+    """
     unpacking = zlib.decompressobj(wbits=_GZIP)
     try:
         while True:
@@ -104,8 +110,11 @@ def _pieces(text: bytes) -> int:
 
 
 def parsed(body: bytes, model: type[M], limits: RequestLimits) -> M:
-    """The validated body. Raises ProblemError if it is not JSON or does not fit the model, LimitExceeded if it has too
-    many items. Only the first error of each list is reported."""
+    """Returns the validated body.
+
+    Raises ProblemError if it is not JSON or does not fit the model, LimitExceeded if it has too
+    many items. Only the first error of each list is reported.
+    """
     if not body:
         raise problems.invalid_field("body", "is missing; send a JSON object")
     try:

@@ -10,10 +10,12 @@ from movemask.server.api.negotiation import is_current
 
 
 def cacheable(http: Request, content: bytes, *, seconds: int = 0) -> Response:
-    """A JSON response that a client may reuse for `seconds`, and after that if the service still has the same content.
+    """Returns a JSON response that a client may reuse for `seconds`, and after that if the service
+    still has the same content.
 
-    If the request's If-None-Match has the content's ETag, the response is a 304 without content. Shared caches may not
-    keep it: whether a client may have it depends on its key. The ETag is weak, because the response may be compressed.
+    If the request's If-None-Match has the content's ETag, the response is a 304 without content.
+    Shared caches may not keep it: whether a client may have it depends on its key. The ETag is
+    weak, because the response may be compressed.
     """
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {

@@ -45,11 +45,13 @@ class Compression(GZipMiddleware):
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
-    """The offered media type with the highest quality in an Accept header (RFC 9110, section 12.5.1).
+    """Returns the offered media type with the highest quality in an Accept header.
 
-    The quality of a type is that of the range that names it most exactly. Of types with equal quality, one that is
-    named exactly is preferred, then the one that the header has first. A header that accepts none gets the first type
-    offered.
+    Source: RFC 9110, section 12.5.1.
+
+    The quality of a type is that of the range that names it most exactly. Of types with equal
+    quality, one that is named exactly is preferred, then the one that the header has first. A
+    header that accepts none gets the first type offered.
     """
     ranges = _qualities(accept)
 
@@ -70,21 +72,27 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
 
 @lru_cache(maxsize=16)  # most clients send one of a few
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether an Accept-Encoding header names gzip, and prefers nothing else (RFC 9110, section 12.5.3). `*` does not
-    name it: no client is known that sends `*` and unpacks gzip."""
+    """Returns whether an Accept-Encoding header names gzip, and prefers nothing else.
+
+    `*` does not name it: no client is known that sends `*` and unpacks gzip. Source: RFC 9110,
+    section 12.5.3.
+    """
     codings = _qualities(accept_encoding)
     gzip, _ = codings.get("gzip", (0.0, 0))
     return gzip > 0 and gzip >= codings.get("identity", (0.0, 0))[0]
 
 
 def is_current(if_none_match: str, tag: str) -> bool:
-    """Whether an If-None-Match header names this entity tag, in quotation marks and without `W/`; compared weakly (RFC
-    9110, section 13.1.2)."""
+    """Returns whether an If-None-Match header names this entity tag, in quotation marks and without
+    `W/`; compared weakly (RFC 9110, section 13.1.2).
+    """
     return if_none_match.strip() == "*" or tag in _TAG.findall(if_none_match)
 
 
 def _qualities(header: str) -> dict[str, tuple[float, int]]:
-    """The quality of each value of a list, by the value in lower case, and its place, negative."""
+    """Returns the quality of each value of a list, by the value in lower case, and its place,
+    negative.
+    """
     qualities: dict[str, tuple[float, int]] = {}
     for place, part in enumerate(header.lower().split(",")):
         value, *parameters = (word.strip() for word in part.split(";"))

@@ -77,7 +77,7 @@ async def document(http: Request) -> Response:
 
 
 def documents(path: str) -> Traits:
-    """What holds for FastAPI's own routes: Swagger UI and its redirect."""
+    """Returns what holds for FastAPI's own routes: Swagger UI and its redirect."""
     return Traits(path=path, cached=True, csp=_INLINE)
 
 

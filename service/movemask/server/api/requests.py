@@ -58,8 +58,10 @@ MAX_POSITIONS = 1_024  # of any setting
 def counted(
     field: str, unit: str, most: Callable[[RequestLimits], int]
 ) -> Callable[[Any, ValidationInfo], Any]:
-    """A validator that limits the length of a list; raises LimitExceeded. `most` gives the limit from the
-    limits that are the validation's context."""
+    """Returns a validator that limits the length of a list.
+
+    Raises LimitExceeded. `most` gives the limit from the limits that are the validation's context.
+    """
 
     def within(value: Any, info: ValidationInfo) -> Any:
         if (
@@ -249,7 +251,9 @@ class InvalidItem:
 
 
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """A position of a batch, or an InvalidItem, so that the other positions are still answered."""
+    """Returns a position of a batch, or an InvalidItem, so that the other positions are still
+    answered.
+    """
     try:
         return read(value)
     except ValidationError as error:
@@ -260,7 +264,7 @@ def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _id_of(value: Any) -> str | None:
-    """The id of an invalid position, if the id itself is valid."""
+    """Returns the id of an invalid position, if the id itself is valid."""
     try:
         return _ID.validate_python(value.get("id")) if isinstance(value, dict) else None
     except ValidationError:
@@ -410,7 +414,7 @@ class AuditIn(PlacedIn):
 
 
 def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
-    """The query for a position, with the batch's defaults; raises InvalidRule."""
+    """Returns the query for a position, with the batch's defaults; raises InvalidRule."""
     elo, chess960, rule = position.elo, position.chess960, _given(position)
     if batch is not None:
         elo = elo or batch.elo

@@ -74,7 +74,10 @@ _Moments = as_json(answers.MomentsOut)
 def policy_out(
     answer: Answer, include: Sequence[Include], *, timing: bool = True
 ) -> answers.PolicyOut:
-    """The move distribution of a position. Without `timing`, equal answers are equal bytes."""
+    """Returns the move distribution of a position.
+
+    Without `timing`, equal answers are equal bytes.
+    """
     position = answer.position
     out = _Policy(
         model=model_out(answer.model),
@@ -90,7 +93,7 @@ def policy_out(
 
 
 def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveChosenOut:
-    """The most probable move; with a `seed`, the move that it draws."""
+    """Returns the most probable move; with a `seed`, the move that it draws."""
     position, evaluated = answer.position, answer.evaluated
     out = _MoveChosen(
         model=model_out(answer.model),
@@ -120,7 +123,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
 def point_out(
     answer: Answer, include: Sequence[Include]
 ) -> tuple[answers.PointOut, dict[str, float]]:
-    """One point of a sweep, and the probabilities of its moves by UCI."""
+    """Returns one point of a sweep, and the probabilities of its moves by UCI."""
     out = _Point(model=model_out(answer.model), ignored=list(answer.ignored))
     _add_figures(out, answer, include)
     codes, probabilities = answer.policy
@@ -130,7 +133,7 @@ def point_out(
 def sweep_out(
     points: Sequence[tuple[answers.PointOut, Mapping[str, float]]], position: Position, *, san: bool
 ) -> answers.SweepOut:
-    """A sweep, from the `point_out` of each rating or model."""
+    """Returns a sweep, from the `point_out` of each rating or model."""
     lines: dict[str, list[float]] = {}
     for number, (_, probabilities) in enumerate(points):
         for uci, probability in probabilities.items():
@@ -157,17 +160,17 @@ def games_out(
     temperature: float | None,
     engine: answers.ProgressOut | None,
 ) -> answers.GamesOut:
-    """The reports on the games of a PGN."""
+    """Returns the reports on the games of a PGN."""
     return _Games(model=model_out(model), temperature=temperature, games=games, engine=engine)
 
 
 def progress_out(progress: Progress) -> answers.ProgressOut:
-    """How far the engine is."""
+    """Returns the progress of the engine."""
     return _Progress(**progress._asdict())
 
 
 def evaluated_out(step: Step) -> answers.EvaluatedOut:
-    """A position that the engine has evaluated."""
+    """Returns a position that the engine has evaluated."""
     report, score = step.report, step.report.costs.score(step.position)
     assert score is not None, "it has just been evaluated"
     around = [
@@ -185,7 +188,7 @@ def evaluated_out(step: Step) -> answers.EvaluatedOut:
 
 
 def moments_out(number: int, report: GameReport) -> answers.MomentsOut:
-    """The key moves of a game, by its number."""
+    """Returns the key moves of a game, by its number."""
     accuracy = accuracies(report.costs)
     return _Moments(
         game=number,
@@ -196,7 +199,7 @@ def moments_out(number: int, report: GameReport) -> answers.MomentsOut:
 
 
 def game_out(report: GameReport, model: Model) -> answers.GameOut:
-    """The report on a game."""
+    """Returns the report on a game."""
     first, game, accuracy = report.moves[0], report.game, accuracies(report.costs)
     out = _Game(
         headers=dict(game.headers),
@@ -229,7 +232,9 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
 
 
 def fen_out(position: Position) -> str:
-    """The FEN as python-chess writes it by default: an en-passant square only if a capture there is legal.
+    """Returns the FEN as python-chess writes it by default.
+
+    It has an en-passant square only if a capture there is legal.
 
     `Position.fen` keeps the square after every double push, because some networks read it (Maia-2).
     """
@@ -238,17 +243,17 @@ def fen_out(position: Position) -> str:
 
 
 def model_out(model: Model) -> answers.ModelOut:
-    """The network that answered."""
+    """Returns the network that answered."""
     return _Model(name=model.name, digest=model.digest)
 
 
 def value_out(value: Value) -> answers.ValueOut:
-    """A forecast of the result."""
+    """Returns a forecast of the result."""
     return _Value(win=value.win, draw=value.draw, loss=value.loss, score=value.score)
 
 
 def figures_out(figures: Mapping[str, Figure]) -> dict[str, answers.FigureOut]:
-    """The figures of one position, by kind."""
+    """Returns the figures of one position, by kind."""
     return {
         kind: _Figure(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
         for kind, figure in figures.items()
@@ -256,7 +261,7 @@ def figures_out(figures: Mapping[str, Figure]) -> dict[str, answers.FigureOut]:
 
 
 def causes_out(causes: Mapping[Cause, float]) -> dict[str, float]:
-    """Masses by cause, the largest first."""
+    """Returns the masses by cause, the largest first."""
     return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
 
 
@@ -298,7 +303,7 @@ def _add_figures(
 def _moves(
     answer: Answer, include: Sequence[Include], only: int | None = None
 ) -> list[answers.MoveOut]:
-    """The moves of a policy, or only the move at an index."""
+    """Returns the moves of a policy, or only the move at an index."""
     codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
     codes, probabilities = codes[span], probabilities[span]
@@ -322,14 +327,17 @@ def _moves(
 
 
 def _leakage(raw: float | None, multiplied: float, model: Model) -> answers.LeakageOut:
-    """The leakage of an answer. `served` is 0, because the pipeline withholds any other answer."""
+    """Returns the leakage of an answer.
+
+    `served` is 0, because the pipeline withholds any other answer.
+    """
     return _Leakage(
         raw=raw, multiplied=multiplied, served=0.0, trained_with_mask=model.trained_with_mask
     )
 
 
 def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
-    """The ratings that the network used."""
+    """Returns the ratings that the network used."""
     out = _Elo(self=elo.self, opponent=elo.opponent)
     if requested not in (None, elo):
         out.clamped = True
@@ -337,7 +345,7 @@ def _elo(elo: Elo, requested: Elo | None) -> answers.EloOut:
 
 
 def _illegal(answer: Answer) -> answers.IllegalOut:
-    """The illegal moves that plain softmax gives probability."""
+    """Returns the illegal moves that plain softmax gives probability."""
     slots, moves, causes = answer.illegal(_NAMED_ILLEGAL)
     named = [
         _IllegalMove(uci=move.uci, probability=move.probability, cause=move.cause.value)
@@ -347,7 +355,7 @@ def _illegal(answer: Answer) -> answers.IllegalOut:
 
 
 def _side(side: SideReport | None, accuracy: float | None) -> answers.SideOut | None:
-    """One side's moves. orjson writes an infinite number as null."""
+    """Returns one side's moves. orjson writes an infinite number as null."""
     if side is None:
         return None
     return _Side(
@@ -364,7 +372,7 @@ def _side(side: SideReport | None, accuracy: float | None) -> answers.SideOut | 
 def _played(
     report: MoveReport, model: Model, phase: Phase, at_ratings: Sequence[float] | None
 ) -> answers.PlayedOut:
-    """A move that was played. orjson writes an infinite number as null."""
+    """Returns a move that was played. orjson writes an infinite number as null."""
     position = report.position
     out = _Played(
         ply=report.ply,
@@ -418,7 +426,7 @@ def _moments(report: GameReport) -> list[answers.MomentOut]:
 
 
 def _tree(game: chess.pgn.Game) -> list[answers.NodeOut]:
-    """The moves of a game with its variations, parents first. A null move ends its line."""
+    """Returns the moves of a game with its variations, parents first. A null move ends its line."""
     nodes = [_Node(comment=game.comment)]
     waiting = [(node, 0, game.board()) for node in reversed(game.variations)]
     while waiting:

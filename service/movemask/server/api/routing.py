@@ -43,8 +43,10 @@ _BEARER = Security(HTTPBearer(auto_error=False, description="An API key, if the 
 async def bounded_body(
     http: Request, services: Services, size: int | None, pieces: int | None
 ) -> bytes:
-    """The body of a request, when it may be parsed: a large one in a turn of its own. Raises ProblemError above `size`
-    bytes, or above `pieces` brackets and commas."""
+    """Returns the body of a request, when it may be parsed: a large one in a turn of its own.
+
+    Raises ProblemError above `size` bytes, or above `pieces` brackets and commas.
+    """
     body = await read_body(http, size, services.limits)
     if pieces is not None:
         check_pieces(body, pieces)
@@ -55,7 +57,9 @@ async def bounded_body(
 
 
 def operation_id(route: APIRoute) -> str:
-    """The path in camel case: `/v1/policy/batch` → `policyBatch`, `/v1/models/{name}` → `model`."""
+    """Returns the path in camel case: `/v1/policy/batch` → `policyBatch`, `/v1/models/{name}` →
+    `model`.
+    """
     parts = [part for part in route.path.split("/") if part not in ("", "v1")]
     if parts and parts[-1].startswith("{"):
         parts = [*parts[:-2], re.sub("ies$", "y", parts[-2]).removesuffix("s")]
@@ -171,7 +175,10 @@ class BodyRoute(ScopedRoute):
 
 
 def table_of(routes: Iterable[BaseRoute], undeclared: Callable[[str], Traits]) -> Table:
-    """What all routes of an app declare. `undeclared` makes the traits of the path of a route that declares none."""
+    """Returns what all routes of an app declare.
+
+    `undeclared` makes the traits of the path of a route that declares none.
+    """
     table = Table()
     for route in routes:
         if isinstance(route, Route):
@@ -222,7 +229,7 @@ def _check_parameters(http: Request, route: ScopedRoute) -> None:
 
 
 def _hint(http: Request, route: APIRoute, name: str, known: list[str]) -> str:
-    """What to do instead of a query parameter that the route does not have."""
+    """Returns what to do instead of a query parameter that the route does not have."""
     for post in http.app.routes:
         if (
             isinstance(post, BodyRoute)

@@ -62,7 +62,7 @@ class RequestContext:
 
 
 def context_of(scope: Scope) -> RequestContext:
-    """The context of a request."""
+    """Returns the context of a request."""
     context: RequestContext = scope[CONTEXT]
     return context
 
@@ -87,7 +87,10 @@ class Disconnection:
             self._waiting.cancel()
 
     async def cancels(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. If the client disconnects first, cancels it and raises ClientDisconnect."""
+        """Returns the result of a coroutine.
+
+        If the client disconnects first, cancels it and raises ClientDisconnect.
+        """
         if self._happened:
             coroutine.close()
             raise ClientDisconnect
@@ -103,9 +106,12 @@ class Disconnection:
 
 
 async def while_connected(scope: Scope, coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine. If the client disconnects first, cancels it and raises ClientDisconnect.
+    """Returns the result of a coroutine.
 
-    Other servers, such as Ray Serve, do not report disconnections; the coroutine then runs to its end.
+    If the client disconnects first, cancels it and raises ClientDisconnect.
+
+    Other servers, such as Ray Serve, do not report disconnections; the coroutine then runs to its
+    end.
     """
     connection: Disconnection | None = scope.get(DISCONNECTION)
     return await (coroutine if connection is None else connection.cancels(coroutine))

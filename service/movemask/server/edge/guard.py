@@ -64,7 +64,10 @@ class _Pace:
         self._size, self._looks = size, 0
 
     def is_below(self, rate: float, seconds: float, size: int) -> bool:
-        """Whether `size` has grown by less than `rate` a second in `seconds`. Called twice a second."""
+        """Returns whether `size` has grown by less than `rate` a second in `seconds`.
+
+        Called twice a second.
+        """
         if size - self._size >= rate * seconds:
             self.restart(size)
             return False
@@ -202,8 +205,11 @@ class Guard(asyncio.BufferedProtocol):
             self._held = b""
 
     def close(self) -> None:
-        """uvicorn's `transport.close()`: during an answer, ends the connection; between answers, when it was idle or
-        the service stops, first waits for a request that is on its way."""
+        """Closes as uvicorn's `transport.close()` asks.
+
+        During an answer, this ends the connection. Between answers, when the connection was idle or
+        the service stops, it first waits for a request that is on its way.
+        """
         if self._inner is None:
             return
         if self._unanswered:
@@ -217,8 +223,11 @@ class Guard(asyncio.BufferedProtocol):
         return self._ended or self.transport.is_closing()
 
     def end(self) -> None:
-        """Ends the connection. If the client may still be sending, the connection is read for a while first: a reset
-        would destroy the answer."""
+        """Ends the connection.
+
+        If the client may still be sending, the connection is read for a while first: a reset would
+        destroy the answer.
+        """
         self._flush()
         self._ended = True
         if self.transport.is_closing():
@@ -376,8 +385,11 @@ class GuardedApp:
 class ConnectionLimits(NamedTuple):
     """Limits of the connections of a service.
 
-    connections, of_an_address : most connections, and of one address; None behind a proxy, whose address they all have
-    head_seconds, body_seconds, read_seconds : for a request's head, for its body, and for a client to read its answer
+    connections : most connections
+    of_an_address : most connections of one address; None behind a proxy, whose address they all
+        have
+    head_seconds, body_seconds : for a request's head, and for its body
+    read_seconds : for a client to read its answer
     """
 
     connections: int
@@ -422,7 +434,7 @@ class Guards:
         self.refused: Counter[str] = Counter()  # connections since the last look, by the reason
 
     def protocol(self, **options: Any) -> Guard:
-        """The protocol of a new connection, with uvicorn's options for its own protocol."""
+        """Returns the protocol of a new connection, with uvicorn's options for its own protocol."""
         return Guard(lambda: self._inner(**options), self)
 
     def enter(self, guard: Guard) -> str | None:

@@ -129,7 +129,7 @@ _BY_REQUEST = [
 
 @lru_cache(maxsize=256)
 def _by_route(traits: Traits, scheme: str, failed: bool) -> list[tuple[bytes, bytes]]:
-    """The headers that do not differ by request."""
+    """Returns the headers that do not differ by request."""
     values = [
         (
             header.name.lower().encode(),
@@ -148,7 +148,10 @@ def with_headers(
     *,
     failed: bool = False,
 ) -> list[tuple[bytes, bytes]]:
-    """A response's own headers, and those of `HEADERS` that it has not. `failed` says whether it is an error."""
+    """Returns a response's own headers, and those of `HEADERS` that it has not.
+
+    `failed` says whether it is an error.
+    """
     names = {name for name, _ in own}
     own += [header for header in _by_route(traits, scheme, failed) if header[0] not in names]
     for name, value in _BY_REQUEST:

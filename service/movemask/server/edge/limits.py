@@ -1,5 +1,8 @@
-"""`RequestLimits` of one request. And of each client: `RateLimit` for positions, of all workers together, and
-`BytesInFlight` for bytes, of one."""
+"""The limits of one request and of each client.
+
+`RequestLimits` are those of one request. `RateLimit` counts a client's positions in all workers
+together, and `BytesInFlight` its bytes in one worker.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,10 @@ class RateLimit:
         return self._rate > 0
 
     def charge(self, context: RequestContext, positions: int) -> None:
-        """Sets the cost of a request to `positions`; raises RateLimited if the bucket holds fewer. A request above the
-        burst is admitted when the bucket is full, and paid off afterwards."""
+        """Sets the cost of a request to `positions`. Raises RateLimited if the bucket holds fewer.
+
+        A request above the burst is admitted when the bucket is full, and paid off afterwards.
+        """
         client = self._rates.bucket(context.client)
         missing = min(positions, self._burst) - context.charged - self._tokens(client)
         if missing > 0:
@@ -74,7 +79,9 @@ class RateLimit:
         return f'"positions";q={self._burst};w={math.ceil(self._burst / self._rate)}'.encode()
 
     def left(self, client: str) -> bytes:
-        """The value of `RateLimit`: the positions left, and the seconds until the bucket is full."""
+        """Returns the value of `RateLimit`: the positions left, and the seconds until the bucket is
+        full.
+        """
         tokens = self._tokens(self._rates.bucket(client))
         full = math.ceil((self._burst - tokens) / self._rate)
         return f'"positions";r={max(0, int(tokens))};t={full}'.encode()
@@ -86,11 +93,14 @@ class RateLimit:
 
 
 class BytesInFlight:
-    """Bytes of bodies and large answers that a worker holds: at most `most`, half of them for one client.
+    """Bytes of bodies and large answers that a worker holds: at most `most`, half of them for one
+    client.
 
-    An answer has been computed, so it is counted and not refused. It is the slow readers that make room.
+    An answer has been computed, so it is counted and not refused. It is the slow readers that make
+    room.
 
-    total : now. One client counts with half of `most` at most: if it does not read its answers, it blocks nobody else
+    total : now. One client counts with half of `most` at most: if it does not read its answers, it
+        blocks nobody else
     """
 
     def __init__(self, most: int) -> None:
@@ -105,11 +115,12 @@ class BytesInFlight:
         return _SLOW if self.total <= self._most else _SLOW_OVERFULL
 
     def make_room(self, context: RequestContext, size: int = 0) -> None:
-        """Raises Overloaded if `size` more bytes would exceed the limit of all clients or of this one.
+        """Raises Overloaded if `size` more bytes would exceed the limit of all clients or of this
+        one.
 
-        A request is admitted if there is no other. One that holds little is refused only to a client that holds more
-        than its half. Clients with at most 1 MiB may use a reserve, a quarter of `most`, that greedy clients cannot
-        take.
+        A request is admitted if there is no other. One that holds little is refused only to a
+        client that holds more than its half. Clients with at most 1 MiB may use a reserve, a
+        quarter of `most`, that greedy clients cannot take.
         """
         total = self.total
         if total + size <= self._most // 2:

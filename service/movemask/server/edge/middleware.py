@@ -1,8 +1,9 @@
 """`Edge`: the middleware of the service, which every request goes through.
 
-It makes the request's context, finds the client and its key, checks the rate, calls the app, sets the headers of the
-answer, and counts and logs the request: also one of a browser that asks whether a page of another origin may call
-(CORS). What belongs to a route is declared at the route (`routing.py`).
+It makes the request's context, finds the client and its key, and checks the rate. Then it calls the
+app, sets the headers of the answer, and counts and logs the request. It does so also for a browser
+that asks whether a page of another origin may call (CORS). What belongs to a route is declared at
+the route (`routing.py`).
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class Edge:
     def _headers(
         self, scope: Scope, route: Traits, context: RequestContext, message: Message
     ) -> list[tuple[bytes, bytes]]:
-        """All headers of an answer: the app's own, and those of `HEADERS`."""
+        """Returns all headers of an answer: the app's own, and those of `HEADERS`."""
         own, failed = list(message.get("headers", ())), message["status"] >= 400
         # A client that waits for 100 Continue sends no body after an error: its next bytes are a new request.
         if failed and any(name == b"expect" for name, _ in scope["headers"]):

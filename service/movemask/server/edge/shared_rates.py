@@ -14,8 +14,9 @@ _CLIENTS = 1 << 16
 
 @lru_cache(maxsize=1024)
 def client_address(address: str) -> str:
-    """The address by which a client is counted: an IPv4 address, or an IPv6 network of /64, which is one client's.
-    `::ffff:192.0.2.1`, from a socket for both families, is `192.0.2.1`."""
+    """Returns the address by which a client is counted: an IPv4 address, or an IPv6 network of /64,
+    which is one client's. `::ffff:192.0.2.1`, from a socket for both families, is `192.0.2.1`.
+    """
     if ":" not in address:
         return address
     parsed = ipaddress.IPv6Address(address.partition("%")[0])
@@ -37,7 +38,7 @@ class Rates:
         self._full_at = multiprocessing.get_context("spawn").RawArray("d", _CLIENTS)
 
     def bucket(self, client: str) -> int:
-        """The number of a client's bucket."""
+        """Returns the number of a client's bucket."""
         digest = hashlib.blake2b(client.encode(), key=self._key, digest_size=4).digest()
         return int.from_bytes(digest, "little") % _CLIENTS
 

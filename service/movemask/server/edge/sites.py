@@ -30,8 +30,9 @@ class Sites:
         self._origins = frozenset(origins)
 
     def check_host(self, scope: Scope) -> None:
-        """Raises ProblemError unless the service answers to the request's `Host`. A page whose site points its own name
-        at the service's address (DNS rebinding) is refused by this.
+        """Raises ProblemError unless the service answers to the request's `Host`.
+
+        This refuses a page whose site points its own name at the service's address (DNS rebinding).
 
         Starlette's TrustedHostMiddleware has neither exceptions nor a problem as its answer.
         """
@@ -46,8 +47,11 @@ class Sites:
             raise ProblemError("untrusted-host", fault)
 
     def check_site(self, scope: Scope) -> None:
-        """Raises ProblemError for a GET that a page of another site sends, such as that of an image: the page cannot
-        read the answer, but the network would run, and the ledger would record it. Links are followed.
+        """Raises ProblemError for a GET that a page of another site sends, such as that of an
+        image.
+
+        The page cannot read the answer, but the network would run, and the ledger would record it.
+        Links are followed.
         """
         if scope["method"] != "GET" or _header(scope, b"sec-fetch-site") != "cross-site":
             return
@@ -55,8 +59,11 @@ class Sites:
             self._check_origin(_header(scope, b"origin"))
 
     def check_origin(self, scope: Scope) -> None:
-        """Raises ProblemError for a request by a page of an origin that the service does not answer to, whatever the
-        method. The Model Context Protocol asks for it."""
+        """Raises ProblemError if a page of an origin that may not call the service sends the
+        request.
+
+        This holds for every method. The Model Context Protocol asks for it.
+        """
         origin = _header(scope, b"origin")
         if not origin:
             return
@@ -87,12 +94,12 @@ class Sites:
 
 
 def without_port(address: str) -> str:
-    """A name or an address without port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
+    """Returns a name or an address without port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 def _header(scope: Scope, header: bytes) -> str:
-    """The first header of this name; empty if there is none."""
+    """Returns the first header of this name; empty if there is none."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == header), "")

@@ -60,8 +60,9 @@ class Table:
             self._paths[template].setdefault(method, traits)
 
     def find(self, method: str, path: str) -> Traits:
-        """The traits of a request's route, or of another method's if the path has no route for this method. A template
-        finds itself."""
+        """Returns the traits of a request's route, or of another method's if the path has no route
+        for this method. A template finds itself.
+        """
         by_method = self._paths.get(path) or next(
             (traits for pattern, traits in self._patterns if pattern.match(path)), None
         )

@@ -79,10 +79,12 @@ class Database:
 
     @contextmanager
     def writing(self, *, without_limits: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that writes. With `without_limits`, PostgreSQL may take any time for its statements.
+        """Yields a transaction that writes.
 
-        Raises LedgerError for a failure that may pass, LedgerUnreachable if the connection failed. A statement that can
-        never succeed raises SQLAlchemy's own error.
+        With `without_limits`, PostgreSQL may take any time for its statements.
+
+        Raises LedgerError for a failure that may pass, LedgerUnreachable if the connection failed.
+        A statement that can never succeed raises SQLAlchemy's own error.
         """
         with self._ledger_errors("written"), self._prepare().begin() as connection:
             if without_limits:
@@ -92,7 +94,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads. Raises LedgerError; LedgerUnreachable if the connection failed."""
+        """Yields a transaction that only reads.
+
+        Raises LedgerError; LedgerUnreachable if the connection failed.
+        """
         with self._ledger_errors("read"):
             engine = self._prepare(reading=True)
             connected = engine.connect().execution_options(**{sqlite.READING: True})

@@ -82,9 +82,9 @@ class Ledger:
     def write(self, table: LedgerTable) -> None:
         """Adds positions in one transaction. Writing the same table again adds nothing.
 
-        Raises LedgerError for a failure that may pass: write the same table again before any other, because the
-        database may have committed it although the reply was lost. Any other error is a bug, and the table can never be
-        written.
+        Raises LedgerError for a failure that may pass. Then write the same table again before any
+        other, because the database may have committed it although the reply was lost. Any other
+        error is a bug, and the table can never be written.
         """
         with self.database.writing() as connection:
             if not self._is_new(connection, table):

@@ -38,15 +38,19 @@ _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Port:
-    """The addresses of `host` with a port, or the file of `unix:FILE`, on which a service listens until closed.
+    """The addresses of `host` with a port, or the file of `unix:FILE`, until closed.
 
-    `::` takes IPv4 connections too. The supervisor only reserves the port: nothing listens before a worker can answer,
-    so that a proxy asks another machine meanwhile. A file is of this machine alone, and listens at once. One worker,
-    and workers over which connections are not spread, make the supervisor's socket listen: when a worker ends,
-    connections that it had not accepted wait for its replacement. Otherwise each worker binds sockets of its own: new
-    connections go to the others at once, and those that it had not accepted are lost.
+    `::` takes IPv4 connections too. The supervisor only reserves the port. Nothing listens before a
+    worker can answer, so that a proxy asks another machine meanwhile. A file is of this machine
+    alone, and listens at once.
 
-    Raises SettingsError if `host` has no address of this machine, or the port or the file is in use.
+    With one worker, or if connections are not spread over the workers, the supervisor's socket
+    listens. When a worker ends, connections that it had not accepted wait for its replacement.
+    Otherwise each worker binds sockets of its own. New connections go to the others at once, and
+    those that it had not accepted are lost.
+
+    Raises SettingsError if `host` has no address of this machine, or the port or the file is in
+    use.
     """
 
     def __init__(self, host: str, port: int, workers: int = 1) -> None:
@@ -226,12 +230,15 @@ def _file_socket(file: Path) -> socket.socket:
 
 
 class Listener(socket.socket):
-    """A worker's listening socket, from its descriptor. The queue of connections has its full length, whatever asyncio
-    asks for.
+    """A worker's listening socket, from its descriptor.
 
-    asyncio accepts up to `backlog` connections in one turn of the event loop, and uses the same number for the queue. A
-    worker asks for `AT_ONCE`: workers that share a socket each get some of a burst, and when descriptors run out,
-    asyncio logs once and waits a second, not once for each connection of the queue.
+    The queue of connections has its full length, whatever asyncio asks for. asyncio accepts up to
+    `backlog` connections in one turn of the event loop, and uses the same number for the queue. A
+    worker asks for `AT_ONCE`, for two reasons:
+
+    - Workers that share a socket each get some of a burst.
+    - When descriptors run out, asyncio logs once and waits a second, not once for each connection
+      of the queue.
     """
 
     def __init__(self, descriptor: int) -> None:

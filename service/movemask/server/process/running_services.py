@@ -85,7 +85,7 @@ def _base() -> Path:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether the service of a runtime folder runs. Raises OSError."""
+    """Returns whether the service of a runtime folder runs. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

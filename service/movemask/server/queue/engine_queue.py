@@ -51,7 +51,7 @@ class EngineQueue:
         return self._turns.waiting
 
     def for_client(self, client: str, charge: Callable[[int], None]) -> Evaluations | None:
-        """The engine for one client's positions; None if there is no engine.
+        """Returns the engine for one client's positions; None if there is no engine.
 
         Its `of` evaluates nothing if the engine has just failed, or if the queue has no room for the client. It calls
         `charge` with the number of positions that it will evaluate, and raises what that raises.
@@ -64,7 +64,7 @@ class EngineQueue:
         return self._engine.ready
 
     def room_for(self, client: str) -> int:
-        """Number of positions that a client may add now."""
+        """Returns the number of positions that a client may add now."""
         own = self._turns.waiting_of(client)
         return max(0, (_CAPACITY - (self.waiting - own)) // 2 - own)
 

@@ -46,11 +46,11 @@ class Turns(Generic[S]):
         self.waiting, self.cost = 0, 0.0  # number of items, and their cost
 
     def __len__(self) -> int:
-        """Number of clients."""
+        """Returns the number of clients."""
         return len(self._clients)
 
     def waiting_of(self, client: str) -> int:
-        """Number of a client's items."""
+        """Returns the number of a client's items."""
         return len(self._clients.get(client, ()))
 
     def add(self, client: str, items: Sequence[Item[S]]) -> None:
@@ -106,11 +106,11 @@ class FairOrder(Generic[S]):
         return self.small.cost + self.large.cost
 
     def expects_small(self, now: float) -> bool:
-        """Whether a small submission waits, or came just now."""
+        """Returns whether a small submission waits, or came just now."""
         return bool(self.small.waiting) or now - self._small_came < _SMALL_EXPECTED
 
     def line(self, cost: float) -> Turns[S]:
-        """Where a submission of this total cost waits."""
+        """Returns where a submission of this total cost waits."""
         return self.small if cost <= SHARE else self.large
 
     def add(self, client: str, items: Sequence[Item[S]], now: float) -> None:

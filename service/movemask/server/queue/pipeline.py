@@ -60,7 +60,7 @@ class Pipeline:
         self.queue.close()
 
     def _run_batch(self, batch: Batch, waited: Sequence[float]) -> list[Any]:
-        """The result of each query. An error of one concerns no other."""
+        """Returns the result of each query. An error of one concerns no other."""
         queries = [item.submission.queries[item.place] for item in batch]
         outcomes, evaluated = run_queries(self.model, queries, waited, self._max_moves)
         results: list[Any] = []
@@ -106,7 +106,7 @@ class ClientPipeline:
 
 
 def _written(submission: Submission, place: int, outcome: Answer | MovemaskError) -> Any:
-    """What the submission makes of an answer, or the error."""
+    """Returns what the submission makes of an answer, or the error."""
     if isinstance(outcome, MovemaskError):
         return outcome
     try:

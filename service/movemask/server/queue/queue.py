@@ -2,13 +2,14 @@
 
     submit ─► FairOrder ─► a thread: _next_batch ─► run_batch ─► the caller of submit
 
-A thread does all the work from the query to the caller's result, so one thread's Python overlaps with another's network
-run. Small submissions use few threads, because the threads of a process contend for Python's lock. A large submission
-may use all threads, so that one client can use the whole machine.
+A thread does all the work from the query to the caller's result. So one thread's Python overlaps
+with another's network run. Small submissions use few threads, because the threads of a process
+contend for Python's lock. A large submission may use all threads, so that one client can use the
+whole machine.
 
-If no network is running, quick submissions need no thread: all that arrive in one iteration of the event loop run
-together on it, which saves the switch of threads. Nothing is polled, and no batch waits to fill up. One condition
-guards the state.
+If no network is running, quick submissions need no thread. All that arrive in one iteration of the
+event loop run together on it, which saves the switch of threads. Nothing is polled, and no batch
+waits to fill up. One condition guards the state.
 """
 
 from __future__ import annotations
@@ -205,7 +206,9 @@ class Queue:
             )
 
     def _is_quick(self) -> bool:
-        """Whether all waiting items are small and expected to run within `_MAX_LOOP_SECONDS`."""
+        """Returns whether all waiting items are small and expected to run within
+        `_MAX_LOOP_SECONDS`.
+        """
         expected_seconds = self._order.cost * self._small_seconds
         return not self._order.large.waiting and expected_seconds < _MAX_LOOP_SECONDS
 
@@ -241,7 +244,7 @@ class Queue:
             return batch
 
     def _free_runs(self) -> int:
-        """Number of runs that may start.
+        """Returns the number of runs that may start.
 
         Large submissions may use all threads, unless small ones wait or are expected.
         """

@@ -62,7 +62,10 @@ class ServedModels:
         }
 
     def pipeline(self, name: str | None) -> Pipeline:
-        """The pipeline of a model, by default of the default model. Raises UnknownModel or ModelUnavailable."""
+        """Returns the pipeline of a model, by default of the default model.
+
+        Raises UnknownModel or ModelUnavailable.
+        """
         return self._pipelines[self.registry.get(name).name]
 
     @property
