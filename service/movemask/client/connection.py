@@ -44,7 +44,10 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """The address that `http://…`, `https://…` or `unix:PATH` names; raises InvalidParameter."""
+        """Returns the address that `http://…`, `https://…` or `unix:PATH` names.
+
+        Raises InvalidParameter.
+        """
         if not isinstance(text, str):
             raise InvalidParameter(f"url: {text!r:.60} is not a text, such as {_EXAMPLES}")
         if text.startswith("unix:"):
@@ -63,7 +66,10 @@ class Address:
         return cls(url, None, _label(url))
 
     def proxy(self) -> str | None:
-        """The proxy that the environment names for this address, for messages; None for a direct connection."""
+        """Returns the proxy that the environment names for this address, for messages.
+
+        None for a direct connection.
+        """
         if self.socket is not None or proxy_bypass(self.url.host):
             return None
         proxies = getproxies()
@@ -114,7 +120,9 @@ class Connection:
     async def response(
         self, method: str, path: str, seconds: float, **options: Any
     ) -> AsyncIterator[Response]:
-        """The response to a request, open until the block ends. The caller bounds its time with `asyncio.timeout`.
+        """Yields the response to a request, open until the block ends.
+
+        The caller bounds its time with `asyncio.timeout`.
 
         `seconds` is that time. Raises ServiceUnreachable, InvalidParameter.
         """
@@ -143,7 +151,7 @@ class Connection:
             await opened.aclose()
 
     def _client(self) -> httpx2.AsyncClient:
-        """The client of httpx2 for this process and event loop; raises InvalidParameter."""
+        """Returns the client of httpx2 for this process and event loop; raises InvalidParameter."""
         if self._http is not None:
             if os.getpid() != self._process:
                 raise InvalidParameter(
@@ -200,7 +208,10 @@ class Connection:
 
 
 def headers_of(key: str | None) -> dict[str, str]:
-    """The headers of every request with this API key; raises InvalidParameter, without the key in the message."""
+    """Returns the headers of every request with this API key.
+
+    Raises InvalidParameter, without the key in the message.
+    """
     headers = {"User-Agent": f"movemask/{__version__}"}
     if key is None:
         return headers
@@ -210,12 +221,12 @@ def headers_of(key: str | None) -> dict[str, str]:
 
 
 def _here() -> object:
-    """The owner of connections that are opened now."""
+    """Returns the owner of connections that are opened now."""
     return os.getpid(), asyncio.get_running_loop()
 
 
 def _label(url: httpx2.URL) -> str:
-    """A URL for messages: without user, password and final slash."""
+    """Returns a URL for messages: without user, password and final slash."""
     return str(url.copy_with(username=None, password=None)).rstrip("/")
 
 

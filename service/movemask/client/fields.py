@@ -33,11 +33,11 @@ _REPR.maxlevel = 3
 def fields_of(
     position: Given, options: Mapping[str, Any], name: str = "position"
 ) -> dict[str, Any]:
-    """The fields of a request about a position.
+    """Returns the fields of a request about a position.
 
-    None is sent as null, and `...` is not sent. In both cases no position is named, and the service refuses the
-    request, so that a program that lost its FEN gets no answer for the start position. Raises InvalidParameter and
-    UnsupportedVariant; `name` is the position's name in their messages.
+    None is sent as null, and `...` is not sent. In both cases no position is named, and the service
+    refuses the request, so that a program that lost its FEN gets no answer for the start position.
+    Raises InvalidParameter and UnsupportedVariant; `name` is the position's name in their messages.
     """
     fields = {
         option: value for option, value in options.items() if value is not None or option == "fen"
@@ -66,7 +66,7 @@ def fields_of(
 
 
 def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]:
-    """The fields of many positions, 1,024 at a time; raises as `fields_of`."""
+    """Yields the fields of many positions, 1,024 at a time; raises as `fields_of`."""
     if isinstance(positions, str | bytes | Mapping) or not isinstance(positions, Iterable):
         raise InvalidParameter(f"positions: {quoted(positions)} is not a list of boards and FENs")
     left = enumerate(positions)
@@ -78,7 +78,10 @@ def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]
 
 
 def ratings_of(elo: Ratings) -> tuple[float, float]:
-    """The ratings of the side to move and of its opponent; raises InvalidParameter unless `elo` is 1 or 2 numbers."""
+    """Returns the ratings of the side to move and of its opponent.
+
+    Raises InvalidParameter unless `elo` is 1 or 2 numbers.
+    """
     plain: Any = elo.tolist() if hasattr(elo, "tolist") else elo
     pair = isinstance(plain, Sequence) and not isinstance(plain, str) and len(plain) == 2
     ratings = tuple(plain) if pair else (plain, plain)
@@ -91,12 +94,15 @@ def ratings_of(elo: Ratings) -> tuple[float, float]:
 
 
 def body_of(fields: Mapping[str, Any]) -> bytes:
-    """The JSON of a request; raises InvalidParameter. NaN and infinity are sent, because the service names them."""
+    """Returns the JSON of a request.
+
+    Raises InvalidParameter. NaN and infinity are sent, because the service names them.
+    """
     return b"{%s}" % b",".join(_field(name, value) for name, value in fields.items())
 
 
 def query_of(parameters: Mapping[str, Parameter]) -> dict[str, str]:
-    """The parameters of a query as texts; None is left out. Raises InvalidParameter."""
+    """Returns the parameters of a query as texts; None is left out. Raises InvalidParameter."""
     query = {}
     for name, value in parameters.items():
         if isinstance(value, str):
@@ -120,7 +126,10 @@ def _field(name: str, value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A value that `json` can write, in place of a value that it cannot; raises TypeError."""
+    """Returns a value that `json` can write, in place of a value that it cannot.
+
+    Raises TypeError.
+    """
     if hasattr(value, "tolist"):  # a number or an array of numpy, torch, pandas, …
         return value.tolist()
     if isinstance(value, chess.Move):
@@ -139,7 +148,10 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(name: str, values: Any) -> list[Any]:
-    """The items of an option whose order matters, with moves in UCI; raises InvalidParameter."""
+    """Returns the items of an option whose order matters, with moves in UCI.
+
+    Raises InvalidParameter.
+    """
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping | AbstractSet) or not isinstance(plain, Iterable):
         example = ", such as ['e4', 'e5']" if name == "moves" else ""
@@ -152,7 +164,7 @@ def _move(value: Any) -> Any:
 
 
 def quoted(value: object) -> str:
-    """A value in a message, cut."""
+    """Returns a value in a message, cut."""
     try:
         return " ".join(_REPR.repr(value).split())
     except ValueError:  # a number of more than 4,300 digits

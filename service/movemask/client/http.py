@@ -119,21 +119,27 @@ class AsyncClient:
     async def policy(
         self, position: options.Given = ..., **arguments: Unpack[options.PolicyOptions]
     ) -> PolicyOut:
-        """The move distribution of a position."""
+        """Returns the move distribution of a position."""
         return await self._answer("/v1/policy", _POLICY, fields_of(position, arguments))
 
     async def move(
         self, position: options.Given = ..., **arguments: Unpack[options.MoveOptions]
     ) -> MoveChosenOut:
-        """One move: the most probable, or with `method="sample"` a move drawn by probability. The same `seed` draws the
-        same move."""
+        """Returns one move: the most probable, or with `method="sample"` a move drawn by
+        probability.
+
+        The same `seed` draws the same move.
+        """
         return await self._answer("/v1/move", _MOVE, fields_of(position, arguments))
 
     async def policies(
         self, positions: Iterable[options.PositionLike], **arguments: Unpack[options.BatchOptions]
     ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
-        """The distributions of any number of positions, in order, each as soon as the service sends it. An invalid
-        position gets an `ErrorOut`. The positions go out in batches, and `timeout` holds for each result."""
+        """Yields the distributions of any number of positions, in order, as the service sends them.
+
+        An invalid position gets an `ErrorOut`. The positions go out in batches, and `timeout` holds
+        for each result.
+        """
         shared = fields_of(..., arguments)
         for batch in batches(positions):
             waiting, retries_left, end = [batch], self._retries, self._end()
@@ -163,7 +169,7 @@ class AsyncClient:
     async def _results(
         self, fields: Mapping[str, Any], count: int
     ) -> AsyncGenerator[PolicyOut | ErrorOut, None]:
-        """The results of a batch with `count` positions, as they come."""
+        """Yields the results of a batch with `count` positions, as they come."""
         sent = self._response(
             "/v1/policy/batch", body=body_of(fields), positions=count, accept=_NDJSON
         )
@@ -185,7 +191,7 @@ class AsyncClient:
     async def sweep(
         self, position: options.Given = ..., **arguments: Unpack[options.SweepOptions]
     ) -> SweepOut:
-        """One position at many `ratings`, or by many `models`."""
+        """Evaluates one position at many `ratings`, or by many `models`."""
         return await self._answer("/v1/policy/sweep", _SWEEP, fields_of(position, arguments))
 
     async def games(self, pgn: str, **arguments: Unpack[options.GamesOptions]) -> GamesOut:
@@ -195,7 +201,7 @@ class AsyncClient:
         )
 
     async def annotate(self, pgn: str, **arguments: Unpack[options.GamesOptions]) -> str:
-        """The games as a PGN with comments."""
+        """Returns the games as a PGN with comments."""
         body = body_of({"pgn": pgn} | fields_of(..., arguments))
         async with (
             self._in_time("/v1/games"),
@@ -206,23 +212,30 @@ class AsyncClient:
     async def audit(
         self, position: options.Given = ..., **arguments: Unpack[options.AuditOptions]
     ) -> JudgementOut:
-        """The judgement of a program's `logits` or `probabilities` with their `vocabulary`, or on its `policy`."""
+        """Judges a program's `logits` or `probabilities` with their `vocabulary`, or its `policy`."""
         return await self._answer("/v1/audit", _JUDGEMENT, fields_of(position, arguments))
 
     async def leakage(self, /, **query: options.Parameter) -> LeakageFiguresOut:
-        """Leakage by model and kind. Parameters: `model`, `digest`, `by`, `since`, `until`."""
+        """Returns the leakage by model and kind. Parameters: `model`, `digest`, `by`, `since`,
+        `until`.
+        """
         return await self._answer("/v1/leakage", _FIGURES, query=query)
 
     async def leakage_worst(self, /, **query: options.Parameter) -> WorstOut:
-        """The positions with the most leakage. Parameters: `kind`, `limit`, `model`, `digest`, `since`,
-        `until`."""
+        """Returns the positions with the most leakage.
+
+        Parameters: `kind`, `limit`, `model`, `digest`, `since`, `until`.
+        """
         return await self._answer("/v1/leakage/worst", _WORST, query=query)
 
     async def leakage_positions(
         self, /, *, limit: int | None = None, **query: options.Parameter
     ) -> AsyncGenerator[StoredPositionOut, None]:
-        """The recorded positions, newest first: `limit` of them, or all. Parameters: `model`, `digest`, `since`,
-        `until`, and `cursor`, a page's `next`. They come in pages of 1,000, and `timeout` holds for each page."""
+        """Yields the recorded positions, newest first: `limit` of them, or all.
+
+        Parameters: `model`, `digest`, `since`, `until`, and `cursor`, a page's `next`. They come in
+        pages of 1,000, and `timeout` holds for each page.
+        """
         left = inf if limit is None else _whole("limit", limit, 1)
         while left:
             size = int(min(left, _PAGE))
@@ -241,11 +254,11 @@ class AsyncClient:
             query["cursor"] = page.next
 
     async def models(self) -> ModelsOut:
-        """The models of the service."""
+        """Returns the models of the service."""
         return await self._answer("/v1/models", _MODELS)
 
     async def vocabulary(self, name: str) -> VocabularyOut:
-        """The move of each slot of a vocabulary or a model."""
+        """Returns the move of each slot of a vocabulary or a model."""
         return await self._answer(f"/v1/vocabularies/{quote(name, safe='')}", _VOCABULARY)
 
     async def _answer(
@@ -257,7 +270,7 @@ class AsyncClient:
         query: Mapping[str, options.Parameter] = {},
         most: int = MOST,
     ) -> T:
-        """The answer to a POST of these fields, or to a GET if `fields` is None."""
+        """Returns the answer to a POST of these fields, or to a GET if `fields` is None."""
         body = None if fields is None else body_of(fields)
         async with (
             self._in_time(path),
@@ -266,7 +279,7 @@ class AsyncClient:
             return read_json(await content_of(response, _JSON, most), shape, response.where)
 
     def _end(self) -> float:
-        """When a call that begins now must have ended."""
+        """Returns the time by which a call that begins now must have ended."""
         return _now() + self._timeout
 
     @asynccontextmanager
@@ -288,11 +301,12 @@ class AsyncClient:
         accept: str = _JSON,
         positions: int = 1,
     ) -> AsyncIterator[Response]:
-        """A successful response, open until the block ends; raises ApiError for any other.
+        """Yields a successful response, open until the block ends. Raises ApiError for any other.
 
-        A request is sent again if the service says when, and the time allows. Without a Retry-After, waiting does not
-        help: the model failed its check, for instance. Sending twice is safe, because no request changes anything.
-        A request for several `positions` that had no room for one, so that its body was not read, uses up no retry.
+        A request is sent again if the service says when, and the time allows. Without a
+        Retry-After, waiting does not help: the model failed its check, for instance. Sending twice
+        is safe, because no request changes anything. A request for several `positions` that had no
+        room for one, so that its body was not read, uses up no retry.
         """
         headers = {"Accept": accept, "Accept-Encoding": "gzip"} | (
             {} if body is None else {"Content-Type": _JSON}
@@ -325,14 +339,14 @@ def _now() -> float:
 
 
 def _seconds(timeout: Any) -> float:
-    """A timeout in seconds; raises InvalidParameter."""
+    """Returns a timeout in seconds; raises InvalidParameter."""
     if not isinstance(timeout, Real) or not 0 < float(timeout) <= _MOST_SECONDS:
         raise InvalidParameter(f"timeout: {quoted(timeout)} is not a number of seconds above 0")
     return float(timeout)
 
 
 def _whole(name: str, number: Any, least: int) -> int:
-    """A whole number; raises InvalidParameter."""
+    """Returns a whole number; raises InvalidParameter."""
     if not isinstance(number, Integral) or int(number) < least:
         raise InvalidParameter(
             f"{name}: {quoted(number)} is not a whole number of at least {least}"
@@ -341,7 +355,7 @@ def _whole(name: str, number: Any, least: int) -> int:
 
 
 def _most_of(pgn: str) -> int:
-    """Most bytes of an answer about games."""
+    """Returns the largest size in bytes of an answer about games."""
     return MOST + _REPORTED * (len(pgn) if isinstance(pgn, str) else 0)
 
 
@@ -356,7 +370,7 @@ class _Loop:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine."""
+        """Returns the result of a coroutine."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -455,7 +469,7 @@ class Client:
         self._run(self._client.aclose())
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, on this process's loop."""
+        """Returns the result of a coroutine, on this process's loop."""
         # The first call, or the first after a fork, which takes no thread along.
         if self._process != os.getpid():
             with self._lock:

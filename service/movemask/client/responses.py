@@ -28,7 +28,10 @@ _REDIRECTS = range(300, 400)
 
 
 async def content_of(response: Response, accept: str, most: int = MOST) -> bytes:
-    """The body of a response; raises InvalidResponse for another media type than `accept`, and ServiceUnreachable."""
+    """Returns the body of a response.
+
+    Raises InvalidResponse for another media type than `accept`, and ServiceUnreachable.
+    """
     _check_head(response, accept)
     return await _body(response, most)
 
@@ -44,7 +47,10 @@ class Lines:
         self._ended = False
 
     async def next(self) -> bytes | None:
-        """The next line; None after the last. Raises InvalidResponse, ServiceUnreachable."""
+        """Returns the next line.
+
+        None after the last. Raises InvalidResponse, ServiceUnreachable.
+        """
         searched = 0
         while (end := self._read.find(b"\n", searched)) < 0:
             if len(self._read) > MOST:
@@ -63,7 +69,7 @@ class Lines:
 
 
 def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
-    """The answer in a body; raises InvalidResponse unless it is JSON of this shape."""
+    """Returns the answer in a body; raises InvalidResponse unless it is JSON of this shape."""
     try:
         return shape.validate_python(from_json(content, allow_inf_nan=False))
     except ValidationError as error:
@@ -76,9 +82,10 @@ def read_json(content: bytes, shape: TypeAdapter[T], where: str) -> T:
 
 
 async def text_of(response: Response, accept: str, most: int = MOST) -> str:
-    """A body as text; raises InvalidResponse, ServiceUnreachable.
+    """Returns a body as text; raises InvalidResponse, ServiceUnreachable.
 
-    A text has no end of its own, as JSON has. So a response without a length is refused, because its end may be lost.
+    A text has no end of its own, as JSON has. So a response without a length is refused, because
+    its end may be lost.
     """
     if not {"content-length", "transfer-encoding"} & set(response.headers):
         raise InvalidResponse(
@@ -94,7 +101,10 @@ async def text_of(response: Response, accept: str, most: int = MOST) -> str:
 
 
 async def error_of(response: Response) -> ApiError:
-    """The problem in a response; without a problem document, as in a proxy's page, an error with the status."""
+    """Returns the problem in a response.
+
+    Without a problem document, as in a proxy's page, it is an error with the status.
+    """
     status = response.status
     content = await _body(response, MOST)
     twice = status == HTTPStatus.NOT_FOUND and "/v1/v1/" in response.where
@@ -114,21 +124,30 @@ async def error_of(response: Response) -> ApiError:
 
 
 def error_of_problem(problem: Problem, status: int | None = None) -> ApiError:
-    """The exception for a problem. `status` is the status of the response, if the problem is a whole response."""
+    """Returns the exception for a problem.
+
+    `status` is the status of the response, if the problem is a whole response.
+    """
     extra = problem.model_extra or {}
     status = problem.status if status is None else status
     return ApiError(status, problem.type, problem.title, problem.detail, problem.request_id, extra)
 
 
 def seconds_to_wait(response: Response) -> float | None:
-    """Seconds until the request may be sent again; None unless it is a 429 or 503 with a Retry-After in digits."""
+    """Returns the seconds until the request may be sent again.
+
+    None unless the response is a 429 or 503 with a Retry-After in digits.
+    """
     delay = response.headers.get("retry-after", "")
     again = response.status in (429, 503) and re.fullmatch(r"[0-9]+", delay)
     return float(delay) if again else None
 
 
 def seconds_to_retry(result: object) -> float | None:
-    """Seconds until an item of a batch may be sent again; None unless the service was too busy for it."""
+    """Returns the seconds until an item of a batch may be sent again.
+
+    None unless the service was too busy for it.
+    """
     if not isinstance(result, ErrorOut) or result.error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         return None
     delay = (result.error.model_extra or {}).get("retry_after")
@@ -149,7 +168,10 @@ def _check_head(response: Response, accept: str) -> None:
 
 
 async def _body(response: Response, most: int) -> bytes:
-    """The whole body; raises InvalidResponse for more than `most` bytes, and ServiceUnreachable."""
+    """Returns the whole body.
+
+    Raises InvalidResponse for more than `most` bytes, and ServiceUnreachable.
+    """
     content = bytearray()
     async for piece in response.pieces:
         content += piece

@@ -62,7 +62,10 @@ class Go:
 
 
 def tokens_of(line: str) -> list[str]:
-    """The words of a line from its first known command on; empty without a known command."""
+    """Returns the words of a line from its first known command on.
+
+    Empty without a known command.
+    """
     tokens = line.split()
     if len(tokens) == 1 and tokens[0] in TYPED_COMMANDS:
         return tokens
@@ -71,7 +74,7 @@ def tokens_of(line: str) -> list[str]:
 
 
 def read_go(tokens: Sequence[str]) -> Go:
-    """The parameters in the words after `go`."""
+    """Returns the parameters in the words after `go`."""
     searchmoves: list[str] = []
     numbers: dict[str, int] = {}
     faults: list[str] = []

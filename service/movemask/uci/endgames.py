@@ -34,14 +34,16 @@ class TableMoves:
 
 
 def folders_of(path: str) -> list[Path]:
-    """The folders in a `SyzygyPath`, which are separated as in the system's PATH."""
+    """Returns the folders in a `SyzygyPath`, which are separated as in the system's PATH."""
     return [Path(folder) for folder in path.split(os.pathsep) if folder]
 
 
 def table_moves_of(
     path: str, board: chess.Board, among: Sequence[chess.Move] | None = None
 ) -> TableMoves | None:
-    """What the tables of a `SyzygyPath` say of a position's moves; None if the tables lack the position or a move.
+    """Returns what the tables of a `SyzygyPath` say of a position's moves.
+
+    None if the tables lack the position or a move.
 
     among : the moves to choose from; all legal moves if None
     """
@@ -66,7 +68,9 @@ def table_moves_of(
 def _ranked(
     tables: chess.syzygy.Tablebase, board: chess.Board, move: chess.Move
 ) -> tuple[int, int]:
-    """The result of a move for its player, and the half-moves to the next capture or pawn move."""
+    """Returns the result of a move for its player, and the half-moves to the next capture or pawn
+    move.
+    """
     after = board.copy(stack=False)
     after.push(move)
     if after.is_checkmate():
@@ -84,7 +88,7 @@ def _ranked(
 
 @cache
 def _opened(path: str) -> tuple[chess.syzygy.Tablebase, int]:
-    """The tables of a `SyzygyPath`, and the number of pieces of the largest table."""
+    """Returns the tables of a `SyzygyPath`, and the number of pieces of the largest table."""
     tables = chess.syzygy.Tablebase()
     for folder in folders_of(path):
         tables.add_directory(str(folder))

@@ -176,7 +176,10 @@ class Engine:
             self._say(*picture_of(self._board))
 
     def _source(self) -> Future[Source]:
-        """The network named by the options. Starts loading it if it is not loaded, or if loading it failed."""
+        """Returns the network named by the options.
+
+        Starts loading it if it is not loaded, or if loading it failed.
+        """
         choice = (self._options.model or None, self._options.threads)
         if self._opened is None or self._opened[0] != choice or _has_failed(self._opened[1]):
             self._opened = choice, self._loader.submit(self._open_source, *choice)
@@ -229,10 +232,10 @@ class Engine:
         self._say(*(search.stats() if search else ()), best)
 
     def _searched(self, task: _Task, board: chess.Board) -> Search:
-        """The search.
+        """Returns the search.
 
-        A service that restarts is asked again while the clock allows: giving up would lose the game. If that was in
-        vain, later searches ask it once, until it answers.
+        A service that restarts is asked again while the clock allows: giving up would lose the
+        game. If that was in vain, later searches ask it once, until it answers.
         """
         from movemask.uci.search import Search
 

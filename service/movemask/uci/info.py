@@ -15,12 +15,15 @@ _UNKNOWN, _UNKNOWN_V = "(WL:  -.-----) (D: -.---) (M:  -.-) ", "(V:  -.----) "
 
 
 def centipawns(value: Value) -> int:
-    """An expected score in centipawns by lc0's formula (`src/mcts/search.cc`, score type `centipawn`). 0.5 gives 0."""
+    """Returns an expected score in centipawns by lc0's formula. 0.5 gives 0.
+
+    Source: `src/mcts/search.cc`, score type `centipawn`.
+    """
     return round(90 * math.tan(1.5637541897 * (2 * min(max(value.score, 0.0), 1.0) - 1)))
 
 
 def score(value: Value | None, *, mates: bool, wdl: bool) -> str:
-    """`score … wdl …` for the side to move, with a blank at the end; empty without a value."""
+    """Returns `score … wdl …` for the side to move, with a blank at the end. Empty without a value."""
     if value is None:
         return "score mate 1 " if mates else ""
     text = "score mate 1 " if mates else f"score cp {centipawns(value)} "
@@ -32,13 +35,17 @@ def score(value: Value | None, *, mates: bool, wdl: bool) -> str:
 
 
 def move_stats(policy: Policy, values: Mapping[chess.Move, Value | None]) -> list[str]:
-    """lc0's VerboseMoveStats: a line for each legal move, the least probable first, and a line `node` for the position.
+    """Returns lc0's VerboseMoveStats: a line for each legal move, and a line `node` for the
+    position.
 
-    values : values of the positions after the evaluated moves, for the mover; None without a value output
+    The least probable move comes first.
 
-    N is 1 for an evaluated move. For other moves, Q is the position's value, as in lc0. U is 0 and S is Q, because
-    nothing is explored. The number in brackets is lc0's index of the move. The format is that of
-    `Search::GetVerboseStats` in lc0's `src/mcts/search.cc`, column by column.
+    values : values of the positions after the evaluated moves, for the mover; None without a value
+        output
+
+    N is 1 for an evaluated move. For other moves, Q is the position's value, as in lc0. U is 0 and
+    S is Q, because nothing is explored. The number in brackets is lc0's index of the move. The
+    format is that of `Search::GetVerboseStats` in lc0's `src/mcts/search.cc`, column by column.
     """
     board, lc0 = policy.board, vocabulary("lc0-1858")
     by_rank = sorted(
@@ -79,7 +86,7 @@ def _v(value: Value | None) -> str:
 
 
 def _balance(value: Value | None) -> float:
-    """An expected score from -1 for a loss to 1 for a win; 0 without a value."""
+    """Returns an expected score from -1 for a loss to 1 for a win; 0 without a value."""
     return 0.0 if value is None else 2 * value.score - 1
 
 
@@ -90,7 +97,7 @@ def _after(board: chess.Board, move: chess.Move) -> chess.Board:
 
 
 def evaluation(policy: Policy) -> list[str]:
-    """The lines that `eval` prints: the forecast of the position and the probability of each move."""
+    """Returns the lines that `eval` prints: the position's forecast and each move's probability."""
     lines = [f"Model: {policy.model}"]
     if policy.elo is not None:
         lines.append(f"Ratings: {policy.elo[0]:g} to move, {policy.elo[1]:g} for the opponent")

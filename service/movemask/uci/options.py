@@ -21,7 +21,7 @@ MAX_THREADS = 256
 
 
 def _option(name: str, default: float | str, most: float = 1, least: float = 0) -> Any:
-    """An option: its name, its default and the bounds of a number.
+    """Returns an option: its name, its default and the bounds of a number.
 
     An int becomes a spin option, a bool a check, a float or a text a string.
     """
@@ -54,7 +54,10 @@ class Strengths:
             return cls()
 
     def at(self, elo: float) -> tuple[float, float]:
-        """The rating and temperature that play at an Elo, interpolated between rows. Beyond them, the nearest row's."""
+        """Returns the rating and temperature that play at an Elo, interpolated between rows.
+
+        Beyond them, the nearest row's.
+        """
         first, last = self.rows[0], self.rows[-1]
         if not first[0] < elo < last[0]:
             return (first if elo <= first[0] else last)[1:]
@@ -130,10 +133,10 @@ class Options:
         return self.uci_elo if self.limit_strength else self.self_elo
 
     def temperature_at(self, board: chess.Board) -> float:
-        """The temperature of a move, by lc0's rule (`src/mcts/search.cc`).
+        """Returns the temperature of a move, by lc0's rule (`src/mcts/search.cc`).
 
-        After TempDecayDelayMoves moves it falls linearly to 0 over TempDecayMoves moves. A measured strength has its
-        own temperature and no decay.
+        After TempDecayDelayMoves moves it falls linearly to 0 over TempDecayMoves moves. A measured
+        strength has its own temperature and no decay.
         """
         if self.by_table:
             return self.strengths.at(self.uci_elo)[1]
@@ -157,7 +160,7 @@ class Options:
         return (float(own or other), float(other or own)) if own or other else None
 
     def lines(self) -> list[str]:
-        """The lines that answer `uci`: each option with its type, default and bounds."""
+        """Returns the lines that answer `uci`: each option with its type, default and bounds."""
         lines = []
         for option in _OPTIONS:
             value, bounds = getattr(self, option.name), option.metadata
@@ -180,7 +183,7 @@ _OPTIONS: list[Field[Any]] = [option for option in fields(Options) if option.met
 
 
 def _read(option: Field[Any], text: str) -> float | str:
-    """A number between bounds, a flag or a text. Raises ValueError."""
+    """Returns a number between bounds, a flag or a text. Raises ValueError."""
     python_type: Any = type(option.default)
     least, most = option.metadata["least"], option.metadata["most"]
     if python_type is str:
@@ -200,7 +203,7 @@ def _read(option: Field[Any], text: str) -> float | str:
 
 
 def _book(path: str) -> str:
-    """The path of a readable opening book; an empty text for no book. Raises ValueError."""
+    """Returns the path of a readable opening book; an empty text for no book. Raises ValueError."""
     if path in ("", "<empty>"):
         return ""
     try:

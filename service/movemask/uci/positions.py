@@ -25,14 +25,16 @@ PLAYABLE = (
 
 
 def read_position(tokens: Sequence[str], *, chess960: bool | None) -> tuple[chess.Board, list[str]]:
-    """The board of `position [startpos | fen FEN] [moves …]` with its history, and notes about changes.
+    """Returns the board of `position [startpos | fen FEN] [moves …]`, and notes about changes.
+
+    The board has its history.
 
     chess960 : the option UCI_Chess960; None if the GUI has not set it
 
-    Castling rights and en-passant squares that do not fit the position are dropped, because a GUI scores a refusal as
-    a loss and shows no reason. Without the option, the rights tell whether it is Chess960; so do moves that only
-    Chess960 allows. Positions that cannot arise in a game are accepted if the rules still apply to them. Raises
-    ValueError.
+    Castling rights and en-passant squares that do not fit the position are dropped, because a GUI
+    scores a refusal as a loss and shows no reason. Without the option, the rights tell whether it
+    is Chess960; so do moves that only Chess960 allows. Positions that cannot arise in a game are
+    accepted if the rules still apply to them. Raises ValueError.
     """
     at = tokens.index("moves") if "moves" in tokens else len(tokens)
     source, fields = tokens[:1], tokens[1:at]
@@ -76,7 +78,7 @@ def _play(board: chess.Board, moves: Sequence[str]) -> None:
 
 
 def _in_uci(error: RequestError) -> str:
-    """The message of an error about a FEN, without the API's field name and hints."""
+    """Returns the message of an error about a FEN, without the API's field name and hints."""
     message = str(error).removeprefix("fen: ").removesuffix(MOVES_HINT)
     for hint in ("; valid as Chess960", "; without what does not fit"):
         message = message.partition(hint)[0]
@@ -84,7 +86,9 @@ def _in_uci(error: RequestError) -> str:
 
 
 def picture_of(board: chess.Board) -> list[str]:
-    """The lines that `d` prints: the board, its FEN, its Polyglot key and the pieces that give check."""
+    """Returns the lines that `d` prints: the board, its FEN, its Polyglot key and the pieces that
+    give check.
+    """
     ranks = [f" {8 - number} {rank}" for number, rank in enumerate(str(board).splitlines())]
     checkers = " ".join(map(chess.square_name, board.checkers())) or "none"
     return [

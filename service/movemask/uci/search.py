@@ -134,7 +134,7 @@ class Search:
         return self._policy.model
 
     def info(self) -> list[str]:
-        """The `info` lines: one for each shown move, the move to play first."""
+        """Returns the `info` lines: one for each shown move, the move to play first."""
         if not self._policy.probabilities:
             return ["info depth 0 score " + ("mate 0" if self._board.is_checkmate() else "cp 0")]
         elapsed = time.perf_counter() - self._started
@@ -155,7 +155,7 @@ class Search:
         ]
 
     def stats(self) -> list[str]:
-        """lc0's statistics of each move; empty without the option VerboseMoveStats."""
+        """Returns lc0's statistics of each move; empty without the option VerboseMoveStats."""
         if not self._policy.probabilities or not self._options.verbose:
             return []
         evaluated = {
@@ -164,7 +164,7 @@ class Search:
         return move_stats(self._policy, evaluated)
 
     def bestmove(self) -> str:
-        """The `bestmove` line, with the expected reply if pondering is on."""
+        """Returns the `bestmove` line, with the expected reply if pondering is on."""
         if self.best is None:
             return "bestmove (none)"
         moves = self._uci(self._lines[0].moves[: 2 if self._options.ponder else 1])
@@ -220,7 +220,10 @@ class Search:
             )
 
     def _named(self, texts: Sequence[str]) -> list[chess.Move] | None:
-        """The legal moves of `searchmoves`; None, for all moves, if none is legal. Notes the other texts."""
+        """Returns the legal moves of `searchmoves`.
+
+        None, for all moves, if none is legal. Notes the other texts.
+        """
         moves, faults = [], []
         for text in texts:
             try:
@@ -231,7 +234,9 @@ class Search:
         return moves or None
 
     def _of_tables(self, named: Sequence[chess.Move] | None) -> TableMoves | None:
-        """What the endgame tables say, if the option SyzygyPath names tables with this position."""
+        """Returns what the endgame tables say, if the option SyzygyPath names tables with this
+        position.
+        """
         if not self._options.syzygy:
             return None
         try:
@@ -245,7 +250,10 @@ class Search:
     def _chosen(
         self, named: Sequence[chess.Move] | None, draws: random.Random, *, analysing: bool
     ) -> chess.Move:
-        """The move to play, from the book or drawn from the policy. In analysis, the most probable move."""
+        """Returns the move to play, from the book or drawn from the policy.
+
+        In analysis, the most probable move.
+        """
         options = self._options
         move = None if analysing else _of_book(options.book, self._board, named, draws)
         if move is not None:
@@ -272,18 +280,22 @@ class Search:
         return move
 
     def _is_ahead(self) -> bool:
-        """Whether the side to move expects more than a draw, by the tables or the network's forecast."""
+        """Returns whether the side to move expects more than a draw, by the tables or the network's
+        forecast.
+        """
         value = self._position_value()
         return value is not None and value.score >= AHEAD
 
     def _position_value(self) -> Value | None:
-        """The position's value for the side to move, by the tables or the network."""
+        """Returns the position's value for the side to move, by the tables or the network."""
         if self._tables is None:
             return self._policy.value
         return _BY_RESULT.get(self._tables.results[self._tables.best[0]], _DRAWN)
 
     def _value(self, line: _Line) -> Value | None:
-        """The value shown with a line: the position's for the one line of all moves, otherwise that after its move."""
+        """Returns the value shown with a line: the position's for the one line of all moves,
+        otherwise that after its move.
+        """
         if line.mates:
             return _BY_RESULT[WIN]
         if not self._of_each or line.after is None:
@@ -291,7 +303,7 @@ class Search:
         return self._value_after(line)
 
     def _value_after(self, line: _Line) -> Value | None:
-        """The value after the first move of a line, for its player."""
+        """Returns the value after the first move of a line, for its player."""
         move = line.moves[0]
         if self._tables is not None:
             return _BY_RESULT.get(self._tables.results[move], _DRAWN)
@@ -307,7 +319,10 @@ class Search:
 
 
 def _clock_of(go: Go, turn: chess.Color, overhead: int) -> Clock | None:
-    """The clock of a side; None if the GUI has not sent it. `overhead` is in milliseconds."""
+    """Returns the clock of a side.
+
+    None if the GUI has not sent it. `overhead` is in milliseconds.
+    """
     remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
     if remaining not in go.numbers:
         return None
@@ -320,7 +335,10 @@ def _clock_of(go: Go, turn: chess.Color, overhead: int) -> Clock | None:
 def _of_book(
     book: str, board: chess.Board, named: Sequence[chess.Move] | None, draws: random.Random
 ) -> chess.Move | None:
-    """A move drawn by an opening book's weights; None without a book or an entry. Reads the file."""
+    """Returns a move drawn by an opening book's weights.
+
+    None without a book or an entry. Reads the file.
+    """
     if not book:
         return None
     others = () if named is None else set(board.legal_moves).difference(named)
@@ -330,7 +348,7 @@ def _of_book(
 
 
 def _allows_repetition(board: chess.Board, move: chess.Move) -> bool:
-    """Whether the opponent can claim a draw by repetition after a move."""
+    """Returns whether the opponent can claim a draw by repetition after a move."""
     if board.is_irreversible(move):
         return False
     after = board.copy()
