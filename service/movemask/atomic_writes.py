@@ -19,11 +19,13 @@ except ImportError:  # Windows
 
 @contextmanager
 def atomic_write(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A binary stream to a temporary file in the same folder, which takes the place of `target` at the end.
+    """Yields a binary stream to a temporary file in the same folder, which takes the place of
+    `target` at the end.
 
-    Symbolic links are followed. A file that was there before keeps its mode, and its owner where the system allows it;
-    a new one gets `mode`, less the umask. On an error it stays as it was, and the temporary file is removed. A pipe or
-    a device is written directly. Raises OSError that names `target`, also for a full disk.
+    Symbolic links are followed. A file that was there before keeps its mode, and its owner where
+    the system allows it; a new one gets `mode`, less the umask. On an error it stays as it was, and
+    the temporary file is removed. A pipe or a device is written directly. Raises OSError that names
+    `target`, also for a full disk.
     """
     temporary: Path | None = None
     try:

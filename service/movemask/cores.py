@@ -15,9 +15,12 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def available_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
-    """Number of cores that this process may use, at least 1: by its CPU affinity, and whole cores of its CPU limit.
+    """Returns the number of cores that this process may use, at least 1.
 
-    The limit is that of a container, or of systemd's CPUQuota: the lowest of its control groups, version 1 or 2.
+    It counts the cores of its CPU affinity, or the whole cores of its CPU limit if these are fewer.
+
+    The limit is that of a container, or of systemd's CPUQuota: the lowest of its control groups,
+    version 1 or 2.
     """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -32,7 +35,10 @@ def available_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
 
 def _paths(own: Path) -> Iterator[PurePosixPath]:
-    """The groups of CPU time that this process is in, and those above them, from the root; the root if unknown."""
+    """Yields the groups of CPU time that this process is in, and those above them, from the root.
+
+    Only the root if they are unknown.
+    """
     yield PurePosixPath()
     try:
         lines = own.read_text().splitlines()
@@ -45,7 +51,10 @@ def _paths(own: Path) -> Iterator[PurePosixPath]:
 
 
 def _limits(group: Path) -> Iterator[float]:
-    """The limit of a group in cores, if it has one: microseconds of running time in the microseconds of a period."""
+    """Yields the limit of a group in cores, if it has one.
+
+    It is written as microseconds of running time in the microseconds of a period.
+    """
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             allowed, period = " ".join((group / name).read_text() for name in names).split()

@@ -11,7 +11,7 @@ LONGEST_INPUT = 80
 
 
 def shown(text: str) -> str:
-    """A client's text, shortened, with escapes for characters that UTF-8 cannot express."""
+    """Returns a client's text, shortened, with escapes for characters that UTF-8 cannot express."""
     cut = text if len(text) <= LONGEST_INPUT else text[:LONGEST_INPUT] + "…"
     return cut.encode("utf-8", "backslashreplace").decode()
 

@@ -156,7 +156,9 @@ class Answer:
         return float(self.evaluated.multiplied[self.row])
 
     def illegal(self, named: int) -> tuple[int, tuple[IllegalMass, ...], dict[Cause, float]]:
-        """The number of illegal slots, the `named` heaviest of them, and their plain-softmax probability by cause."""
+        """Returns the number of illegal slots, the `named` heaviest of them, and their
+        plain-softmax probability by cause.
+        """
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
@@ -220,7 +222,8 @@ def answered(
 def run_queries(
     model: Model, queries: Sequence[Query], waited: Sequence[float], max_moves: int | None = None
 ) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
-    """An answer or an error for each query, and the evaluated batch (None if no position has a legal move).
+    """Returns an answer or an error for each query, and the evaluated batch (None if no position
+    has a legal move).
 
     `waited` holds each query's seconds in the queue. Raises InferenceFailed.
     """
@@ -266,7 +269,7 @@ def run_queries(
 
 
 def _read(model: Model, query: Query, max_moves: int | None) -> tuple[Position, Normalisation]:
-    """A query's position and rule, with the model's temperature in place of "calibrated"."""
+    """Returns a query's position and rule, with the model's temperature in place of "calibrated"."""
     position = query.position or Position.read(
         query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
     )
@@ -276,7 +279,10 @@ def _read(model: Model, query: Query, max_moves: int | None) -> tuple[Position, 
 
 
 def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
-    """The results of a batch, by one rule per position. Each position needs a legal move. Raises InferenceFailed."""
+    """Returns the results of a batch, by one rule per position.
+
+    Each position needs a legal move. Raises InferenceFailed.
+    """
     started = time.perf_counter()
     try:
         outputs = model.run(batch)
@@ -310,7 +316,9 @@ def evaluate_positions(
     elos: Sequence[Elo | None],
     rule: Normalisation | None = None,
 ) -> Evaluated:
-    """The results of positions by one rule; plain softmax if None. Each position needs a legal move.
+    """Returns the results of positions by one rule; plain softmax if None.
+
+    Each position needs a legal move.
 
     Raises a ModelError or UnsupportedVariant for the first position that cannot be evaluated.
     """

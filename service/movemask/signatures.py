@@ -49,8 +49,10 @@ SIGNATURES = [(re.compile(magic, re.DOTALL), what, advice) for magic, what, advi
 
 
 def described(raw: bytes, reads: str = "") -> str | None:
-    """What a file is and what to do with it, also in gzip; None if its first bytes say nothing, or name `reads`, which
-    the caller reads."""
+    """Returns what a file is and what to do with it, also in gzip.
+
+    None if its first bytes say nothing, or name `reads`, which the caller reads.
+    """
     where, start = "", raw[:START]
     if raw.startswith(GZIP):
         try:

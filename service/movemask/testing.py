@@ -103,7 +103,10 @@ def assert_masked(
 
 
 def _fen(position: Any) -> str:
-    """An item of `positions`; raises InvalidParameter unless it is a FEN, and UnsupportedVariant."""
+    """Returns an item of `positions`.
+
+    Raises InvalidParameter unless it is a FEN, and UnsupportedVariant.
+    """
     if isinstance(position, chess.Board):
         check_variant(position, "positions")
         raise InvalidParameter(
@@ -117,7 +120,7 @@ def _fen(position: Any) -> str:
 def _fault(
     policy: Policy, fen: str, position: Position, slots: Vocabulary | None, at_most: float
 ) -> _Fault | None:
-    """The faults of a policy in one position; None if it has none."""
+    """Returns the faults of a policy in one position; None if it has none."""
     try:
         answer = policy[fen] if isinstance(policy, Mapping) else policy(fen)
     except Exception as error:
@@ -156,7 +159,9 @@ def _fault(
 
 
 def _judgement(answer: Any, position: Position, slots: Vocabulary | None) -> Judgement:
-    """The judgement of a policy's return value; MovemaskError, TypeError or ValueError if it is no distribution."""
+    """Returns the judgement of a policy's return value; MovemaskError, TypeError or ValueError if
+    it is no distribution.
+    """
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}

@@ -84,7 +84,10 @@ class Folder:
 
     @contextmanager
     def written(self) -> Iterator[tuple[Any, str]]:
-        """The file system and path to write to. On leaving, the new file replaces the old one."""
+        """Yields the file system and path to write to.
+
+        On leaving, the new file replaces the old one.
+        """
         from pyarrow import fs
 
         system, path = self.place

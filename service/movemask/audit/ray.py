@@ -57,7 +57,9 @@ R = TypeVar("R")
 def connect(
     address: str, contracts: Sequence[Path], jobs: int | None, cores: int, gpus: float = 0
 ) -> Iterator[RayBackend]:
-    """A cluster until the context ends. `local` starts one here; any other address names a running cluster.
+    """Yields a cluster until the context ends.
+
+    `local` starts one here; any other address names a running cluster.
 
     Raises BulkError if there is no cluster, or if it has fewer GPUs than one worker needs.
     """

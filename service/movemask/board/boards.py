@@ -123,7 +123,10 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
 
 
 def mirrored(bitboards: Bits) -> Bits:
-    """The bitboards with their ranks flipped (square ^ 56). A rank is a byte, so this swaps the bytes."""
+    """Returns the bitboards with their ranks flipped (square ^ 56).
+
+    A rank is a byte, so this swaps the bytes.
+    """
     return bitboards.byteswap()
 
 
@@ -151,7 +154,10 @@ PHASES = tuple(Phase)
 
 
 def phases_of(boards: Boards) -> Squares:
-    """Each position's phase as an index into PHASES: intp `[B]`. A FEN without a move number counts as move 1."""
+    """Returns each position's phase as an index into PHASES: intp `[B]`.
+
+    A FEN without a move number counts as move 1.
+    """
     knights, bishops, rooks, queens = boards.pieces[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

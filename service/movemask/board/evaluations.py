@@ -27,7 +27,7 @@ _EXCERPT = 40  # characters of a faulty command in a message
 
 
 def evaluation_of(comment: str, turn: chess.Color) -> PovScore | None:
-    """The first evaluation in a comment; None without one that can be read.
+    """Returns the first evaluation in a comment; None without one that can be read.
 
     turn : the side to move, which is mated if the evaluation is a mate in 0
     """
@@ -38,7 +38,10 @@ def evaluation_of(comment: str, turn: chess.Color) -> PovScore | None:
 
 
 def unreadable(comment: str) -> list[str]:
-    """The evaluations in a comment that cannot be read, without brackets and shortened, such as `eval abc`."""
+    """Returns the evaluations in a comment that cannot be read, such as `eval abc`.
+
+    They come without brackets, and shortened.
+    """
     faulty = [
         command[0].strip()
         for command in _EVAL.finditer(comment)
@@ -50,18 +53,21 @@ def unreadable(comment: str) -> list[str]:
 
 
 def without_evaluations(comment: str) -> str:
-    """The comment without `[%eval …]`."""
+    """Returns the comment without `[%eval …]`."""
     return _EVAL.sub("", comment).strip()
 
 
 def profile_of(comment: str) -> dict[int, PovScore]:
-    """The evaluations in ChessBase's `[%evp first,last,…]`, in centipawns for White, by ply; empty without them."""
+    """Returns the evaluations in ChessBase's `[%evp first,last,…]` by ply.
+
+    They are centipawns for White. Empty without them.
+    """
     command = _PROFILE.search(comment)
     return {} if command is None else _profile(command[1])
 
 
 def _score(text: str, turn: chess.Color) -> Score | None:
-    """White's score in a command; None if it cannot be read."""
+    """Returns White's score in a command; None if it cannot be read."""
     text = text.strip().translate(_MINUS)
     if mate := _MATE.fullmatch(text):
         if mate[1] and mate[2]:

@@ -49,7 +49,9 @@ _EXAMPLE = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 
 
 def read_fen(text: str) -> str:
-    """The fields of a FEN or EPD with single blanks between them; python-chess has not checked them yet.
+    """Returns the fields of a FEN or EPD with single blanks between them.
+
+    python-chess has not checked them yet.
 
     Underscores may stand for all blanks. The EPD operations `hmvc` and `fmvn` are the counters.
 
@@ -86,9 +88,11 @@ def read_fen(text: str) -> str:
 
 
 def fen_in(text: str) -> tuple[str, bool]:
-    """The FEN or EPD in a text, and whether the text is an address of Chess960; the text itself if it holds no FEN.
+    """Returns the FEN or EPD in a text, and whether the text is an address of Chess960; the text
+    itself if it holds no FEN.
 
-    The text may be an address of lichess or chess.com, or a line with other columns. Raises UnsupportedVariant.
+    The text may be an address of lichess or chess.com, or a line with other columns. Raises
+    UnsupportedVariant.
     """
     decoded = unquote_plus(text)
     match = _IN_TEXT.search(decoded)
@@ -107,5 +111,5 @@ def fen_in(text: str) -> tuple[str, bool]:
 
 
 def looks_like_moves(text: str) -> bool:
-    """Whether a text begins with a move or is a PGN."""
+    """Returns whether a text begins with a move or is a PGN."""
     return _MOVES.match(text) is not None

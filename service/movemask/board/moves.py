@@ -34,7 +34,7 @@ class LegalMoves:
 
 
 def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
-    """The legal moves of every board."""
+    """Returns the legal moves of every board."""
     codes: list[int] = []
     ends = [0]
     in_check = []
@@ -53,23 +53,23 @@ def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
 
 
 def has_legal_move(board: chess.Board) -> bool:
-    """Whether there is a legal move. Stops at the first."""
+    """Returns whether there is a legal move. Stops at the first."""
     return any(board.generate_legal_moves())
 
 
 def code_of(move: chess.Move) -> int:
-    """The code of a move."""
+    """Returns the code of a move."""
     return (move.promotion or 0) << 12 | move.from_square << 6 | move.to_square
 
 
 def moves_of(codes: Iterable[int] | Index) -> tuple[chess.Move, ...]:
-    """Codes `[L]` → moves."""
+    """Returns the moves of codes `[L]`."""
     moves = _moves()
     return tuple([moves[code] for code in codes])
 
 
 def uci_of(codes: Iterable[int] | Index) -> list[str]:
-    """Codes `[L]` → UCI."""
+    """Returns the moves of codes `[L]` in UCI."""
     names = _uci()
     return [names[code] for code in codes]
 
@@ -89,7 +89,7 @@ def _uci() -> list[str]:
 
 @cache
 def _moves() -> list[chess.Move]:
-    """Every move by its code. Moves are shared, because they never change."""
+    """Returns every move by its code. Moves are shared, because they never change."""
     return [
         chess.Move(code >> 6 & 63, code & 63, code >> 12 or None)
         for code in range((chess.QUEEN + 1) << 12)
@@ -119,7 +119,8 @@ NULL_MOVES = frozenset(("0000", "--", "Z0", "@@@@"))
 
 
 def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
-    """The legal move that a text names, and whether the text is UCI or SAN: over HTTP, in UCI and in a PGN.
+    """Returns the legal move that a text names, and whether the text is UCI or SAN: over HTTP, in
+    UCI and in a PGN.
 
     `e2e4` is valid in both and names the same move. Raises ValueError, which names the fault.
     """

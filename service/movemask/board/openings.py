@@ -29,9 +29,12 @@ class Opening:
 
 
 def opening_of(game: PlayedGame) -> Opening | None:
-    """The opening of a game: the name of its last named position, whatever the order of moves.
+    """Returns the opening of a game: the name of its last named position.
 
-    None if no position has a name, in Chess960, and for a game that does not begin at the start position.
+    The order of the moves does not matter.
+
+    None if no position has a name, in Chess960, and for a game that does not begin at the start
+    position.
     """
     if game.board(0).chess960 or game.board(0).epd() != chess.Board().epd():
         return None

@@ -113,10 +113,13 @@ class Lines(Protocol):
 
 
 def read_games(source: Lines | str, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
-    """The games of a PGN in order. A game that cannot be played through, or text between games, gives an InvalidPgn.
+    """Returns the games of a PGN in order.
 
-    A PGN without games yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves or games have
-    been read, or for a game of more than `split.LONGEST` characters; and any MovemaskError of the source.
+    A game that cannot be played through, or text between games, gives an InvalidPgn.
+
+    A PGN without games yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
+    moves or games have been read, or for a game of more than `split.LONGEST` characters; and any
+    MovemaskError of the source.
     """
     return (
         parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None
@@ -132,14 +135,20 @@ def read_trees(source: Lines | str, max_moves: int | None = None) -> Iterator[Pa
 
 
 def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
-    """The game of a text that has been split already. `number` is the game's number in its file, for messages."""
+    """Returns the game of a text that has been split already.
+
+    `number` is the game's number in its file, for messages.
+    """
     game = _parsed(text, number, _MainLine, {"moves": math.inf, "variations": math.inf}).game
     assert isinstance(game, Game | InvalidPgn)  # the only results without limits
     return game
 
 
 def outside(text: GameText) -> InvalidPgn | None:
-    """The error for text before or between games; None for a game, text after the last game, and text without words."""
+    """Returns the error for text before or between games.
+
+    None for a game, for text after the last game, and for text without words.
+    """
     return (
         InvalidPgn(f"pgn: text outside a game: {text.fault}")
         if text.role == "outside" and text.fault
@@ -148,7 +157,10 @@ def outside(text: GameText) -> InvalidPgn | None:
 
 
 def no_game(text: GameText | None) -> InvalidPgn:
-    """The error for a file without games. `text` is its text outside games; None for an empty file."""
+    """Returns the error for a file without games.
+
+    `text` is its text outside games. None for an empty file.
+    """
     return InvalidPgn(
         "pgn: there is no game in it"
         + (f": {text.fault}" if text is not None and text.fault else "")
@@ -156,12 +168,15 @@ def no_game(text: GameText | None) -> InvalidPgn:
 
 
 def odd_tags(tags: dict[str, str]) -> dict[str, str]:
-    """The tags with names that python-chess refuses, such as `White ACPL`."""
+    """Returns the tags with names that python-chess refuses, such as `White ACPL`."""
     return {name: value for name, value in tags.items() if not chess.pgn.TAG_NAME_REGEX.match(name)}
 
 
 def rating_of(value: str | None) -> float | None:
-    """A tag's rating; None if it is not a whole number from 100 to 4000, such as `?` and `0`."""
+    """Returns a tag's rating, a whole number from 100 to 4000.
+
+    None for anything else, such as `?` and `0`.
+    """
     if (
         not value
         or not value.isascii()
@@ -226,7 +241,7 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
 def _played(
     text: GameText, name: str, builder: type[_Tree], left: dict[str, float], start: Start
 ) -> Parsed:
-    """A game that is played through from a start. Raises InvalidPgn and LimitExceeded."""
+    """Returns a game that is played through from a start. Raises InvalidPgn and LimitExceeded."""
     tree = chess.pgn.read_game(
         io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, start, left)
     )
@@ -235,13 +250,19 @@ def _played(
 
 
 def fen_tag(tags: Mapping[str, str]) -> str:
-    """The FEN of the tags, without the semicolon that ends it in books; empty without one."""
+    """Returns the FEN of the tags, without the semicolon that ends it in books.
+
+    Empty without one.
+    """
     fen, semicolon, _ = tags.get("FEN", "").partition(";")
     return fen.rstrip() if semicolon else fen
 
 
 def _start(tags: Mapping[str, str]) -> Start:
-    """The start by the tags FEN and Variant. A FEN that cannot be repaired is left to python-chess, which names it."""
+    """Returns the start by the tags FEN and Variant.
+
+    A FEN that cannot be repaired is left to python-chess, which names it.
+    """
     fen, headers = fen_tag(tags), chess.pgn.Headers({}, Variant=tags.get("Variant", ""))
     if fen.strip() in ("", "?", "-"):
         return Start()
@@ -302,7 +323,10 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             self._comments = []
 
     def parse_san(self, board: chess.Board, san: str) -> chess.Move:
-        """The move, or a null move; the error of a move that cannot be played says where in the game it is."""
+        """Returns the move, or a null move.
+
+        The error of a move that cannot be played says where in the game it is.
+        """
         if san in NULL_MOVES:
             return chess.Move.null()
         try:
@@ -429,7 +453,11 @@ def _game(
 
 
 def _is_result_by_kings(errors: Sequence[Exception], text: GameText, played: int) -> bool:
-    """Whether the moves that cannot be played, after the first `played`, put one or both kings on a centre square."""
+    """Returns whether the moves that cannot be played tell the result.
+
+    They do if there are one or two after the first `played`, and each puts a king on a centre
+    square.
+    """
     line: list[str] = []
     depth = 0
     for word in map(str.strip, text.movetext):
@@ -449,7 +477,7 @@ def _is_result_by_kings(errors: Sequence[Exception], text: GameText, played: int
 def _score(
     node: chess.pgn.GameNode, board: chess.Board, in_profile: chess.engine.PovScore | None
 ) -> float | None:
-    """White's expected score in a position; None if it is unknown."""
+    """Returns White's expected score in a position; None if it is unknown."""
     if (outcome := board.outcome()) is not None:
         return 0.5 if outcome.winner is None else float(outcome.winner)
     evaluation = evaluation_of(node.comment, board.turn) or in_profile
@@ -476,5 +504,5 @@ def _unreadable(nodes: Sequence[chess.pgn.GameNode], game: PlayedGame) -> tuple[
 
 
 def expected_score(evaluation: chess.engine.PovScore) -> float:
-    """White's expected score, 0 to 1, by an engine's evaluation and lichess's formula."""
+    """Returns White's expected score, 0 to 1, by an engine's evaluation and lichess's formula."""
     return evaluation.white().wdl(model="lichess").expectation()

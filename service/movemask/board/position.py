@@ -80,7 +80,7 @@ class PlayedGame:
 
     @classmethod
     def of(cls, board: chess.Board, keep: int | None = None) -> PlayedGame:
-        """The game in a board's move stack."""
+        """Returns the game in a board's move stack."""
         game = cls(board.root(), keep)
         for move in board.move_stack:
             game.play(move)
@@ -125,16 +125,19 @@ class PlayedGame:
         return self
 
     def board(self, ply: int) -> chess.Board:
-        """The position after `ply` moves of an ended game. Do not change it."""
+        """Returns the position after `ply` moves of an ended game. Do not change it."""
         return self._boards[ply - self.plies - 1]
 
     def earlier(self, ply: int, same: SamePosition) -> int | None:
-        """The ply of the previous occurrence of the position at `ply`; None if there is none."""
+        """Returns the ply of the previous occurrence of the position at `ply`.
+
+        None if there is none.
+        """
         previous = self._earlier[ply]
         return None if previous is None or same in self._distinct.get(previous, ()) else previous
 
     def occurrences(self, ply: int, same: SamePosition) -> int:
-        """Number of occurrences of the position at `ply` up to that ply."""
+        """Returns how often the position at `ply` has occurred up to that ply."""
         count = 1
         while (before := self.earlier(ply, same)) is not None:
             count, ply = count + 1, before
@@ -155,7 +158,7 @@ class PlayedGame:
 
 
 def _key(board: chess.Board) -> Hashable:
-    """A key that is equal for positions that differ only in the en-passant square."""
+    """Returns a key that is equal for positions that differ only in the en-passant square."""
     return (
         *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
         *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
@@ -189,7 +192,7 @@ class Position:
 
     @classmethod
     def along(cls, game: PlayedGame, ply: int) -> Position:
-        """The position of a game after `ply` moves. Shares the game."""
+        """Returns the position of a game after `ply` moves. Shares the game."""
         position = cls(game.board(ply))
         position._game, position._ply = game, ply
         return position
@@ -203,12 +206,13 @@ class Position:
         chess960: bool = False,
         max_moves: int | None = None,
     ) -> Position:
-        """The position after `moves` (UCI or SAN) from `fen`, or from the start position.
+        """Returns the position after `moves` (UCI or SAN) from `fen`, or from the start position.
 
         fen : a FEN or EPD, with blanks or underscores, or `startpos`
         chess960 : read castling rights and castling moves by Chess960's rules
 
-        Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
+        Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves`
+        moves.
         """
         if max_moves is not None and len(moves) > max_moves:
             raise LimitExceeded(f"moves: {len(moves)} moves; at most {max_moves} are allowed")
@@ -235,7 +239,7 @@ class Position:
 
     @classmethod
     def read_line(cls, line: str, *, chess960: bool = False) -> Position:
-        """The position in a line of a list: a FEN or EPD, with or without other columns.
+        """Returns the position in a line of a list: a FEN or EPD, with or without other columns.
 
         Raises InvalidFen, InvalidPosition or UnsupportedVariant.
         """
@@ -259,12 +263,15 @@ class Position:
         return self._fen
 
     def after(self, move: chess.Move) -> Position:
-        """The position after a legal move, with the history that a network sees."""
+        """Returns the position after a legal move, with the history that a network sees."""
         game = (self.game or PlayedGame(self._board)).followed(self._ply, move)
         return Position.along(game, game.plies)
 
     def sans(self, moves: Iterable[chess.Move]) -> list[str]:
-        """Legal moves in SAN. Works on a copy of the board, because other threads may read the board meanwhile."""
+        """Returns legal moves in SAN.
+
+        Works on a copy of the board, because other threads may read the board meanwhile.
+        """
         board = self._board.copy(stack=False)
         return [board.san(move) for move in moves]
 
@@ -286,7 +293,7 @@ class Position:
         return self._game
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
-        """Number of occurrences of the position in the known game, including the current one."""
+        """Returns how often the position has occurred in the known game, the current one included."""
         return 1 if self.game is None else self.game.occurrences(self._ply, same)
 
     @property
@@ -295,7 +302,10 @@ class Position:
         return "black" if self.black else "white"
 
     def status(self, *, has_legal_moves: bool) -> Literal["ongoing", "checkmate", "stalemate"]:
-        """`ongoing`, `checkmate` or `stalemate`, given whether a legal move exists."""
+        """Returns `ongoing`, `checkmate` or `stalemate`.
+
+        has_legal_moves : whether a legal move exists
+        """
         if has_legal_moves:
             return "ongoing"
         return "checkmate" if self.board.is_check() else "stalemate"
@@ -303,7 +313,7 @@ class Position:
     def history(
         self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS
     ) -> list[HistoryEntry]:
-        """The known positions up to this one, newest first, at most `limit` (8 or fewer)."""
+        """Returns the known positions up to this one, newest first, at most `limit` (8 or fewer)."""
         game = self.game
         if game is None:
             return [HistoryEntry(self.board, self._ply, None)]
@@ -330,10 +340,10 @@ class Draw(Enum):
 
 
 def draw_of(position: Position) -> Draw | None:
-    """The reason why a position with a legal move is drawn; None if it is not.
+    """Returns the reason why a position with a legal move is drawn; None if it is not.
 
-    Counts repetitions in the known game. A claim needs the position on the board: moves that would lead to a repetition
-    are not looked for.
+    Counts repetitions in the known game. A claim needs the position on the board: moves that would
+    lead to a repetition are not looked for.
     """
     board = position.board
     count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
@@ -352,7 +362,7 @@ def draw_of(position: Position) -> Draw | None:
 
 
 def boards_of(positions: Sequence[Position]) -> Boards:
-    """The positions as bitboards, `[B]`."""
+    """Returns the positions as bitboards, `[B]`."""
     return Boards.of([position.board for position in positions])
 
 
@@ -367,7 +377,10 @@ def _board(text: str, *, chess960: bool) -> chess.Board:
 
 
 def _valid(fen: str, *, chess960: bool) -> chess.Board:
-    """The board of a FEN. Raises InvalidFen, or InvalidPosition for a position that breaks the laws."""
+    """Returns the board of a FEN.
+
+    Raises InvalidFen, or InvalidPosition for a position that breaks the laws.
+    """
     try:
         board = board_of(fen, chess960=chess960)
     except ValueError as error:
@@ -388,7 +401,10 @@ def _valid(fen: str, *, chess960: bool) -> chess.Board:
 
 
 def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
-    """The board of a FEN. Raises ValueError in python-chess's words, or for a FEN beyond the limits."""
+    """Returns the board of a FEN.
+
+    Raises ValueError in python-chess's words, or for a FEN beyond the limits.
+    """
     check_length(fen)
     board = chess.Board(fen, chess960=chess960)
     check_counters(board)
@@ -396,7 +412,7 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
 
 
 def is_as_written(fen: str, board: chess.Board) -> bool:
-    """Whether python-chess writes a valid board as the FEN that it was read from."""
+    """Returns whether python-chess writes a valid board as the FEN that it was read from."""
     match = None if board.chess960 else _AS_WRITTEN.fullmatch(fen)
     # python-chess silently drops a queenside right of a side without a rook on its first rank.
     return match is not None and len(match[1].strip("-")) == board.castling_rights.bit_count()

@@ -9,7 +9,8 @@ _INNER_FILES = frozenset("bcdefg")
 
 
 def repaired(fen: str, *, chess960: bool | None) -> tuple[chess.Board, list[str]]:
-    """The board of a FEN without castling rights and an en-passant square that do not fit, and notes on each.
+    """Returns the board of a FEN without castling rights and an en-passant square that do not fit,
+    and notes on each.
 
     chess960 : whether castling follows Chess960; None: as the rights tell (`means_chess960`)
 
@@ -31,7 +32,10 @@ def repaired(fen: str, *, chess960: bool | None) -> tuple[chess.Board, list[str]
 
 
 def fits_chess960(fen: str) -> bool:
-    """Whether the castling rights of a FEN fit Chess960, and not standard chess. Raises ValueError."""
+    """Returns whether the castling rights of a FEN fit Chess960, and not standard chess.
+
+    Raises ValueError.
+    """
     standard, chess960 = chess.Board(fen), chess.Board(fen, chess960=True)
     return bool(
         standard.status() & chess.STATUS_BAD_CASTLING_RIGHTS
@@ -40,12 +44,14 @@ def fits_chess960(fen: str) -> bool:
 
 
 def means_chess960(fen: str) -> bool:
-    """Whether a FEN is one of Chess960 by its castling rights. Raises ValueError.
+    """Returns whether a FEN is one of Chess960 by its castling rights. Raises ValueError.
 
-    Rights of standard chess that are out of date may fit Chess960 by accident, such as KQkq with rooks on b1 and h1.
-    So rights in letters of inner files count, and others only if they could be those of a game's first position: the
-    kings of both sides on one file, and the rooks of each wing too; or if one side alone has rights, its king is not on
-    the e-file.
+    Rights of standard chess that are out of date may fit Chess960 by accident, such as KQkq with
+    rooks on b1 and h1. So rights in letters of inner files count. Others count only if they could
+    be those of a game's first position:
+
+    - both sides have rights: their kings are on one file, and so are the rooks of each wing
+    - one side alone has rights: its king is not on the e-file
     """
     if not fits_chess960(fen):
         return False

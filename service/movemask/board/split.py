@@ -113,7 +113,7 @@ class GameText:
         self.size += len(text)
 
     def ends_before(self, kind: str, gap: str) -> bool:
-        """Whether a token begins the next part."""
+        """Returns whether a token begins the next part."""
         if self.role == "outside" and self.fault:
             return kind == "tag" or (kind == "first" and "\n" in gap)
         if kind == "first":
@@ -187,7 +187,7 @@ class GameText:
         self.fault = self.fault or why
 
     def ended(self, role: Literal["outside", "trailing"] = "outside") -> GameText:
-        """The part, complete; `role` is that of text outside games."""
+        """Returns the part, complete; `role` is that of text outside games."""
         self.role = role if self.role == "outside" else self.role
         if self._forfeit is not None and self.tags.get("Result", "").translate(SIGNS) == _BOTH_LOST:
             del self.movetext[self._forfeit]
@@ -198,10 +198,10 @@ class GameText:
 
 
 def split(lines: Iterable[str], longest: int | None = LONGEST) -> Iterator[GameText]:
-    """The games of a text in order, and the text outside them.
+    """Yields the games of a text in order, and the text outside them.
 
-    `lines` may be a file or any other source of lines. Raises LimitExceeded for a game of more than `longest`
-    characters.
+    `lines` may be a file or any other source of lines. Raises LimitExceeded for a game of more than
+    `longest` characters.
     """
     part, line = GameText(), 1
     for token in _tokens(lines, longest):
@@ -226,19 +226,22 @@ def split(lines: Iterable[str], longest: int | None = LONGEST) -> Iterator[GameT
 
 
 def begins_with_tag(line: str) -> bool:
-    """Whether a line begins with a tag, as a PGN does."""
+    """Returns whether a line begins with a tag, as a PGN does."""
     match = _TOKEN.match(line.lstrip("\ufeff"))
     return match is not None and match.lastgroup == "tag"
 
 
 def escaped(value: str) -> str:
-    """A tag's value, escaped to stand between quotation marks."""
+    """Returns a tag's value, escaped to stand between quotation marks."""
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @lru_cache(1 << 14)
 def kind_of(word: str) -> Literal["move", "mark", "text"]:
-    """What a word of movetext is. A `mark` means nothing alone, such as `+-`; `text` is neither move nor mark."""
+    """Returns what a word of movetext is.
+
+    A `mark` means nothing alone, such as `+-`; `text` is neither move nor mark.
+    """
     word = word.translate(SIGNS)
     rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
     if not word.strip(_PADDING) or word == "D":
@@ -249,7 +252,10 @@ def kind_of(word: str) -> Literal["move", "mark", "text"]:
 
 
 def _tokens(lines: Iterable[str], longest: int | None) -> Iterator[re.Match[str]]:
-    """The tokens of a text, which is read in blocks. A token that may go on is tried again with twice the text."""
+    """Yields the tokens of a text, which is read in blocks.
+
+    A token that may go on is tried again with twice the text.
+    """
     lines, text, at, complete = iter(lines), "", 0, False
     while True:
         while (token := _TOKEN.match(text, at)) and (

@@ -116,7 +116,7 @@ class TextSource:
         return "\r\n" if self._lines.newlines == "\r\n" else "\n"
 
     def readline(self) -> str:
-        """The next line; empty after the last."""
+        """Returns the next line; empty after the last."""
         try:
             line = self._lines.readline(_LONGEST + 1)
         except (OSError, EOFError, zlib.error) as error:
@@ -137,7 +137,7 @@ class TextSource:
 
 
 def _decoded(line: str) -> str:
-    """A line that was read as Latin-1, decoded from its bytes."""
+    """Returns a line that was read as Latin-1, decoded from its bytes."""
     try:
         return line if line.isascii() else line.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -145,7 +145,7 @@ def _decoded(line: str) -> str:
 
 
 def _opened(name: str) -> Any:
-    """A file's bytes, buffered."""
+    """Returns a file's bytes, buffered."""
     if name == STDIN:
         return io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
     return Path(name).open("rb")

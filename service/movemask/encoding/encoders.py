@@ -132,10 +132,10 @@ _LONGEST_GAME, _LONGEST_CLOCK = 512, 100
 
 
 def encode_pgx(position: Position) -> NDArray[np.float32]:
-    """pgx's input for one position with the game that led to it: float32 `[8, 8, 119]`.
+    """Returns pgx's input for one position with the game that led to it: float32 `[8, 8, 119]`.
 
-    As in pgx, a position counts as repeated also if the other occurrence is later, and positions with different
-    en-passant squares differ even if no capture is possible.
+    As in pgx, a position counts as repeated also if the other occurrence is later. Positions with
+    different en-passant squares differ, even if no capture is possible.
     """
     known = position.history(BLOCKS, SamePosition.BY_SQUARE)
     earlier = {entry.earlier for entry in known}

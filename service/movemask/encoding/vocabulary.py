@@ -64,7 +64,10 @@ _ROOK_OF[chess.E1 << 6 | chess.G1], _ROOK_OF[chess.E1 << 6 | chess.C1] = chess.H
 
 
 def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
-    """Codes `[N]` of legal moves, seen by the side to move, with standard castling written as king takes rook."""
+    """Returns codes `[N]` of legal moves with standard castling written as king takes rook.
+
+    The codes are seen by the side to move.
+    """
     places = np.flatnonzero(_ROOK_OF[codes] >= 0)
     if not len(places):
         return codes
@@ -81,7 +84,9 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Returns which moves `[K]`, seen by the side to move, have the form of castling; and which also have the right.
+    """Returns which moves `[K]` have the form of castling, and which of them also have the right.
+
+    The moves are seen by the side to move.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
@@ -249,9 +254,9 @@ class Vocabulary:
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
         """Returns the legal moves of one position in the order of their slots, and the slots `[L]`.
 
-        Moves without a slot are left out of an incomplete vocabulary. Raises MoveOutsideVocabulary if a legal move has
-        no slot or if two moves share a slot; UnsupportedVariant for Chess960 if the vocabulary cannot express its
-        castling moves.
+        An incomplete vocabulary leaves out moves without a slot. Raises MoveOutsideVocabulary if a
+        legal move has no slot or if two moves share a slot. Raises UnsupportedVariant for Chess960
+        if the vocabulary cannot express its castling moves.
         """
         boards = Boards.of([position.board])
         legal = legal_moves([position.board])
@@ -329,13 +334,17 @@ class Vocabulary:
         )
 
     def names(self) -> tuple[str, ...]:
-        """UCI-like names of the slots, seen by the side to move if mirrored; empty for a slot without a move."""
+        """Returns the UCI-like names of the slots. Empty for a slot without a move.
+
+        They are seen by the side to move if the vocabulary is mirrored.
+        """
         return tuple("" if entry is None else slot_name(*entry) for entry in self.entries)
 
 
 def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
-    """Returns the meaning of each slot, for JSON: `moves` holds UCI-like names in the order of the slots, None
-    for no move.
+    """Returns the meaning of each slot, for JSON.
+
+    `moves` holds UCI-like names in the order of the slots, None for no move.
 
     name : the vocabulary or model that was asked for
     """
@@ -352,6 +361,6 @@ def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
 
 
 def slot_name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
-    """Like `chess.Move.uci`, but also for a move from a square to itself."""
+    """Returns a move in UCI. Unlike `chess.Move.uci`, it also names a move from a square to itself."""
     letter = chess.piece_symbol(promotion) if promotion else ""
     return chess.square_name(source) + chess.square_name(target) + letter

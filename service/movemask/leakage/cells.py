@@ -108,8 +108,10 @@ class Cell:
         return self.kl / finite if finite else None
 
     def mass_figures(self) -> dict[str, Any]:
-        """Returns the figures of a cause by name. A cause has part of a position's mass, so no top move and no
-        divergence."""
+        """Returns the figures of a cause by name.
+
+        A cause has part of a position's mass, so no top move and no divergence.
+        """
         return {"count": self.count, "mean": self.mean, "max": self.max, **self.quantiles}
 
     def figures(self) -> dict[str, Any]:
@@ -216,7 +218,9 @@ class Cells:
         return Cells.of_rows([*self.rows(), *others.rows()])
 
     def histogram(self, key: CellKey) -> list[tuple[float, int]]:
-        """Returns the bins of a cell that are not empty, rising: the upper bound of their values, and their number."""
+        """Returns the bins of a cell that are not empty, rising: their upper bounds and their
+        counts.
+        """
         place = self.places[key]
         bins, tallies = self._bins_of(place)
         bounds = np.minimum(BOUNDS[bins], self.max[place])
@@ -293,7 +297,9 @@ def _entries(measured: Sequence[Measured], by_cause: Float, in_groups: Index) ->
     masses, zeros = by_cause[rows, causes], np.zeros(len(rows))
 
     def joined(of_kinds: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
-        """Values `[K, B]`, each repeated for the groups of its position, and values of the causes."""
+        """Returns values `[K, B]`, each repeated for the groups of its position, and values of the
+        causes.
+        """
         values = np.empty(cells.size + len(of_causes), of_kinds.dtype)
         values[: cells.size].reshape(cells.shape)[:] = of_kinds[:, None]
         values[cells.size :] = of_causes

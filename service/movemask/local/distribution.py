@@ -44,7 +44,7 @@ class Policy(Mapping[chess.Move, float]):
     without_slot: tuple[chess.Move, ...] = ()
 
     def __getitem__(self, move: chess.Move | str) -> float:
-        """The probability of a move, given as a move, UCI or SAN. Raises IllegalMove.
+        """Returns the probability of a move, given as a move, UCI or SAN. Raises IllegalMove.
 
         0 if a filter dropped it, or if the network has no slot for it.
         """
@@ -64,7 +64,7 @@ class Policy(Mapping[chess.Move, float]):
             return False
 
     def _legal(self, move: chess.Move | str) -> chess.Move:
-        """The legal move that is meant; raises IllegalMove."""
+        """Returns the legal move that is meant; raises IllegalMove."""
         if isinstance(move, chess.Move) and move in self.probabilities:
             return move
         text = move.uci() if isinstance(move, chess.Move) else move
@@ -98,8 +98,11 @@ class Policy(Mapping[chess.Move, float]):
         return list(self.probabilities.items())[:count]
 
     def sample(self, seed: int | None = None) -> chess.Move | None:
-        """A move drawn by probability; None in a finished game. The same seed draws the same move, over HTTP too.
-        Raises InvalidParameter for a seed that is no whole number from 0 on."""
+        """Returns a move drawn by probability.
+
+        None in a finished game. The same seed draws the same move, over HTTP too. Raises
+        InvalidParameter for a seed that is no whole number from 0 on.
+        """
         if not self.probabilities:
             return None
         try:

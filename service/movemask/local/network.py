@@ -46,12 +46,14 @@ def load(
     threads: int | None = None,
     provider: Literal["cpu", "cuda"] = "cpu",
 ) -> Network:
-    """A network, loaded and checked.
+    """Returns a network, loaded and checked.
 
     Parameters
     ----------
-    model : its name; or an ONNX file, whose contract is the TOML file of the same name beside it; the default if None
-    models_dir : a folder of models; by default MOVEMASK_MODELS_DIR, or your own models folder and the shipped folder
+    model : its name; or an ONNX file, whose contract is the TOML file of the same name beside it;
+        the default if None
+    models_dir : a folder of models; by default MOVEMASK_MODELS_DIR, or your own models folder and
+        the shipped folder
     threads : threads of a run of the network; by default the cores that the process may use
     provider : `cuda` runs it on a GPU, with onnxruntime-gpu
 
@@ -80,7 +82,7 @@ def load(
 
 
 def _contract_beside(network: Path) -> Path:
-    """The contract of an ONNX file. Raises UnknownModel if one of the two is missing."""
+    """Returns the contract of an ONNX file. Raises UnknownModel if one of the two is missing."""
     contract = network.with_suffix(".toml")
     if not network.is_file():
         raise UnknownModel(f"model: {str(network)!r}: no such file")
@@ -93,7 +95,9 @@ def _contract_beside(network: Path) -> Path:
 
 
 def vocabulary(name: str) -> tuple[str, ...]:
-    """The move of each slot of a vocabulary, such as `lc0-1858`, in UCI as the side to move sees it.
+    """Returns the move of each slot of a vocabulary, such as `lc0-1858`, in UCI.
+
+    Moves are as the side to move sees them.
 
     Unused slots are empty, and a contract's variations are not applied. Raises ContractError.
     """
@@ -103,7 +107,9 @@ def vocabulary(name: str) -> tuple[str, ...]:
 def planes(
     encoder: str | Path, board: chess.Board | str, moves: Sequence[str] = ()
 ) -> NDArray[Any]:
-    """The input that the service gives a network for a board or FEN: `[*shape]`, in the encoder's dtype.
+    """Returns the input that the service gives a network for a board or FEN.
+
+    It is `[*shape]`, in the encoder's dtype.
 
     Parameters
     ----------
@@ -136,15 +142,18 @@ def slots(
     *,
     perspective: Literal["side_to_move", "white"] = "side_to_move",
 ) -> dict[chess.Move, int]:
-    """The slot of each legal move of a board or FEN, in the order of the slots. Moves without a slot are left out.
+    """Returns the slot of each legal move of a board or FEN, in the order of the slots.
+
+    Moves without a slot are left out.
 
     Parameters
     ----------
-    vocabulary : its name; a contract, `NAME.toml`, with its promotions and variations; or a file of moves, `NAME.txt`
+    vocabulary : its name; a contract, `NAME.toml`, with its promotions and variations; or a file of
+        moves, `NAME.txt`
     perspective : of a file of moves
 
-    Raises InvalidFen, InvalidPosition, UnsupportedVariant or ContractError; MoveOutsideVocabulary only if no legal move
-    has a slot, or if a contract says that each has.
+    Raises InvalidFen, InvalidPosition, UnsupportedVariant or ContractError; MoveOutsideVocabulary
+    only if no legal move has a slot, or if a contract says that each has.
     """
     name, file = str(vocabulary), Path(vocabulary)
     if _is_contract(name):
@@ -212,10 +221,11 @@ class Network:
         return self._model.vocabulary.names()
 
     def logits(self, board: chess.Board | str, *, elo: Ratings | None = None) -> Logits:
-        """The logits of a board or FEN as the network gives them, and the slots of its legal moves.
+        """Returns the logits of a board or FEN as the network gives them, and the slots of its
+        legal moves.
 
-        A board's move stack is the history, a FEN has none; `elo` is as for `policy`. Raises InvalidFen,
-        InvalidPosition, InvalidParameter, UnsupportedVariant or a ModelError.
+        A board's move stack is the history, a FEN has none; `elo` is as for `policy`. Raises
+        InvalidFen, InvalidPosition, InvalidParameter, UnsupportedVariant or a ModelError.
         """
         batch = self._model.whole_batch([_position(board)], [_elo_of(elo)])
         values = self._model.run(batch).logits[0]
@@ -224,18 +234,18 @@ class Network:
     def policy(
         self, board: chess.Board | str, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]
     ) -> Policy:
-        """The move distribution of a board, whose move stack is the history, or of a FEN.
+        """Returns the move distribution of a board, whose move stack is the history, or of a FEN.
 
         Parameters
         ----------
-        elo : the rating of both players, or the ratings of the side to move and of its opponent; the network's default
-            if None
-        temperature : divides the logits; 0 leaves the most probable move; `"calibrated"` stands for the temperature in
-            the contract
+        elo : the rating of both players, or the ratings of the side to move and of its opponent;
+            the network's default if None
+        temperature : divides the logits; 0 leaves the most probable move; `"calibrated"` stands for
+            the temperature in the contract
         normalizer, alpha, top_k, top_p, min_p : as in docs/numerics.md
 
-        Raises InvalidFen, InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a
-        ModelError.
+        Raises InvalidFen, InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule,
+        NotCalibrated or a ModelError.
         """
         (policy,) = self.policies([board], elo=elo, **rule)
         return policy
@@ -248,9 +258,12 @@ class Network:
         elos: Sequence[Ratings | None] | None = None,
         **rule: Unpack[RuleOptions],
     ) -> list[Policy]:
-        """The distributions of many boards and FENs, in order. Faster than `policy`: the network sees 64 in one run.
+        """Returns the distributions of many boards and FENs, in order.
 
-        `elos` has an item for each board, of the form of `elo`. `elo` is for the boards whose item is None.
+        Faster than `policy`: the network sees 64 in one run.
+
+        `elos` has an item for each board, of the form of `elo`. `elo` is for the boards whose item
+        is None.
         """
         temperature = rule.get("temperature")
         if isinstance(temperature, str) and temperature == "calibrated":
@@ -275,7 +288,7 @@ class Network:
 
 
 def _position(board: chess.Board | str) -> Position:
-    """The position of a FEN, or of a copy of a board, because the caller may change the board.
+    """Returns the position of a FEN, or of a copy of a board: the caller may change the board.
 
     Raises InvalidFen, InvalidPosition, UnsupportedVariant, or InvalidParameter.
     """
@@ -293,14 +306,14 @@ def _position(board: chess.Board | str) -> Position:
 
 
 def _each(elos: Sequence[Ratings | None]) -> list[Ratings | None]:
-    """The items of `elos`; raises InvalidParameter."""
+    """Returns the items of `elos`; raises InvalidParameter."""
     if isinstance(elos, str) or not isinstance(elos, Iterable):
         raise InvalidParameter(f"elos: {quoted(elos)} is not a list of ratings")
     return list(elos)
 
 
 def _elo_of(elo: Ratings | None) -> Elo | None:
-    """The ratings that `elo` stands for; raises InvalidParameter."""
+    """Returns the ratings that `elo` stands for; raises InvalidParameter."""
     if elo is None:
         return None
     ratings = ratings_of(elo)

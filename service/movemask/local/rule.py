@@ -14,7 +14,10 @@ _RULE = TypeAdapter(Normalisation)
 
 
 def rule_of(options: Mapping[str, Any]) -> Normalisation:
-    """The rule of these options; None counts as left out. Raises InvalidRule, which names the wrong option."""
+    """Returns the rule of these options.
+
+    None counts as left out. Raises InvalidRule, which names the wrong option.
+    """
     try:
         return _RULE.validate_python(
             {name: value for name, value in options.items() if value is not None}

@@ -174,8 +174,11 @@ def _legal(batch: Batch, row: int) -> Index:
 
 
 def check_value(model: Model) -> str:
-    """Scores of won and lost positions, in words. Raises ContractError if won positions score clearly below lost ones,
-    or if probabilities are declared as logits."""
+    """Returns the scores of won and lost positions, in words.
+
+    Raises ContractError if won positions score clearly below lost ones, or if probabilities are
+    declared as logits.
+    """
     value = model.contract.outputs.value
     if value is None:
         return "no value"

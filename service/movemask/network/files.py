@@ -63,7 +63,10 @@ class ModelFolders:
 
     @classmethod
     def chosen(cls, models_dir: Path | None = None) -> ModelFolders:
-        """This folder, or the one that MOVEMASK_MODELS_DIR names, or the user's own folder and the shipped one."""
+        """Returns this folder, or else the one that MOVEMASK_MODELS_DIR names.
+
+        Without either, returns the user's own folder and the shipped one.
+        """
         named = models_dir or os.environ.get(_MODELS_DIR)
         shipped = shipped_models()
         names = frozenset(cls((shipped,)).found() if shipped.is_dir() else ())
@@ -99,10 +102,10 @@ class ModelFolders:
         return dict(sorted(self.files(default).items(), key=lambda item: item[0] != first))
 
     def default(self, name: str | None = None) -> str | None:
-        """Returns the default model: `name`, or else the recorded one, or else a shipped one, whether or not it
-        can be served.
+        """Returns the default model: `name`, or else the recorded one, or else a shipped one.
 
-        None if there is no such model: then the default is the first by name that is served.
+        It may be one that cannot be served. None if there is no such model: then the default is the
+        first by name that is served.
         """
         shipped = (
             name
@@ -183,7 +186,10 @@ def regular_size(file: Path) -> int:
 
 
 def digest_of(file: Path) -> str:
-    """Returns the SHA-256 of a file in hexadecimal, taken in a stream. Raises OSError, also for a pipe or a device."""
+    """Returns the SHA-256 of a file in hexadecimal, taken in a stream.
+
+    Raises OSError, also for a pipe or a device.
+    """
     regular_size(file)
     with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -214,8 +220,9 @@ def read_onnx(file: Path, *, external: bool = False, data: str | None = None) ->
 
 
 def external_files(network: bytes) -> set[str]:
-    """Returns the names of the files that an ONNX file says hold its weights, as far as they can be told from
-    its bytes.
+    """Returns the names of the files that an ONNX file says hold its weights.
+
+    They are told from its bytes, as far as possible.
     """
     names = set()
     for word in _locations(network):

@@ -39,10 +39,12 @@ Mask = NDArray[np.bool_]
 
 
 def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
-    """The `k` highest entries of each row: logits or probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
+    """Marks the `k` highest entries of each row, bool `[N]`.
 
-    Logits keep their order where probabilities underflow. Shorter rows are kept whole. Raises ValueError unless `k` is
-    an integer of at least 1.
+    values : logits or probabilities `[N]`
+
+    Logits keep their order where probabilities underflow. Shorter rows are kept whole. Raises
+    ValueError unless `k` is an integer of at least 1.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
@@ -56,13 +58,14 @@ def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
 def top_p(
     probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike, order: Index | None = None
 ) -> Mask:
-    """The fewest most probable entries of each row that hold at least `p` of its mass, bool `[N]`.
+    """Marks the fewest most probable entries of each row that hold at least `p` of its mass, bool
+    `[N]`.
 
     Parameters
     ----------
     p : in (0, 1], a number or `[B]`; 1 keeps all entries, zeros included
-    order : intp `[N]`, a ranking of each row that never rises in probability, as from `falling`; by default, the
-        probabilities' own ranking
+    order : intp `[N]`, a ranking of each row that never rises in probability, as from `falling`; by
+        default, the probabilities' own ranking
 
     Raises ValueError for probabilities that are negative or not finite, and for another `p`.
     """
@@ -77,7 +80,10 @@ def top_p(
 
 
 def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
-    """The entries of each row with at least `p` times its largest probability; `p` in (0, 1], a number or `[B]`."""
+    """Marks the entries of each row with at least `p` times its largest probability, bool `[N]`.
+
+    p : in (0, 1], a number or `[B]`
+    """
     values, bounds = checked_probabilities(probabilities, indptr)
     share = checked_share("p", p, len(bounds) - 1)
     return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
@@ -91,16 +97,19 @@ def _of_ranked(by_rank: Mask, ranking: Index, indptr: Index) -> Mask:
 
 
 def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Shannon entropy in nats, `-sum p log p`.
+    """Returns the Shannon entropy in nats, `-sum p log p`.
 
-    Source: Shannon, "A mathematical theory of communication" (1948), doi:10.1002/j.1538-7305.1948.tb01338.x.
+    Source: Shannon, "A mathematical theory of communication" (1948),
+    doi:10.1002/j.1538-7305.1948.tb01338.x.
     """
     p, bounds = checked_probabilities(probabilities, indptr)
     return row_sum(-p * np.log(np.where(p > 0, p, 1.0)), bounds) + 0.0  # no negative zero
 
 
 def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves, `exp(entropy)`: 1 for a certain move, `n` for `n` equal moves.
+    """Returns the effective number of moves, `exp(entropy)`.
+
+    It is 1 for a certain move and `n` for `n` equal moves.
 
     Source: Hill number of order 1, Hill (1973), doi:10.2307/1934352.
     """
@@ -109,7 +118,7 @@ def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves with less weight for rare moves, `1 / sum p²`.
+    """Returns the effective number of moves with less weight for rare moves, `1 / sum p²`.
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
@@ -119,7 +128,7 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Gini coefficient: the mean difference of two moves over twice the mean.
+    """Returns the Gini coefficient: the mean difference of two moves over twice the mean.
 
     0 for `n` equal moves, `1 - 1/n` for a certain move.
 
@@ -136,7 +145,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """The largest probability."""
+    """Returns the largest probability."""
     p, bounds = checked_probabilities(probabilities, indptr)
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
 
@@ -157,7 +166,10 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 def checked_pair(
     probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 ) -> tuple[Float, Float, Index]:
-    """Two distributions `[N]` in float64, and their indptr. Raises ValueError, as `checked_probabilities` does."""
+    """Returns two distributions `[N]` in float64, and their indptr.
+
+    Raises ValueError, as `checked_probabilities` does.
+    """
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:
@@ -166,7 +178,9 @@ def checked_pair(
 
 
 def drawn(probabilities: ArrayLike, seed: int | None) -> int:
-    """The index of a move drawn by its probability, float64 `[N]`. The same seed draws the same move.
+    """Returns the index of a move drawn by its probability, float64 `[N]`.
+
+    The same seed draws the same move.
 
     The probabilities need not sum to 1; if all have underflowed to 0, each is equally likely.
     """

@@ -124,7 +124,7 @@ def _scaled(
 
 
 def _descending(values: Float, indptr: Index) -> Float:
-    """Each row in descending order, padded with _FLOOR: `[N]` → `[B, longest]`."""
+    """Returns each row in descending order, padded with _FLOOR: `[N]` → `[B, longest]`."""
     return -np.sort(-padded(values, indptr, _FLOOR), axis=1)
 
 
@@ -137,5 +137,7 @@ def _at(values: Float, count: NDArray[np.integer]) -> Float:
 
 
 def _normalised(p: Float, indptr: Index) -> Float:
-    """Each row divided by its sum, so that the threshold's rounding error does not change the sum."""
+    """Returns each row divided by its sum, so that the threshold's rounding error does not change
+    the sum.
+    """
     return np.asarray(p / spread(row_sum(p, indptr), indptr))

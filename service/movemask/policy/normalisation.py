@@ -172,7 +172,10 @@ class Policies:
         )
 
     def statistics(self, row: int, temperature: float) -> dict[str, float]:
-        """The statistics of a position's distribution by name, without abstention. Entropy is in nats."""
+        """Returns the statistics of a position's distribution by name, without abstention.
+
+        Entropy is in nats.
+        """
         p = self._shares(row, temperature)
         return {
             name: float(statistic(p, np.array([0, len(p)]))[0])
@@ -180,14 +183,17 @@ class Policies:
         }
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
-        """The index of a move drawn by its probability, without abstention. The same seed draws the same move."""
+        """Returns the index of a move drawn by its probability, without abstention.
+
+        The same seed draws the same move.
+        """
         return distributions.drawn(self._shares(row, temperature), seed)
 
     def _shares(self, row: int, temperature: float) -> Float:
-        """The probabilities of a row, rescaled to sum to 1.
+        """Returns the probabilities of a row, rescaled to sum to 1.
 
-        For softmax_one, the rescaled row is the softmax. It is computed from the logits, because all probabilities may
-        have underflowed to 0.
+        For softmax_one, the rescaled row is the softmax. It is computed from the logits, because
+        all probabilities may have underflowed to 0.
         """
         moves = slice(self.indptr[row], self.indptr[row + 1])
         if not self.abstention[row]:
@@ -208,7 +214,7 @@ _STATISTICS = {
 def policies(
     codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]
 ) -> Policies:
-    """The policies of B positions, each by its rule.
+    """Returns the policies of B positions, each by its rule.
 
     codes : intp `[N]`, the legal moves
     logits : float64 `[N]`, their logits
@@ -251,7 +257,9 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
-    """The legal moves that the filters keep, bool `[N]`; always each position's highest logit. None for all moves."""
+    """Returns the legal moves that the filters keep, bool `[N]`; always each position's highest
+    logit. None for all moves.
+    """
     if rule.temperature == 0:
         return distributions.top_k(logits, indptr, 1)
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
@@ -270,7 +278,7 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
 
 
 def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Float, Float]:
-    """Probabilities float64 `[N]` and abstention `[B]`."""
+    """Returns the probabilities float64 `[N]` and abstention `[B]`."""
     if rule.temperature == 0:  # one move of each position is left
         return np.ones(len(logits)), np.zeros(len(indptr) - 1)
     kernel = KERNELS[rule.normalizer]

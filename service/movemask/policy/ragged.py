@@ -18,30 +18,33 @@ F = TypeVar("F", bound=np.floating)
 
 
 def row_lengths(indptr: Index) -> Index:
-    """The lengths of the rows: `[B + 1]` → `[B]`."""
+    """Returns the lengths of the rows: `[B + 1]` → `[B]`."""
     return indptr[1:] - indptr[:-1]
 
 
 def indptr_of(lengths: Sequence[int] | Index) -> Index:
-    """The indptr of rows of these lengths: `[B]` → `[B + 1]`."""
+    """Returns the indptr of rows of these lengths: `[B]` → `[B + 1]`."""
     indptr = np.zeros(len(lengths) + 1, dtype=np.intp)
     np.cumsum(lengths, out=indptr[1:])
     return indptr
 
 
 def joined_indptr(indptrs: Sequence[Index]) -> Index:
-    """The indptr of concatenated batches."""
+    """Returns the indptr of concatenated batches."""
     return indptr_of(np.concatenate([row_lengths(indptr) for indptr in indptrs]))
 
 
 def row_of_each(indptr: Index) -> Index:
-    """The row of each value: `[B + 1]` → `[N]`."""
+    """Returns the row of each value: `[B + 1]` → `[N]`."""
     lengths = row_lengths(indptr)
     return np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
 
 
 def checked_indptr(indptr: ArrayLike, size: int) -> Index:
-    """`indptr` as an index array `[B + 1]`. Raises ValueError unless it rises from 0 to `size`."""
+    """Returns `indptr` as an index array `[B + 1]`.
+
+    Raises ValueError unless it rises from 0 to `size`.
+    """
     array = np.asarray(indptr)
     if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iu":
         raise ValueError(
@@ -55,37 +58,46 @@ def checked_indptr(indptr: ArrayLike, size: int) -> Index:
 
 
 def row_max(values: NDArray[F], indptr: Index) -> NDArray[F]:
-    """Maximum of each row `[B]`, in the dtype of the values; -inf for an empty row."""
+    """Returns the maximum of each row `[B]`, in the dtype of the values; -inf for an empty row."""
     return _reduce(np.maximum, values, indptr, -np.inf)
 
 
 def row_sum(values: NDArray[F], indptr: Index) -> NDArray[F]:
-    """Sum of each row `[B]`, in the dtype of the values; 0 for an empty row."""
+    """Returns the sum of each row `[B]`, in the dtype of the values; 0 for an empty row."""
     return _reduce(np.add, values, indptr, 0.0)
 
 
 def spread(per_row: Float, indptr: Index) -> Float:
-    """Each row's number, repeated for all values of the row: `[B]` → `[N]`. `[1]` stays, because it broadcasts."""
+    """Returns each row's number, repeated for all values of the row: `[B]` → `[N]`.
+
+    `[1]` stays, because it broadcasts.
+    """
     if len(indptr) == 2:
         return per_row
     return np.repeat(per_row, row_lengths(indptr))
 
 
 def padded(values: Float, indptr: Index, fill: float) -> Float:
-    """Rows padded at the end, for sorting: `[N]` → `[B, longest row]`. `padded(x, …)[filled(indptr)]` is `x`."""
+    """Returns rows padded at the end, for sorting: `[N]` → `[B, longest row]`.
+
+    `padded(x, …)[filled(indptr)]` is `x`.
+    """
     result = np.full((len(indptr) - 1, int(row_lengths(indptr).max(initial=0))), fill)
     result[filled(indptr)] = values
     return result
 
 
 def filled(indptr: Index) -> NDArray[np.bool_]:
-    """Which entries of `padded` hold a value: bool `[B, longest row]`."""
+    """Returns which entries of `padded` hold a value: bool `[B, longest row]`."""
     lengths = row_lengths(indptr)
     return np.arange(lengths.max(initial=0)) < lengths[:, None]
 
 
 def falling(values: Float, indptr: Index) -> Index:
-    """The order that sorts each row descending, as indices `[N]`. Equal values keep their order."""
+    """Returns the order that sorts each row descending, as indices `[N]`.
+
+    Equal values keep their order.
+    """
     if len(indptr) == 2:
         return np.argsort(-values, kind="stable")
     order = np.argsort(padded(-values, indptr, np.inf), axis=1, kind="stable") + indptr[:-1, None]
@@ -93,14 +105,20 @@ def falling(values: Float, indptr: Index) -> Index:
 
 
 def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
-    """The indptr after values are dropped. `keep`, bool `[N]`, marks the values that stay."""
+    """Returns the indptr after values are dropped.
+
+    `keep`, bool `[N]`, marks the values that stay.
+    """
     kept_before = np.zeros(len(keep) + 1, dtype=np.intp)
     np.cumsum(keep, out=kept_before[1:])
     return np.asarray(kept_before[indptr])
 
 
 def _reduce(ufunc: np.ufunc, values: NDArray[F], indptr: Index, empty: float) -> NDArray[F]:
-    """Each row reduced by a ufunc. An empty row gives `empty`; `reduceat` would give the next row's value."""
+    """Returns each row reduced by a ufunc.
+
+    An empty row gives `empty`; `reduceat` would give the next row's value.
+    """
     if len(indptr) == 2 and len(values):  # one row, without the overhead below
         # `reduceat`, as below: `reduce` sums in another order, so a row's last bit would depend on the other rows.
         return np.asarray(ufunc.reduceat(values, indptr[:1]))
@@ -120,7 +138,7 @@ Floating = NDArray[np.floating]
 
 
 def checked_floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
-    """`values` as a float array of 1 or 2 dimensions."""
+    """Returns `values` as a float array of 1 or 2 dimensions."""
     array = np.asarray(values)
     if array.ndim != dimensions or array.dtype.kind != "f":
         shape = "[B, A]" if dimensions == 2 else "[N]"
@@ -131,13 +149,16 @@ def checked_floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
 
 
 def checked_values(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Values `[N]` converted to float64, and their indptr `[B + 1]`."""
+    """Returns values `[N]` converted to float64, and their indptr `[B + 1]`."""
     array = checked_floats(name, values, 1)
     return array.astype(np.float64, copy=False), checked_indptr(indptr, array.size)
 
 
 def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Probabilities `[N]` in float64 and their indptr. Raises ValueError unless all are finite and at least 0."""
+    """Returns the probabilities `[N]` in float64 and their indptr.
+
+    Raises ValueError unless all are finite and at least 0.
+    """
     array, bounds = checked_values("probabilities", values, indptr)
     if array.size and not (array.min() >= 0 and array.max() < np.inf):
         at = int(np.argmin((array >= 0) & (array < np.inf)))
@@ -148,7 +169,9 @@ def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, 
 def checked_logits(
     values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False
 ) -> tuple[Float, Index, Float]:
-    """Legal logits `[N]` in float64, their indptr, and each row's maximum `[B]`; -inf for an empty row.
+    """Returns the legal logits `[N]` in float64, their indptr, and each row's maximum `[B]`.
+
+    The maximum of an empty row is -inf.
 
     Raises ValueError for NaN, +inf and, unless `all_low`, a row of only -inf.
     """
@@ -167,7 +190,10 @@ def checked_logits(
 
 
 def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
-    """A temperature for the batch, or one per row `[B]`, finite and above 0. Raises ValueError for other numbers."""
+    """Returns a temperature for the batch, or one per row `[B]`, finite and above 0.
+
+    Raises ValueError for other numbers.
+    """
     if (
         isinstance(value, float) and 0.0 < value < np.inf
     ):  # the common case, without numpy's overhead
@@ -188,7 +214,10 @@ def checked_per_row(
     allowed: Callable[[Float], NDArray[np.bool_]],
     requirement: str,
 ) -> Float:
-    """A number for the batch or for each row, as `[B]`. Raises ValueError unless `allowed` holds for each number."""
+    """Returns a number for the batch or for each row, as `[B]`.
+
+    Raises ValueError unless `allowed` holds for each number.
+    """
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")
@@ -198,14 +227,14 @@ def checked_per_row(
 
 
 def checked_alpha(value: ArrayLike, rows: int) -> Float:
-    """The α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
+    """Returns the α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
     return checked_per_row(
         "alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"
     )
 
 
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
-    """A number in (0, 1] for the batch or for each row, as `[B]`."""
+    """Returns a number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(
         name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1"
     )

@@ -24,7 +24,7 @@ from movemask.policy.ragged import (
 
 
 def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """Probabilities of each row of a ragged batch.
+    """Returns the probabilities of each row of a ragged batch.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
 
     Raises
     ------
-    ValueError : shapes that do not fit, an invalid temperature, a row with NaN or +inf or of only -inf
+    ValueError : shapes that do not fit, an invalid temperature, a row with NaN or +inf or of only
+        -inf
     """
     values, bounds, top = checked_logits(legal_logits, indptr)
     weights = np.exp(

@@ -43,7 +43,10 @@ def cross_entropy(
 
 
 def target_places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """Each row's target as an index in `[N]`: int `[B]` → intp `[B]`. ValueError for a target outside its row."""
+    """Returns each row's target as an index in `[N]`: int `[B]` → intp `[B]`.
+
+    Raises ValueError for a target outside its row.
+    """
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):
@@ -85,7 +88,7 @@ class TemperatureFit:
 def fitted_temperature(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike
 ) -> TemperatureFit:
-    """The temperature, from COLDEST to HOTTEST, with the least mean cross-entropy.
+    """Returns the temperature, from COLDEST to HOTTEST, with the least mean cross-entropy.
 
     Parameters
     ----------
