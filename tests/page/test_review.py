@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Any
 
 import chess.pgn
 import pytest
@@ -407,17 +406,19 @@ def test_loaded_game_is_seen_with_its_review(browser: Browser, port: int) -> Non
         visit.leave()
 
 
-#: Lets the first half of what the engine finds through, and the rest when `goOn` is called.
+#: Holds what the engine finds back: the report, then the first half, then the rest, each until `goOn` is called.
 HOLD = """() => {
     const asked = window.fetch;
     window.fetch = async (address, options) => {
         const answer = await asked(address, options);
         if (!JSON.parse(options?.body ?? "{}").include?.includes("evaluations")) return answer;
-        const lines = (await answer.text()).split(/(?<=\\n)/), half = Math.ceil(lines.length / 2);
-        const more = new Promise((done) => { window.goOn = done; });
+        const lines = (await answer.text()).split(/(?<=\\n)/), pauses = [0, 1, Math.ceil(lines.length / 2)];
         return new Response(new ReadableStream({ async start(stream) {
             for (const [place, line] of lines.entries()) {
-                if (place === half) await more;
+                if (pauses.includes(place)) await new Promise((done) => {
+                    window.goOn = done;
+                    document.body.dataset.held = "true";
+                });
                 stream.enqueue(new TextEncoder().encode(line));
             }
             stream.close();
@@ -426,24 +427,33 @@ HOLD = """() => {
 }"""
 
 
+def goes_on(page: Page) -> None:
+    """Lets the next part of what `HOLD` holds back through."""
+    expect(page.locator("body")).to_have_attribute("data-held", "true")
+    page.evaluate("() => { delete document.body.dataset.held; window.goOn(); }")
+
+
 @pytest.mark.parametrize(("width", "height"), part_of([(1366, 768), (360, 740)], 2))
 def test_layout_stands_still_beside_the_engine(browser: Browser, port: int, width: int, height: int) -> None:
     """Who clicks on a move gets it, not another that has come under the pointer meanwhile."""
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
     page = visit.open()
     page.evaluate(HOLD)
-    held = held_back(page)
     visit.load(KID)
+    expect(page.locator("#line button")).to_have_count(14)
+    expect(page.locator("#moments")).to_have_text("The game is being read.")
+    before = places(page)
+    goes_on(page)
     expect(page.locator("#review-moves li")).to_have_count(14)
     visit.settles()
-    before = places(page)
-    expect(page.locator("#moments")).to_have_text("The engine is awaited.")
-    held.pop().continue_()
+    assert places(page) == before
+    expect(page.locator("#review-counts")).to_contain_text("0 of 14 positions judged.")
+    goes_on(page)
     expect(page.locator("#graph .known")).to_have_attribute("d", re.compile(r"^M0,0H\d"))  # it begins at the start
     assert places(page) == before
     expect(page.locator("#review-counts")).to_have_text(re.compile(r"^\d of 14 positions judged\. Both sides: 0 "))
     expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")  # by the rules
-    page.evaluate("window.goOn()")
+    goes_on(page)
     expect(page.locator("#review-counts")).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
     expect(page.locator("#review-summary")).to_contain_text("Accuracy by lichess's formula: White ")
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
@@ -492,21 +502,6 @@ def test_review_of_a_dead_engine_claims_nothing(browser: Browser, shipped_alone:
             page.get_by_role("button", name="Judge the rest").click()
         expect(page.locator("#review-counts")).to_have_text("0 of 5 positions judged.")
         visit.leave()
-
-
-def held_back(page: Page) -> list[Route]:
-    """The requests for what the engine finds, which get no answer until they are continued."""
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        asked: Any = route.request.post_data_json
-        if "evaluations" in asked.get("include", []):
-            held.append(route)
-        else:
-            route.continue_()
-
-    page.route("**/v1/games", hold)
-    return held
 
 
 def places(page: Page) -> list[tuple[float, float] | None]:

@@ -26,7 +26,7 @@ export class Analysis {
   constructor(store, notice, changed) {
     this.#store = store;
     this.#notice = notice;
-    this.#costs = new Costs(changed);
+    this.#costs = new Costs(changed, (state, found) => this.#reports.take(state, state.tree.main, found));
   }
 
   /** Notes what an answer says of the position after a line, and of the move that comes next. */
@@ -200,12 +200,13 @@ export class Analysis {
     this.#costs.leave(playing(state) ? null : state);
     if (alone(state) || !state.moves.length) return this.#notice.clear("review");
     try {
+      if (!playing(state)) this.#judge(state);
+      await this.#costs.reported(state);
       await this.#complete(state);
       if (!playing(state)) await this.#readMain(state, current);
       this.#ratings = takesRatings(model);
       if (current()) this.draw(this.#store.state);
-      if (current() && !playing(state)) this.#judge(this.#store.state);
-      if (current() && !playing(state) && isGame(state)) await this.#reports.askAll(this.#store.state);
+      if (!playing(state) && isGame(state)) this.#readAhead(state, current);
       if (current()) this.#notice.clear("review");
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.review(state, model, current));
@@ -224,6 +225,12 @@ export class Analysis {
     } catch (error) {
       this.#costless(error);
     }
+  }
+
+  /** Asks for the positions of a game, so that stepping through it asks for nothing, when the engine has looked at each. */
+  async #readAhead(state, current) {
+    await this.#costs.searched(state);
+    if (current()) await this.#reports.askAll(state).catch(() => {}); // then each position is asked for when it is shown
   }
 
   /** Has the engine judge what it has left of the game on the board. */

@@ -30,15 +30,24 @@ const isCut = ({ finished, engine }) => finished && engine && engine.done < engi
 /** Whether the engine has done all that it was asked for. */
 const isDone = (review) => Boolean(review?.finished && review.engine && !isCut(review));
 
+/** A promise, and what resolves it. */
+function moment() {
+  let resolve = () => {};
+  const promise = new Promise((done) => (resolve = () => done(undefined)));
+  return { promise, resolve };
+}
+
 export class Costs {
   #known = new Map(); // by game: `{moves, scores, lines}`, each a Map by the key of a node
   #changed;
+  #reported;
   #drawing; // the timer of the next drawing
-  #asked = null; // the main line that the engine was asked to look at last, `{key, abort}`, while it is on the board
+  #asked = null; // the main line that the engine was asked to look at last, `{key, abort, reported, searched}`, while it is on the board
 
-  /** `changed` is called when something new is to be shown. */
-  constructor(changed) {
+  /** `changed` is called when something new is to be shown; `reported` gets the service's report on a state's main line. */
+  constructor(changed, reported = (_state, _found) => {}) {
     this.#changed = changed;
+    this.#reported = reported;
   }
 
   /** What a move cost: `{lost, source, nodes, mark, fact, reason, line}`, as far as it is known. */
@@ -61,6 +70,21 @@ export class Costs {
     return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
   }
 
+  /** Resolves once the service has reported on the main line; at once if it is not asked. */
+  async reported(state) {
+    if (this.#looksAt(state)) await this.#asked.reported.promise;
+  }
+
+  /** Resolves once the engine has looked at each position of the main line, or has ended; at once if it is not asked. */
+  async searched(state) {
+    if (this.#looksAt(state)) await this.#asked.searched.promise;
+  }
+
+  /** Whether the engine was asked to look at the main line last. */
+  #looksAt(state) {
+    return this.#asked?.key === gameOf(state) + keyOf(state.tree, state.tree.main);
+  }
+
   /**
    * Has the engine look at the main line; one that it looks at already goes on. What it has not done, it is asked for again after
    * a pause, and when the game comes to the board again. Throws what the service says.
@@ -69,9 +93,9 @@ export class Costs {
     const { tree } = state,
       key = gameOf(state) + keyOf(tree, tree.main),
       before = this.review(state);
-    if (this.#asked?.key === key || isDone(before)) return;
+    if (this.#looksAt(state) || isDone(before)) return;
     this.leave();
-    const asked = { key, abort: new AbortController() },
+    const asked = { key, abort: new AbortController(), reported: moment(), searched: moment() },
       known = this.#of(state),
       nodes = tree.along(tree.main).map((index) => tree.key(index));
     const review = { engine: null, moments: before?.moments ?? [], summary: before?.summary, finished: false };
@@ -83,10 +107,13 @@ export class Costs {
         found.moves.forEach((move) => learn(known, nodes[move.ply], move));
         found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
         known.lines.set(nodes.at(-1), review);
+        this.#reported(state, found);
+        asked.reported.resolve();
       }
       for (const cost of line.costs ?? []) learn(known, nodes[cost.ply], cost);
       if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
       review.engine = line.engine ?? review.engine;
+      if (review.engine && review.engine.done === review.engine.of) asked.searched.resolve();
       const { moments, summary } = line.games?.[0] ?? line;
       if (moments?.length || !review.moments.length) review.moments = moments ?? [];
       review.summary = summary ?? review.summary;
@@ -101,6 +128,9 @@ export class Costs {
     } catch (error) {
       if (this.#asked === asked) this.#asked = null;
       if (error.name !== "AbortError") throw error;
+    } finally {
+      asked.reported.resolve();
+      asked.searched.resolve();
     }
     clearTimeout(this.#drawing);
     this.#drawing = undefined;
@@ -140,7 +170,7 @@ export class Costs {
 
   /** Stops the engine, unless it looks at the game of a state. */
   leave(state = null) {
-    if (state && this.#asked?.key === gameOf(state) + keyOf(state.tree, state.tree.main)) return;
+    if (state && this.#looksAt(state)) return;
     this.#asked?.abort.abort();
     this.#asked = null;
   }

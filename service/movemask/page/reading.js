@@ -15,22 +15,16 @@ export async function read(text, model, chess960 = false) {
     line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
   }
   if (isPosition(line)) return position(line, model, chess960 || isChess960(line) || variantOf(text) === "chess960");
-  let [found] = await gamesOf(text, model);
+  let found = await gameOf(text, model);
   const { error } = found,
     shorter = error && withoutLast(text, error.detail);
-  if (shorter) [found] = await gamesOf(shorter, model);
+  if (shorter) found = await gameOf(shorter, model);
   if (found.error) throw Object.assign(new Error(error.detail), error);
-  const { headers, tree: nodes } = found;
-  const moves = found.moves.map((move) => move.uci),
-    tree = new Tree({ fen: headers.FEN, chess960: found.chess960, headers, nodes });
-  const named = tree.grown(moves).named(
-    moves,
-    found.moves.map((move) => move.san),
-  );
+  const { headers, chess960: is960, tree: nodes } = found,
+    tree = new Tree({ fen: headers.FEN, chess960: is960, headers, nodes });
   return {
     type: "load",
-    tree: named,
-    moves,
+    tree,
     white: ratingOf(headers.WhiteElo),
     black: ratingOf(headers.BlackElo),
     remark: error ? `The last move is left out: ${pgnFault(error.detail)}.` : "",
@@ -103,16 +97,15 @@ export function isChess960(fen) {
   });
 }
 
-/** Games with variations; without them where those are too many or cannot be played. */
-async function gamesOf(pgn, model) {
-  const asked = { pgn, ...(model ? { model } : {}) };
+/** The first game of a text with its variations; without them where those are too many or cannot be played. */
+async function gameOf(pgn, model) {
   try {
-    const { games } = await remembered("v1/games", { ...asked, include: ["tree"] });
-    if (!games.some((found) => found.error)) return games;
-    const plain = (await remembered("v1/games", asked)).games;
-    return games.map((found, index) => (found.error ? plain[index] : found));
+    const { parts } = await remembered("v1/games/split", { pgn, include: ["tree"] }),
+      { game } = parts.find((part) => part.game);
+    if (!game.error) return game;
   } catch (error) {
     if (error.status !== 413 && error.status !== 422) throw error;
-    return (await remembered("v1/games", asked)).games;
   }
+  const [found] = (await remembered("v1/games", { pgn, ...(model ? { model } : {}) })).games;
+  return found.error ? found : { ...found, tree: [{}, ...found.moves.map(({ uci, san }, parent) => ({ parent, uci, san }))] };
 }

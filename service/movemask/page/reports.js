@@ -64,21 +64,29 @@ export class Reports {
     return this.along(state).every(({ rank }) => rank) && (!state.moves.length || Boolean(this.#end(state, state.moves)));
   }
 
-  /** Asks for the reports on a line: of every move, and the end. Returns the names of the moves. */
+  /** Takes the service's report on the moves of a line. */
+  take(state, line, { moves, opening }) {
+    const { tree } = state,
+      known = this.#of(state),
+      indices = tree.along(line);
+    known.read.add(keyOf(tree, line));
+    this.#openings.set(tree.fen + keyOf(tree, line), opening);
+    moves.forEach(({ san, probability, rank, surprise }, ply) => {
+      known.moves.set(tree.key(indices[ply + 1]), { san, probability, rank, surprise });
+    });
+  }
+
+  /** Asks for what is missing of a line: the report on its moves, and the end. Returns the names of the moves. */
   async ask(state, line) {
     const { tree } = state,
       known = this.#of(state),
       key = keyOf(tree, line);
-    const [found] = (await remembered("v1/games", { pgn: plainPgn(state, line), ...named(state), include: ["forecast"] })).games;
-    if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
-    known.read.add(key);
-    this.#openings.set(tree.fen + key, found.opening);
+    if (!known.read.has(key)) this.take(state, line, await reportOn(state, line));
     known.ends.set(key, { result: resultOf(await remembered("v1/policy", question(state, line))) });
-    const indices = tree.along(line);
-    found.moves.forEach(({ probability, rank, surprise, forecast }, ply) => {
-      known.moves.set(tree.key(indices[ply + 1]), { probability, rank, surprise, forecast });
-    });
-    return found.moves.map(({ san }) => san);
+    return tree
+      .along(line)
+      .slice(1)
+      .map((index) => this.of(state, index).san);
   }
 
   /** Asks for the positions of the main line together, so that stepping through it asks for nothing. */
@@ -87,7 +95,9 @@ export class Reports {
       known = this.#of(state),
       line = tree.main;
     if (known.whole === keyOf(tree, line)) return;
-    const parts = [];
+    known.whole = keyOf(tree, line);
+    const { moves } = await reportOn(state, line, ["forecast"]),
+      parts = [];
     for (let start = 0; start < line.length; start += AT_ONCE)
       parts.push(line.slice(start, start + AT_ONCE).map((_, place) => start + place));
     for (const plies of parts) {
@@ -96,12 +106,11 @@ export class Reports {
       const { results } = await call("v1/policy/batch", { positions, ...named(state), include: ["san"] });
       plies.forEach((ply, place) => {
         if (results[place].error) return;
-        const { forecast } = known.moves.get(tree.key(tree.at(line.slice(0, ply + 1)))) ?? {};
+        const { forecast } = moves[ply];
         know("v1/policy", bodies[place], { ...results[place], ...(forecast ? { forecast } : {}) });
       });
     }
     know("v1/policy", question(state, line), await remembered("v1/policy", question(state, line)));
-    known.whole = keyOf(tree, line);
   }
 
   #end(state, line) {
@@ -114,6 +123,13 @@ export class Reports {
     if (this.#known.size > SETTINGS) this.#known.delete(this.#known.keys().next().value);
     return this.#known.get(setting);
   }
+}
+
+/** The service's report on a line. Throws what it says. */
+async function reportOn(state, line, include = []) {
+  const [found] = (await remembered("v1/games", { pgn: plainPgn(state, line), ...named(state), include })).games;
+  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  return found;
 }
 
 /** What is asked of the position after a line, whoever asks: the same question is not sent twice. */

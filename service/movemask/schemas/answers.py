@@ -404,19 +404,27 @@ class MomentOut(Out):
     )
 
 
-class GameOut(Out):
-    """A game."""
+class ReadOut(Out):
+    """A game as it was read."""
 
     headers: ByName[str] = Field(
         description="The PGN's tags, their values without escapes; `FEN` as it was read."
     )
     chess960: bool = Field(description="Whether it is a game of Chess960.")
-    ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     notes: Items[str] | None = Field(
         None,
         description="What was read otherwise than it stands in the PGN, or could not be read: castling rights, "
         "evaluations, an illegal last move. Left out if there is nothing to say.",
     )
+    tree: Items[NodeOut] | None = Field(
+        None, description="On request: moves, variations and comments, parents first."
+    )
+
+
+class GameOut(ReadOut):
+    """A game."""
+
+    ignored: Items[str] = Field(description="Inputs that this network cannot use, such as history.")
     elo: ByName[float] | None = Field(
         None, description="Ratings that the network used, by side, in Elo points."
     )
@@ -441,9 +449,6 @@ class GameOut(Out):
     ratings: Items[float] | None = Field(
         None,
         description="On request: the ratings of `at_ratings`, of both players alike, in Elo points.",
-    )
-    tree: Items[NodeOut] | None = Field(
-        None, description="On request: moves, variations and comments, parents first."
     )
 
 
@@ -509,6 +514,9 @@ class PartOut(Out):
     line: int = Field(description="Number of its first line in the PGN, from 1.")
     text: str = Field(description="All of it as written, with LF at the ends of lines.")
     tags: ByName[str] = Field(description="The game's tags, their values without escapes.")
+    game: ReadOut | ErrorOut | None = Field(
+        None, description="On request: the game as it was read, or why it cannot be read."
+    )
 
 
 class SplitOut(Out):

@@ -7,10 +7,11 @@ from typing import Literal
 #: What to add to the answer to a position of a batch, or to a move,
 Include = Literal["san", "logit", "statistics", "illegal"]
 
-#: to a single position, to a sweep, and to games.
+#: to a single position, to a sweep, to games, and to a split PGN.
 PolicyInclude = Literal["san", "logit", "statistics", "illegal", "forecast"]
 SweepInclude = Literal["san", "statistics"]
 GamesInclude = Literal["tree", "forecast", "evaluations", "ratings"]
+SplitInclude = Literal["tree"]
 
 #: How a move is chosen: the most probable, or drawn by probability.
 Method = Literal["greedy", "sample"]

@@ -85,3 +85,20 @@ test("what the engine finds is drawn at once at first and at the end, and betwee
   await read(new Costs(() => drawn++), [A, answer(2)]);
   assert.equal(drawn, 2);
 });
+
+test("the report on a game is handed on before the engine has looked at it", async () => {
+  const order = [],
+    costs = new Costs(ignored, (state, found) => order.push([state, found.moves.length]));
+  globalThis.fetch = async () =>
+    new Response(
+      answer(2)
+        .map((line) => `${JSON.stringify(line)}\n`)
+        .join(""),
+    );
+  const done = costs.readMain(A).then(() => order.push("done"));
+  await costs.reported(A);
+  assert.deepEqual(order, [[A, 2]]);
+  await costs.searched(A);
+  await costs.reported(B); // which nobody has asked for
+  await done;
+});

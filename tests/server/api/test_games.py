@@ -196,6 +196,27 @@ def test_split(client: TestClient) -> None:
     assert asked(client, "/v1/games/split", pgn=" ") == {"parts": []}
 
 
+def test_split_reads_games(client: TestClient) -> None:
+    """A page shows a game's moves before a network has seen them."""
+    pgn = f"Round 2\n{PGN}\n1. e4 e5 2. Qxh7 *\n"
+    parts = asked(client, "/v1/games/split", pgn=pgn, include=["tree"])["parts"]
+    assert [{**part, "game": None} for part in parts] == [
+        {**part, "game": None} for part in asked(client, "/v1/games/split", pgn=pgn)["parts"]
+    ]
+    outside, game, error = (part["game"] for part in parts)
+    reports = judged(client, pgn=pgn, include=["tree"])["games"]
+    assert [outside, error] == [reports[0], reports[2]]
+    assert game == {name: value for name, value in reports[1].items() if name in ("headers", "chess960", "tree")}
+    assert asked(client, "/v1/games/split", pgn=" ", include=["tree"]) == {"parts": []}
+
+
+def test_split_limits_moves_that_it_reads(serve: Serve) -> None:
+    client = serve(max_positions=5)
+    answer = client.post("/v1/games/split", json={"pgn": PGN, "include": ["tree"]})
+    refused(answer, 422, "limit-exceeded", "pgn: more moves than are taken at once")
+    assert asked(client, "/v1/games/split", pgn=PGN)["parts"]
+
+
 def lines_of(client: TestClient, **body: Any) -> list[Any]:
     """The lines of a streamed answer."""
     answer = client.post("/v1/games", json=body, headers={"Accept": "application/x-ndjson"})

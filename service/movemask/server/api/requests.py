@@ -44,6 +44,7 @@ from movemask.schemas.choices import (
     Include,
     Method,
     PolicyInclude,
+    SplitInclude,
     SweepInclude,
     VaryName,
 )
@@ -310,6 +311,11 @@ class SplitIn(In):
     """A request to split a PGN."""
 
     pgn: str = Field(max_length=MAX_PGN, description="Any text, with or without games.")
+    include: list[SplitInclude] = Field(
+        _EMPTY,
+        max_length=1,
+        description="`tree`: each game as it was read, with comments and variations.",
+    )
 
 
 SweptRatings = Annotated[

@@ -10,6 +10,7 @@ import chess.pgn
 from movemask.board.boards import Phase
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
+from movemask.board.pgn import Game
 from movemask.board.position import Elo, Position, draw_of
 from movemask.evaluate import Answer
 from movemask.games.accuracy import accuracies
@@ -59,6 +60,7 @@ _Statistics = as_json(answers.StatisticsOut)
 _Draw = as_json(answers.DrawOut)
 _Figure = as_json(answers.FigureOut)
 _Game = as_json(answers.GameOut)
+_Read = as_json(answers.ReadOut)
 _Played = as_json(answers.PlayedOut)
 _Side = as_json(answers.SideOut)
 _Moment = as_json(answers.MomentOut)
@@ -218,17 +220,29 @@ def game_out(report: GameReport, model: Model) -> answers.GameOut:
     )
     if report.at_ratings:
         out.ratings = list(map(float, RATINGS))
-    if game.notes:
-        out.notes = list(game.notes)
     if first.elo is not None:
         mover = first.position.turn
         opponent = "black" if first.position.turn == "white" else "white"
         out.elo = {mover: first.elo.self, opponent: first.elo.opponent}
         if game.plies[0].elo not in (None, first.elo):
             out.clamped = True
+    _add_reading(out, game)
+    return out
+
+
+def read_out(game: Game) -> answers.ReadOut:
+    """A game as it was read, with its tree."""
+    out = _Read(headers=dict(game.headers), chess960=game.chess960)
+    _add_reading(out, game)
+    return out
+
+
+def _add_reading(out: answers.ReadOut, game: Game) -> None:
+    """Adds the notes and the tree, where there are any."""
+    if game.notes:
+        out.notes = list(game.notes)
     if game.tree is not None:
         out.tree = _tree(game.tree)
-    return out
 
 
 def fen_out(position: Position) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import orjson
 from fastapi import Request, Response
@@ -42,6 +43,7 @@ from movemask.server.api.responses import (
     games_out,
     moments_out,
     progress_out,
+    read_out,
 )
 from movemask.server.api.routing import Routes
 from movemask.server.edge.context import RequestContext, context_of, while_connected
@@ -141,17 +143,34 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     cost=_reading_cost,
 )
 async def split_games(request: SplitIn, http: Request, services: AppServices) -> Response:
-    """The games of a PGN as texts with their tags, and the text outside games. Moves are not checked: send a game's
-    `text` to `/v1/games`. This runs no network and records nothing.
+    """The games of a PGN as texts with their tags, and the text outside games. This runs no network and records
+    nothing.
+
+    Moves are checked only with `tree` in `include`: each part then has the `game` as it was read, or the error, and the
+    moves of all games are limited as for `/v1/games`.
     """
-    return await run_in_threadpool(_parts, request.pgn)
+    return await run_in_threadpool(_parts, request, services)
 
 
-def _parts(pgn: str) -> Response:
-    parts = [
-        {"role": part.role, "line": part.line, "text": part.text, "tags": part.tags}
-        for part in split(io.StringIO(pgn))
-    ]
+def _parts(request: SplitIn, services: Services) -> Response:
+    texts: Iterable[Parsed] = (
+        read_trees(request.pgn, services.limits.positions)
+        if "tree" in request.include
+        else (Parsed(text, None, None) for text in split(io.StringIO(request.pgn)))
+    )
+    parts = []
+    for text, _, game in texts:
+        if text is None:
+            continue
+        part: dict[str, Any] = {"role": text.role, "line": text.line, "text": text.text}
+        part["tags"] = text.tags
+        if game is not None:
+            part["game"] = (
+                item_error(game, services.metrics.problem)
+                if isinstance(game, MovemaskError)
+                else read_out(game)
+            )
+        parts.append(part)
     return Response(orjson.dumps({"parts": parts}), media_type=JSON)
 
 
