@@ -2,7 +2,7 @@
 
 A mistake in the network is planted where its inputs and outputs pass, as if its graph began or ended with it.
 
-python -m benchmarks.planted_mistakes MODELS_FOLDER NAME [WORD…] > benchmarks/results/planted-mistakes.md
+python -m benchmarks.planted_mistakes MODELS_FOLDER NAME [WORD…] > benchmarks/results/planted-mistakes-NAME.md
 
 With WORDs, only mistakes that hold one of them. A mistake takes half a minute of a core.
 """
