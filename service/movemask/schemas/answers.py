@@ -41,7 +41,7 @@ TYPE_PREFIX = "urn:movemask:problem:"
 
 
 class Problem(Out):
-    """RFC 9457 problem details. `type` is stable; `detail` names the offending input."""
+    """RFC 9457 problem details. `type` is stable, and `detail` names the offending input."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -353,7 +353,7 @@ class PlayedOut(CostOut):
 
 
 class NodeOut(Out):
-    """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
+    """A move of a game or of a variation. The first node of a tree stands for the start and has only a comment."""
 
     parent: int | None = Field(
         None, description="Number of the parent node, from 0; the first child is the main line."

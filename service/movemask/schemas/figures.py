@@ -51,7 +51,7 @@ class GroupOut(Out):
 
 
 class ModelLeakageOut(Out):
-    """Figures of one network; `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
+    """Figures of one network. `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
     other_digests: Items[str] = Field(description=_OTHERS)

@@ -85,9 +85,9 @@ def _reading_cost(request: GamesIn | SplitIn) -> int:
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
-    """Reports how human each move was (its probability, rank and surprise), what it cost (`lost`, `mark`) and its
-    leakage. Each side gets its cross-entropy, perplexity and share of most probable moves; each game gets its opening
-    and its key moves. A game that cannot be read gets an `error` in its place.
+    """Reports of each move how human it was, what it cost and its leakage. Each side gets its cross-entropy, perplexity
+    and share of most probable moves. Each game gets its opening and its key moves. A game that cannot be read gets an
+    `error` in its place.
 
     What moves cost is told by the rules and by `[%eval]` in the PGN, and with `evaluations` in `include` by the
     service's engine, if it has one. An evaluated position costs a client's rate as much as one of the network's.

@@ -131,7 +131,7 @@ async def figures(
 
     `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
     days, and a day before that. The answer gives the bounds it used. If other files have answered under a model's name,
-    `other_digests` names them: their figures come with `digest`. An answer is in the figures within half a second;
+    `other_digests` names them: their figures come with `digest`. An answer is in the figures within half a second.
     `GET /readyz` says how many records wait.
     """
     dimension = None if by == "model" else by

@@ -82,7 +82,7 @@ def positions_of(request: PlacedIn | InvalidItem) -> int:
     statuses=_STATUSES,
 )
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
-    """Probabilities for the legal moves of a position, most probable first. They sum to 1; illegal moves get nothing.
+    """Probabilities for the legal moves of a position, most probable first. They sum to 1. Illegal moves get nothing.
 
     If there is no legal move, `status` is `checkmate` or `stalemate` and `moves` is empty.
     """
