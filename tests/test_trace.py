@@ -1,4 +1,4 @@
-"""docs/architecture.md: the path of a request, against a trace; the packages."""
+"""docs/architecture.md: the path of a request, against a trace; the layers of packages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,22 @@ def test_architecture_names_files_of_request_in_order(named: list[str]) -> None:
     assert set(named[shapes + 1 :]) == set(run[written:])
 
 
-def test_architecture_lists_packages() -> None:
+def test_architecture_numbers_layers() -> None:
+    """Every package and module is in a row with the layer that it has in `pyproject.toml`."""
     page = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Packages")[2]
-    package = Path(movemask.__file__).parent
-    for folder in (package, package / "server"):
-        names = {f"{child.name}/" if child.is_dir() else child.name for child in folder.iterdir()}
-        names = {name for name in names if name.endswith(("/", ".py")) and not name.startswith("__")}
-        assert {name for name in names if f"`{name}`" not in page} == set()
+    assert "`page/` is" in page
+    outer, inner = page.split("inside `server/`:")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    package, server = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    for text, layers, folder in (
+        (outer, package[1:], Path(movemask.__file__).parent),
+        (inner, server, Path(movemask.__file__).parent / "server"),
+    ):
+        rows = re.findall(r"^\| (\d+) \| (.*?) \|", text, re.M)
+        numbers = {name.strip("`"): int(number) for number, names in rows for name in names.split(", ")}
+        expected = {
+            f"{name}/" if (folder / name).is_dir() else f"{name}.py": number
+            for number, layer in enumerate(layers, start=1)
+            for name in layer.replace("movemask.", "").split(" | ")
+        }
+        assert numbers == expected
