@@ -30,7 +30,7 @@ with an empty line} e5 2. Nf3 Nc6 3. Bc4 Bc5 1/2-1/2
 [White "Eve"]
 [Opening "Of their own"]
 
-1. e4 e5 2. Ke3 *
+1. e4 e5 2. Ke3 Nc6 *
 
 
 1. d4 *
@@ -79,14 +79,30 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.go_back()
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?", exact=True).click()
-    visit.line("e4", "e5")  # up to the last move
-    visit.is_told("The last move is left out: White's move 2, Ke3, is not legal.")
-    page.go_back()
+    visit.is_told("This PGN cannot be read: White's move 2, Ke3, is not legal.")
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No games yet")).to_be_visible()
+
+
+def test_notes_on_a_game_are_shown(visit: Visit) -> None:
+    """What could not be read in a PGN was once told by the API alone, and a game with an illegal last move not judged."""
+    words = "The last move is left out: White's move 2, Ke3, is not legal. The evaluation 'eval x' after 1. e4 cannot be read."
+    page = visit.open("#games")
+    page.get_by_label("or text").fill('[White "Fay"]\n\n1. e4 {[%eval x]} e5 2. Ke3 0-1\n')
+    page.get_by_role("button", name="Add").click()
+    all_read(page, 1)
+    assert listed(page)[0][-1].endswith(words)
+    page.get_by_role("button", name="Fay \N{EN DASH} ?", exact=True).click()
+    visit.line("e4", "e5")
+    expect(page.locator("#notes")).to_have_text(words)
+    page.reload()
+    expect(page.locator("#notes")).to_have_text(words)
+    visit.load("1. d4 d5 *")
+    visit.line("d4", "d5")
+    expect(page.locator("#notes")).to_have_text("")
 
 
 def test_game_is_found_by_player_and_removed_alone(visit: Visit) -> None:

@@ -1,6 +1,6 @@
 // The game on the board: its moves with how likely they are and what they cost, the graph, and the review with its verdicts.
 
-import { byId } from "./dom.js";
+import { byId, say } from "./dom.js";
 import { Costs } from "./costs.js";
 import { showGraph } from "./graph.js";
 import { SIDES } from "./match.js";
@@ -12,6 +12,7 @@ import { showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
 import { GLYPHS, firstPly, numbered, turnAfter } from "./tree.js";
 import { MARKS, betterThan, keyPlies, verdictOf } from "./verdicts.js";
+import { noted } from "./words.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
@@ -105,6 +106,7 @@ export class Analysis {
       markOf: going ? () => "" : (index) => MARKS[this.#costs.of(state, index).mark] ?? "",
       goTo: (path) => this.#store.dispatch({ type: "go", path }),
     });
+    say(byId("notes"), noted(state.notes));
     const opening = going ? undefined : reports.opening(state);
     byId("opening").hidden = !opening;
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";

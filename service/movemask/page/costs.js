@@ -42,6 +42,7 @@ export class Costs {
   #changed;
   #reported;
   #drawing; // the timer of the next drawing
+  #drawn = 0; // when that was, or the one before
   #asked = null; // the main line that the engine was asked to look at last, `{key, abort, reported, searched}`, while it is on the board
 
   /** `changed` is called when something new is to be shown; `reported` gets the service's report on a state's main line. */
@@ -117,8 +118,10 @@ export class Costs {
       const { moments, summary } = line.games?.[0] ?? line;
       if (moments?.length || !review.moments.length) review.moments = moments ?? [];
       review.summary = summary ?? review.summary;
-      if (line.games) this.#changed();
-      else this.#draw();
+      if (line.games) {
+        this.#drawn = performance.now();
+        this.#changed();
+      } else this.#draw();
     };
     const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
     try {
@@ -137,13 +140,17 @@ export class Costs {
     this.#changed();
   }
 
-  /** Draws what is new soon, and not while a pointer is held down. */
+  /** Draws what is new, at most five times in a second, and not while a pointer is held down. */
   #draw() {
-    this.#drawing ??= setTimeout(() => {
-      this.#drawing = undefined;
-      if (pressed) this.#draw();
-      else this.#changed();
-    }, REDRAW);
+    this.#drawing ??= setTimeout(
+      () => {
+        this.#drawing = undefined;
+        this.#drawn = performance.now();
+        if (pressed) this.#draw();
+        else this.#changed();
+      },
+      this.#drawn + REDRAW - performance.now(),
+    );
   }
 
   /** Has the engine look at the main line again, for what it has not done. */

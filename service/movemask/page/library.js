@@ -8,8 +8,9 @@ import { pgnOf } from "./pgn.js";
 import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
+import { leftOut, withoutLast } from "./reading.js";
 import { ratingOf } from "./tree.js";
-import { pgnFault, wrong } from "./words.js";
+import { noted, pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
@@ -158,7 +159,7 @@ const entryOf = (game) => ({ game, cells: cellsOf(game) });
  * What the list says of a game.
  * @type {(game: any) => string[]}
  */
-export const cellsOf = ({ tags: headers = {}, asked, judged, part, opening, moment, error }) => {
+export const cellsOf = ({ tags: headers = {}, asked, judged, part, opening, moment, notes, error }) => {
   const rating = (side) => ratingOf(headers[`${side}Elo`]);
   const player = (side) => (headers[side] ?? "?") + (rating(side) ? ` (${rating(side)})` : "");
   const own = [headers.ECO, headers.Opening];
@@ -172,7 +173,7 @@ export const cellsOf = ({ tags: headers = {}, asked, judged, part, opening, mome
     error
       ? `Cannot be read: ${error}`
       : asked
-        ? [moment ?? (judged ? "–" : ""), judged ? "" : (part ?? "not judged")].filter(Boolean).join(" · ")
+        ? [moment ?? (judged ? "–" : ""), judged ? "" : (part ?? "not judged"), noted(notes)].filter(Boolean).join(" · ")
         : "",
   ];
 };
@@ -209,11 +210,15 @@ function stop() {
 async function ask(entry) {
   const { game } = entry;
   try {
+    const judge = (pgn) => call("v1/games", { pgn, ...named(), include: ["evaluations", "ratings"] }),
+      whole = await judge(game.pgn),
+      fault = whole.games[0].error?.detail,
+      shorter = fault && withoutLast(game.pgn, fault);
     const {
       games: [answer],
       engine: how,
       model: answerer,
-    } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations", "ratings"] });
+    } = shorter ? await judge(shorter) : whole;
     const judged = !answer.error && isJudged(answer.moves, how);
     if (!answer.error && !judged) engine = how ? "cut" : "none";
     else if (how) engine = "";
@@ -223,6 +228,7 @@ async function ask(entry) {
       judged,
       part: how?.done && !judged ? `${how.done} of ${how.of} positions judged` : undefined,
       opening: answer.opening,
+      notes: [...(shorter ? [leftOut(fault)] : []), ...(answer.notes ?? [])],
       moment: answer.moments?.[0] && `${answer.moments[0].mark ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
       report: answer.error ? undefined : keptOf(answer, answerer.name),

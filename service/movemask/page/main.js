@@ -268,8 +268,6 @@ async function bring(text) {
     event = await read(text, store.state.model);
   if (!newest()) return;
   store.dispatch(event);
-  if (event.remark) notice.tell("read", new Error(event.remark));
-  else notice.clear("read");
 }
 
 const open = attempt(bring);

@@ -27,7 +27,7 @@ export async function read(text, model, chess960 = false) {
     tree,
     white: ratingOf(headers.WhiteElo),
     black: ratingOf(headers.BlackElo),
-    remark: error ? `The last move is left out: ${pgnFault(error.detail)}.` : "",
+    notes: [...(error ? [leftOut(error.detail)] : []), ...(found.notes ?? [])],
     you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
   };
 }
@@ -40,6 +40,9 @@ export function withoutLast(pgn, detail) {
   const ends = /^[+#?!]*\s*(\{[^}]*\}\s*|\$\d+\s*)*(1-0|0-1|1\/2-1\/2|\*)?\s*$/.test(rest);
   return place > 0 && ends ? pgn.slice(0, place) : undefined;
 }
+
+/** A note on a PGN that is read without its last move, which an error says cannot be played. */
+export const leftOut = (detail) => `the last move is left out: ${pgnFault(detail)}`;
 
 /** The steps to take a game from a site to this page. */
 const howToCopy = (site) =>

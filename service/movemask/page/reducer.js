@@ -97,9 +97,9 @@ const EVENTS = {
   offered: (state, { offered }) => (offered === state.offered ? state : { ...state, offered }),
 
   /** Puts a game that was read onto the board, in this view if one is named. A game against the network goes on meanwhile. */
-  load: (state, { tree, moves, at, white, black, you, view = ["ratings", "lens"].includes(state.view) ? state.view : "review" }) => ({
+  load: (state, { type: _, view = ["ratings", "lens"].includes(state.view) ? state.view : "review", ...given }) => ({
     ...state,
-    ...game({ tree, moves, at, white, black, you }),
+    ...game(given),
     view,
   }),
 

@@ -20,6 +20,7 @@ export const game = (given = {}) => {
     flip: given.flip ?? you === "black",
     aborted: given.aborted ?? false, // the start that is left of a game that was aborted
     recorded: given.recorded ?? 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
+    notes: given.notes ?? [], // what was read otherwise than it stands in the PGN
     trying: null, // the line, as a text, after which the player looks for a better move; or null
     white: given.white ?? RATING,
     black: given.black ?? RATING,

@@ -65,6 +65,10 @@ export function pgnFault(detail) {
   return place ? `${place}, ${move}, ${fault}` : text;
 }
 
+/** What was read otherwise than it stands in a PGN, in sentences. */
+export const noted = (notes = []) =>
+  notes.map((note) => `${note[0].toUpperCase()}${note.slice(1).replace(/ in '[^']+\/[^']+'/, "")}.`).join(" ");
+
 /** The pieces of German, French and Spanish players in SAN; R, which is a king to the latter two, is read as a rook. */
 const LETTERS = { S: "N", C: "N", L: "B", F: "B", A: "B", T: "R", D: "Q" };
 
