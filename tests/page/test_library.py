@@ -88,8 +88,11 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
 
 
 def test_notes_on_a_game_are_shown(visit: Visit) -> None:
-    """What could not be read in a PGN was once told by the API alone, and a game with an illegal last move not judged."""
-    words = "The last move is left out: White's move 2, Ke3, is not legal. The evaluation 'eval x' after 1. e4 cannot be read."
+    """Only the API once told them, and a game with an illegal last move was not judged."""
+    words = (
+        "The last move is left out: White's move 2, Ke3, is not legal. "
+        "The evaluation 'eval x' after 1. e4 cannot be read."
+    )
     page = visit.open("#games")
     page.get_by_label("or text").fill('[White "Fay"]\n\n1. e4 {[%eval x]} e5 2. Ke3 0-1\n')
     page.get_by_role("button", name="Add").click()

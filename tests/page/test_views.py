@@ -150,6 +150,20 @@ def test_dashboard_follows_live_and_leads_to_mask(visit: Visit, port: int) -> No
     expect(page.locator("#recorded")).to_contain_text(f"The ledger recorded {recorded[0]} here.")
 
 
+def test_dashboard_ranks_multiplied_within_a_network(visit: Visit, port: int) -> None:
+    """A constant added to all logits changes it, so that a rank of two networks together means nothing."""
+    name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
+    call(port, "/v1/policy", {"fen": "startpos", "model": "zz-1900"})
+    page = visit.open("#leakage")
+    kinds, worst = page.locator("#worst-kind"), page.locator("#worst a > span:last-child")
+    expect(kinds.locator("option").first).to_have_text("no mask (raw)")
+    for network in (name, "zz-1900"):
+        expect(kinds.locator("option").get_by_text(f"multiplied mask, {network}", exact=True)).to_have_count(1)
+    kinds.select_option("multiplied mask, zz-1900")
+    expect(worst.first).to_have_text(re.compile(r"^zz-1900 "))
+    assert {text.split()[0] for text in worst.all_inner_texts()} == {"zz-1900"}
+
+
 @pytest.mark.deep
 def test_dashboard_days_are_utc_west_of_greenwich(browser: Browser, port: int) -> None:
     name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]

@@ -50,6 +50,7 @@ async function look() {
     const count = JSON.stringify(Object.entries(found.models).map(([name, model]) => [name, model.digest, model.positions]));
     if (count !== known && timer !== undefined) {
       offerFiles(found.models);
+      offerKinds(Object.keys(found.models));
       figures(found.models);
       const parts = await Promise.allSettled([history(), groups(), worst(), models()]);
       known = count;
@@ -76,6 +77,23 @@ function offerFiles(models) {
   );
   byId("file").replaceChildren(new Option("the latest files", ""), ...others);
   byId("file-field").hidden = !others.length;
+}
+
+/** Offers what the worst positions are ranked by: a multiplied mask's leakage cannot be compared between networks. */
+function offerKinds(names) {
+  const select = byId("worst-kind"),
+    { value } = select,
+    kinds = names.map((name) => [`multiplied mask, ${name}`, `multiplied&model=${encodeURIComponent(name)}`]);
+  if (
+    kinds.map(([words]) => words).join() ===
+    [...select.options]
+      .slice(1)
+      .map(({ text }) => text)
+      .join()
+  )
+    return; // it may be open
+  select.replaceChildren(select.options[0], ...kinds.map(([words, kind]) => new Option(words, kind)));
+  select.value = kinds.some(([, kind]) => kind === value) ? value : "raw";
 }
 
 /** The figures of every model, side by side. */
@@ -196,9 +214,10 @@ async function groups() {
 }
 
 async function worst() {
-  const kind = byId("worst-kind").value;
-  const { positions } = await figuresOf(`v1/leakage/worst?kind=${kind}&limit=${WORST}`);
-  const found = JSON.stringify([kind, positions]);
+  const ranked = byId("worst-kind").value,
+    [kind] = ranked.split("&");
+  const { positions } = await figuresOf(`v1/leakage/worst?kind=${ranked}&limit=${WORST}`);
+  const found = JSON.stringify([ranked, positions]);
   if (found === drawn) return; // a link that is replaced while it is pressed is not followed
   drawn = found;
   byId("worst").replaceChildren(
