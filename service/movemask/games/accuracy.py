@@ -41,12 +41,12 @@ def accuracies(costs: Costs) -> dict[chess.Color, float | None]:
         plies = [
             number for number, ply in enumerate(costs.game.plies) if ply.position.black is not side
         ]
-        found = [accuracy_of(lost[ply] or 0.0) for ply in plies]
-        if not found:
+        values = [accuracy_of(lost[ply] or 0.0) for ply in plies]
+        if not values:
             sides[side] = None
             continue
-        weighted = fmean(found, [weights[ply] for ply in plies])
-        sides[side] = (weighted + harmonic_mean([max(value, 1e-9) for value in found])) / 2
+        weighted = fmean(values, [weights[ply] for ply in plies])
+        sides[side] = (weighted + harmonic_mean([max(value, 1e-9) for value in values])) / 2
     return sides
 
 

@@ -130,7 +130,7 @@ class Costs:
     @property
     def unsure(self) -> dict[int, int]:
         """Positions to search deeper, with the nodes: those around a move that is marked, or might be."""
-        wanted: dict[int, int] = {}
+        searches: dict[int, int] = {}
         for place, cost in enumerate(self):
             lost = cost.lost or 0.0
             if lost < (_NEAR if cost.source == "engine" else INACCURACY):
@@ -141,8 +141,8 @@ class Costs:
                 if (known is None or known.nodes < nodes) and not self.game.played.board(
                     around
                 ).is_game_over():
-                    wanted[around] = max(nodes, wanted.get(around, 0))
-        return wanted
+                    searches[around] = max(nodes, searches.get(around, 0))
+        return searches
 
     @property
     def scores(self) -> list[float | None]:

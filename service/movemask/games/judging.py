@@ -71,8 +71,8 @@ def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerat
         source: AsyncGenerator[tuple[int, Evaluation], None],
     ) -> AsyncGenerator[Look, None]:
         done = 0
-        async with aclosing(looks(first, source)) as found:
-            async for look in found:
+        async with aclosing(looks(first, source)) as stream:
+            async for look in stream:
                 done += 1
                 yield Look(*look, Progress(done, len(first)))
         deeper, of_deeper = 0, 0
@@ -82,8 +82,8 @@ def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerat
                 source = started(searches)
             except MovemaskError:
                 return
-            async with aclosing(looks(searches, source)) as found:
-                async for look in found:
+            async with aclosing(looks(searches, source)) as stream:
+                async for look in stream:
                     deeper += 1
                     yield Look(*look, Progress(done, len(first), deeper, of_deeper))
 

@@ -165,8 +165,10 @@ async def costs_of(
     try:
         for first in range(0, len(read), _GAMES_TOGETHER):
             numbers, group = zip(*read[first : first + _GAMES_TOGETHER], strict=True)
-            found = await asyncio.to_thread(list, map(partial(Costs.of, search=search), group))
-            costs.update(zip(numbers, found, strict=True))
+            group_costs = await asyncio.to_thread(
+                list, map(partial(Costs.of, search=search), group)
+            )
+            costs.update(zip(numbers, group_costs, strict=True))
             free += sum(len(game.plies) for game in group)
             more = max(0, search.tried // _TRIED_PER_POSITION - free) - charged
             if more > 0:
@@ -185,8 +187,8 @@ async def completed(
     """The reports with all evaluations of `judged`, and how far the engine came; None if it evaluated nothing. Raises
     errors of the model and the queues."""
     whole, progress = list(reports), None
-    async with aclosing(evaluated(looks, reports)) as found:
-        async for step in found:
+    async with aclosing(evaluated(looks, reports)) as steps:
+        async for step in steps:
             whole[step.game], progress = step.report, step.progress
     return await _all_swept(evaluator, whole), progress
 
@@ -265,13 +267,13 @@ async def foreseen(
     values = iter(await forecasts(evaluator, outlooks))
 
     def with_forecasts(report: GameReport) -> GameReport | MovemaskError:
-        found = list(islice(values, len(report.moves)))
-        failed = next((value for value in found if isinstance(value, MovemaskError)), None)
+        part = list(islice(values, len(report.moves)))
+        failed = next((value for value in part if isinstance(value, MovemaskError)), None)
         if failed is not None:
             return failed
         moves = (
             replace(move, forecast=value)
-            for move, value in zip(report.moves, found, strict=True)
+            for move, value in zip(report.moves, part, strict=True)
             if not isinstance(value, MovemaskError)
         )
         return replace(report, moves=tuple(moves))
@@ -424,8 +426,8 @@ def _text(
     if rating is None or not by_rating:
         return f"{fault} {who}."
     stronger = rating + _STRONGER
-    wanted = stronger if stronger <= max(by_rating) else rating - _STRONGER
-    other = min(by_rating, key=lambda one: abs(one - wanted))
+    target = stronger if stronger <= max(by_rating) else rating - _STRONGER
+    other = min(by_rating, key=lambda one: abs(one - target))
     return f"{fault} {who}, at {other:.0f} {_share(by_rating[other])}."
 
 

@@ -48,11 +48,11 @@ async def compared(
         for move in compared_moves(report)
         for rating in RATINGS
     ]
-    found: list[float | MovemaskError] = []
+    probabilities: list[float | MovemaskError] = []
     for start in range(0, len(points), POSITIONS_PER_SUBMISSION):  # a game must not fill the queue
         part = points[start : start + POSITIONS_PER_SUBMISSION]
-        found += await probabilities_at(evaluator, part, Normalisation())
-    values = iter(found)
+        probabilities += await probabilities_at(evaluator, part, Normalisation())
+    values = iter(probabilities)
     return [
         _with_ratings(report, values) if isinstance(report, GameReport) else report
         for report in reports

@@ -21,10 +21,10 @@ _STANDINGS = (
 
 def summary_of(report: GameReport) -> str | None:
     """The sentences; None unless every move has a cost."""
-    found = {side: value for side, value in accuracies(report.costs).items() if value is not None}
-    if not found:
+    by_side = {side: value for side, value in accuracies(report.costs).items() if value is not None}
+    if not by_side:
         return None
-    played = ", ".join(f"{_SIDES[side]} {value:.0f}\u00a0%" for side, value in found.items())
+    played = ", ".join(f"{_SIDES[side]} {value:.0f}\u00a0%" for side, value in by_side.items())
     return f"Accuracy by lichess's formula: {played}. {_turning(report)}"
 
 
