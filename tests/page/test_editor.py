@@ -149,9 +149,9 @@ def test_chess960_only_with_its_castling(visit: Visit) -> None:
         editor.get_by_role("button", name="Analyse").click()
         expect(editor).to_be_hidden()
         visit.settles()
-        shown = page.url
+        url = page.url
         page.get_by_role("button", name="Set up a position").click()
-        return shown
+        return url
 
     page.get_by_role("button", name="Set up a position").click()
     assert "chess960=1" in analysed()  # as it came

@@ -160,15 +160,15 @@ def key_moves(page: Page) -> list[str]:
 
 def test_live_game_leaves_the_list_as_it_is(visit: Visit) -> None:
     page = visit.open()
-    held: list[Route] = []
-    page.route("**/v1/move", lambda route: held.append(route))
+    pending: list[Route] = []
+    page.route("**/v1/move", lambda route: pending.append(route))
     begin(visit, "Black")
     page.get_by_role("link", name="Games", exact=True).click()
     visit.load(GAMES)
     all_read(page, 3)
     button = page.locator("#library-list tbody button").first
     button.focus()
-    visit.answers(held, "e4")
+    visit.answers(pending, "e4")
     expect(page.locator("#going")).to_contain_text("It is your turn.")
     visit.settles()
     expect(button).to_be_focused()
@@ -217,18 +217,18 @@ def test_file_is_dropped_anywhere_in_any_encoding(visit: Visit) -> None:
 
 
 def test_slow_split_leaves_a_new_game_on_the_board(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page = visit.open()
-    page.route("**/v1/games/split", lambda route: held.append(route))
+    page.route("**/v1/games/split", lambda route: pending.append(route))
     visit.load(GAMES)
     files = {"one.pgn": b"1. c4 *", "two.pgn": b"1. f4 *"}
     page.locator("#paste-files").set_input_files(
         [FilePayload(name=name, mimeType="text/plain", buffer=pgn) for name, pgn in files.items()]
     )
     begin(visit, "White")
-    until(lambda: page.locator("#board .movable").count() > 0 and len(held) == 2, "both are being split")
+    until(lambda: page.locator("#board .movable").count() > 0 and len(pending) == 2, "both are being split")
     page.route("**/v1/games/split", lambda route: route.continue_())
-    for route in held:
+    for route in pending:
         route.continue_()
     all_read(page, 5)  # they are added all the same
     expect(page.get_by_role("button", name="Abort")).to_be_visible()
@@ -336,16 +336,16 @@ def test_key_moves_lead_to_their_positions(visit: Visit, port: int) -> None:
     page = visit.open()
     visit.load(LEGAL)
     moments = call(port, "/v1/games", {"pgn": LEGAL})["games"][0]["moments"]
-    shown = page.locator("#moments button")
-    expect(shown).to_have_text(
+    buttons = page.locator("#moments button")
+    expect(buttons).to_have_text(
         [re.compile(f"{one['mark']}.* cost {int(100 * one['lost'] + 1e-9)} point", re.I) for one in moments]
     )
     assert "blunder" in {one["mark"] for one in moments}
     expect(page.locator("#graph .moment")).to_have_count(len(moments))
     for index, moment in enumerate(moments):
-        shown.nth(index).click()
+        buttons.nth(index).click()
         expect(page).to_have_url(re.compile(rf"&at={moment['ply']}&"))
-        expect(shown.nth(index)).to_have_attribute("aria-current", "true")
+        expect(buttons.nth(index)).to_have_attribute("aria-current", "true")
     visit.load("1. e4 e5 2. Nf3 Nc6 *")  # what most people play
     expect(page.locator("#moments")).to_have_text("No move cost 10 points or more.")
     begin(visit, "Black")

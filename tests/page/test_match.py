@@ -103,7 +103,7 @@ def test_every_view_hides_hints_until_asked(visit: Visit) -> None:
     hints = page.locator(
         "#board .arrow, #chart svg, #chart-table table, #surprise:not(:empty), #lenses article, #value span"
     )
-    for view, shown in (("ratings", "#chart svg"), ("lens", "#lenses article")):
+    for view, hint in (("ratings", "#chart svg"), ("lens", "#lenses article")):
         visit.turns_to(page.url.removeprefix(visit.url + "/").replace("play", view))
         expect(page.locator(f"#panel-{view}")).to_contain_text("Hidden while you play.")
         expect(hints).to_have_count(0)
@@ -111,7 +111,7 @@ def test_every_view_hides_hints_until_asked(visit: Visit) -> None:
         visit.sees("Your turn.")
         page.keyboard.press("u")
         page.get_by_role("button", name="Show hints").click()
-        expect(page.locator(shown)).to_be_visible()
+        expect(page.locator(hint)).to_be_visible()
         expect(page.locator("#board .arrow").first).to_be_visible()
         page.get_by_role("button", name="Hide hints").click()
         expect(hints).to_have_count(0)
@@ -152,16 +152,16 @@ def test_won_game_is_kept_reviewed_and_repeated(visit: Visit) -> None:
 
 
 def test_premove_is_played_once_legal(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page = visit.open()
     begin(visit, "White")
-    page.route("**/v1/move", lambda route: held.append(route))  # the network thinks for as long as the test wants
+    page.route("**/v1/move", lambda route: pending.append(route))  # the network thinks for as long as the test wants
     visit.click("e2", "e4")
     visit.sees("You play e4.")
     visit.drag("d2", "d4")
     visit.sees("Next: d4, if it is legal.")
     assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["d2", "d4"]
-    visit.answers(held, "e5")
+    visit.answers(pending, "e5")
     visit.line("e4", "e5", "d4")
     visit.sees("You play d4.")
     visit.click("b1", "c3")
@@ -169,7 +169,7 @@ def test_premove_is_played_once_legal(visit: Visit) -> None:
     visit.click("a5")  # an empty square takes it back
     expect(page.locator(".premove")).to_have_count(0)
     visit.click("d4", "c5")  # only if there is something to take
-    visit.answers(held, "exd4")
+    visit.answers(pending, "exd4")
     visit.sees("The move that you made ahead is not legal here.")
     visit.line("e4", "e5", "d4", "exd4")
     expect(page.locator("#above .material")).to_have_text("+1")
@@ -199,16 +199,16 @@ def test_clock_runs_out_and_reload_gives_no_time(own_visit: Visit) -> None:
 
 @pytest.mark.deep
 def test_draw_offer_is_accepted_only_at_half_a_point(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page = visit.open()
     begin(visit, "White")
-    page.route("**/v1/move", lambda route: held.append(route))
+    page.route("**/v1/move", lambda route: pending.append(route))
     agree(visit, "Offer draw", "Offer draw")
     visit.sees("The network declines: it is too early for a draw.")
     for own, reply in (("g1f3", "Nf6"), ("f3g1", "Ng8")) * 2:
         visit.settles()  # a click before the legal moves are known chooses nothing
         visit.click(own[:2], own[2:])
-        visit.answers(held, reply)
+        visit.answers(pending, reply)
         visit.sees("Your turn.")
     agree(visit, "Claim draw", "Claim draw")
     expect(page.locator("#result")).to_contain_text("Draw by threefold repetition")
@@ -235,9 +235,9 @@ def test_strength_interpolates_rating_and_temperature(visit: Visit) -> None:
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#above .player")).to_contain_text("1300")
     expect(page.locator("#black-shown")).to_have_text("1300")  # the review is of that player too
-    with page.expect_request("**/v1/move") as asked:
+    with page.expect_request("**/v1/move") as request:
         visit.click("e2", "e4")
-    sent: Any = asked.value.post_data_json
+    sent: Any = request.value.post_data_json
     assert (sent["elo"], sent["temperature"]) == ({"self": 1400, "opponent": 1400}, 0.75)
 
 
@@ -250,7 +250,7 @@ def clocked(chance: random.Random, you: str) -> list[dict[str, Any]]:
         events.append({"type": "judged", "key": True, "fen": chess.STARTING_FEN, "now": (now := now + 50)})
         thought = chance.uniform(0, 9000)
         waited = thought if (ply % 2 == 0) == (you == "white") else max(thought, chance.uniform(0, 60_000))
-        made = {
+        event = {
             "type": "move",
             "key": True,
             "uci": f"a{ply}",
@@ -258,7 +258,7 @@ def clocked(chance: random.Random, you: str) -> list[dict[str, Any]]:
             "thought": thought,
             "now": (now := now + waited),
         }
-        events.append(made)
+        events.append(event)
     return events
 
 
@@ -334,24 +334,24 @@ def test_game_goes_on_while_player_looks_elsewhere(own_visit: Visit) -> None:
 @pytest.mark.deep
 def test_running_clock_sends_no_request(own_visit: Visit) -> None:
     """Ten times a second, while the board shows another position or there is no board."""
-    asked: list[str] = []
+    requests: list[str] = []
     page = own_visit.open()
     page.clock.install()
     begin(own_visit, "White", clock="3+2")
     own_visit.click("e2", "e4")
     time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
     own_visit.settles()
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     going = page.get_by_role("region", name="Your game").get_by_role("timer")
-    for shown in ("#leakage", "#games", "#ratings?moves=d2d4", "#lens?moves=d2d4"):
-        own_visit.turns_to(shown)
+    for view in ("#leakage", "#games", "#ratings?moves=d2d4", "#lens?moves=d2d4"):
+        own_visit.turns_to(view)
         page.wait_for_load_state("networkidle")
-        asked.clear()
+        requests.clear()
         before = going.inner_text()
         page.clock.run_for(3000)
         expect(going).not_to_have_text(before)
         own_visit.settles()
-        assert len(asked) < 20, asked  # a view that is due may ask anew, once
+        assert len(requests) < 20, requests  # a view that is due may ask anew, once
 
 
 @pytest.mark.deep
@@ -520,14 +520,14 @@ def test_other_view_gives_no_time(own_visit: Visit) -> None:
 
 
 def test_finished_game_opens_in_review(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page = visit.open()
     begin(visit, "White")
-    page.route("**/v1/move", lambda route: held.append(route))
+    page.route("**/v1/move", lambda route: pending.append(route))
     for own, reply in (("e2e4", "e5"), ("g1f3", "d6"), ("f1c4", "h6")):
         visit.settles()
         visit.click(own[:2], own[2:])
-        visit.answers(held, reply)
+        visit.answers(pending, reply)
         visit.sees("Your turn.")
     agree(visit, "Resign", "Resign")
     expect(page.locator("#opening")).to_have_text("C41 Philidor Defense")
@@ -598,10 +598,10 @@ def test_resign_and_draw_ask_first(visit: Visit) -> None:
 
 def test_aborted_game_leaves_nothing(visit: Visit) -> None:
     page = visit.open()
-    held: list[Route] = []
-    page.route("**/v1/move", lambda route: held.append(route))
+    pending: list[Route] = []
+    page.route("**/v1/move", lambda route: pending.append(route))
     begin(visit, "Black")
-    visit.answers(held, "e4")
+    visit.answers(pending, "e4")
     visit.sees("Your turn.")
     page.get_by_role("button", name="Abort").click()
     visit.sees("The game is aborted. White to move.")
@@ -648,9 +648,9 @@ def test_opponent_keeps_its_model(visit: Visit) -> None:
     page.locator("#black").fill("2400")
     page.locator("#white").fill("700")
     visit.settles()
-    with page.expect_request("**/v1/move") as asked:
+    with page.expect_request("**/v1/move") as request:
         visit.click("e2", "e4")
-    sent: Any = asked.value.post_data_json
+    sent: Any = request.value.post_data_json
     assert (sent["model"], sent["elo"]) == ("movemask-7", {"self": 1200, "opponent": 1200})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
@@ -661,17 +661,17 @@ def test_opponent_keeps_its_model(visit: Visit) -> None:
 
 @pytest.mark.deep
 def test_game_with_sound_and_typed_moves(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page = visit.open()
     begin(visit, "White")
-    page.route("**/v1/move", lambda route: held.append(route))
+    page.route("**/v1/move", lambda route: pending.append(route))
     visit.type_move("e4")
     expect(page.get_by_role("status").filter(has_text="You play e4.")).to_be_visible()
     visit.type_move("Nf3")  # ahead
     visit.sees("Next: Nf3, if it is legal.")
-    visit.answers(held, "e5")
+    visit.answers(pending, "e5")
     visit.line("e4", "e5", "Nf3")
-    visit.answers(held, "Nc6")
+    visit.answers(pending, "Nc6")
     expect(page.get_by_role("status").filter(has_text="Black plays Nc6. Your turn.")).to_be_visible()
     visit.type_move("Ra5")
     visit.is_told("Not a legal move here: Ra5")
@@ -679,21 +679,21 @@ def test_game_with_sound_and_typed_moves(visit: Visit) -> None:
     visit.sees("You play Bb5.")
     visit.type_move("e1g1")
     assert page.locator(".premove").evaluate_all("all => all.map(one => one.dataset.square).sort()") == ["e1", "g1"]
-    visit.answers(held, "a6")
+    visit.answers(pending, "a6")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "O-O")
     page.unroute("**/v1/move")
 
 
 def test_move_typed_right_after_reply_is_played(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     late: list[Route] = []
     page = visit.open()
     begin(visit, "White")
-    page.route("**/v1/move", lambda route: held.append(route))
+    page.route("**/v1/move", lambda route: pending.append(route))
     visit.click("e2", "e4")
     visit.sees("You play e4.")
     page.route("**/v1/policy", lambda route: late.append(route))
-    visit.answers(held, "e5")
+    visit.answers(pending, "e5")
     expect(visit.square("e5")).to_have_attribute("data-piece", "bp")
     visit.type_move("Nf3")
     page.unroute("**/v1/policy")
@@ -705,14 +705,14 @@ def test_move_typed_right_after_reply_is_played(visit: Visit) -> None:
 
 
 def test_form_can_be_sent_once_shown(visit: Visit) -> None:
-    held: list[Route] = []
+    pending: list[Route] = []
     page, start = visit.page, visit.page.get_by_role("button", name="Start")
-    page.route("**/v1/models", lambda route: held.append(route))
+    page.route("**/v1/models", lambda route: pending.append(route))
     page.goto(f"{visit.url}/")
     expect(page.get_by_role("button", name="Load")).to_be_visible()
-    until(lambda: page.evaluate("true") and bool(held), "the page asks for the models")
+    until(lambda: page.evaluate("true") and bool(pending), "the page asks for the models")
     expect(start).to_be_hidden()
-    held.pop().continue_()
+    pending.pop().continue_()
     expect(start).to_be_visible()
     start.click()
     visit.sees("Your turn.")

@@ -83,14 +83,14 @@ def test_board_offers_moves_of_the_answer_only(visit: Visit) -> None:
 
 def test_move_typed_before_answer_is_not_refused(visit: Visit) -> None:
     page = visit.open()
-    held: list[Route] = []
-    page.route("**/v1/policy", lambda route: route.continue_() if held else held.append(route))
+    pending: list[Route] = []
+    page.route("**/v1/policy", lambda route: route.continue_() if pending else pending.append(route))
     visit.type_move("e4")
     expect(page.get_by_label("Move", exact=True)).to_have_value("")
     visit.type_move("e5")
     expect(page.get_by_label("Move", exact=True)).to_have_value("e5")
     expect(page.get_by_role("alert")).to_be_hidden()
-    held[0].continue_()
+    pending[0].continue_()
     visit.sees("Black to move")
     page.get_by_label("Move", exact=True).press("Enter")
     visit.line("e4", "e5")
@@ -104,8 +104,8 @@ def test_dragged_piece_marks_its_target(visit: Visit) -> None:
         box = visit.square(name).bounding_box()
         assert box
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
-        shown: list[str] = page.locator(".over").evaluate_all("all => all.map(one => one.dataset.square)")
-        return shown
+        squares: list[str] = page.locator(".over").evaluate_all("all => all.map(one => one.dataset.square)")
+        return squares
 
     assert over("e2") == []
     page.mouse.down()
@@ -295,9 +295,9 @@ def test_pgn_steps_by_keyboard(visit: Visit) -> None:
         visit.sees("White to move" if board.turn else "Black to move")
         expect(visit.square(uci[2:])).to_have_attribute("data-piece", re.compile("."))
     visit.settles()
-    shown = {name: visit.piece(name) or None for name in chess.SQUARE_NAMES}
+    board_shown = {name: visit.piece(name) or None for name in chess.SQUARE_NAMES}
     pieces = {name: board.piece_at(chess.parse_square(name)) for name in chess.SQUARE_NAMES}
-    assert shown == {
+    assert board_shown == {
         name: piece and ("w" if piece.color else "b") + piece.symbol().lower() for name, piece in pieces.items()
     }
     page.get_by_label("Move", exact=True).focus()  # empty, so the keys walk all the same

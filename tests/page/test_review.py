@@ -41,13 +41,13 @@ FILL = """async (count) => {
 
 def lost(visit: Visit) -> None:
     """A game of three moves against the network, resigned."""
-    held: list[Route] = []
-    visit.page.route("**/v1/move", lambda route: held.append(route))
+    pending: list[Route] = []
+    visit.page.route("**/v1/move", lambda route: pending.append(route))
     begin(visit, "White", clock="5+3")
     for own, reply in (("e2e4", "e5"), ("g1f3", "Nc6"), ("f1c4", "Nf6")):
         visit.settles()
         visit.click(own[:2], own[2:])
-        visit.answers(held, reply)
+        visit.answers(pending, reply)
         visit.sees("Your turn.")
         visit.settles()
     agree(visit, "Resign", "Resign")
@@ -339,8 +339,8 @@ def test_stepping_through_a_review_asks_nothing(visit: Visit) -> None:
     expect(page.locator("#review-moves li")).to_have_count(14)
     visit.settles()
     page.locator(".tagline").click()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/v1/" in request.url else None)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if "/v1/" in request.url else None)
     for _ in range(14):
         page.keyboard.press("ArrowRight")
         visit.settles()
@@ -348,7 +348,7 @@ def test_stepping_through_a_review_asks_nothing(visit: Visit) -> None:
     page.keyboard.press("Home")
     visit.settles()
     visit.sees("White to move. Likeliest: e4")
-    assert asked == []
+    assert requests == []
 
 
 @pytest.mark.deep
@@ -384,7 +384,7 @@ def test_side_under_review_belongs_to_the_game(visit: Visit) -> None:
 @pytest.mark.deep
 def test_loaded_game_is_seen_with_its_review(browser: Browser, port: int) -> None:
     """Also after a tap far below the board of a phone. The game is of others, as a coach's is."""
-    for width, height, seen in (
+    for width, height, visible in (
         (1366, 768, ("#board", "#review-counts", "#moments button >> nth=0")),
         (360, 740, ("#board", ".step >> nth=0", "#tab-review")),
         (740, 360, ("#board", ".step >> nth=0", "#tab-review")),
@@ -393,7 +393,7 @@ def test_loaded_game_is_seen_with_its_review(browser: Browser, port: int) -> Non
         page = visit.open()
         visit.load(KID)  # from a field below
         expect(page.locator("#review-moves li")).to_have_count(14)
-        for what in seen:
+        for what in visible:
             expect(page.locator(what)).to_be_in_viewport(ratio=1)
         page.locator("#review-moves button").last.click()
         expect(page.locator("#review-moves button").last).to_have_attribute("aria-current", "true")
@@ -528,15 +528,15 @@ def test_next_game_keeps_nothing_of_the_last(visit: Visit) -> None:
 @pytest.mark.parametrize("question", part_of(["games", "games/split"], 2))  # what is asked about a pasted text
 def test_slow_reading_leaves_the_board_to_later_games(visit: Visit, question: str) -> None:
     page = visit.open()
-    held: list[Route] = []
+    pending: list[Route] = []
     address = f"**/v1/{question}"
-    page.route(address, lambda route: route.continue_() if held else held.append(route))
+    page.route(address, lambda route: route.continue_() if pending else pending.append(route))
     with page.expect_request(address):
         visit.load(OWN)
     visit.load(KID)
     expect(page.locator("#above .player")).to_contain_text("coach")
     with page.expect_response(address):
-        held[0].continue_()
+        pending[0].continue_()
     page.wait_for_timeout(1000)  # for what should not happen
     expect(page.locator("#above .player")).to_contain_text("coach")
 

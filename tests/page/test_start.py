@@ -64,8 +64,8 @@ def test_position_shows_moves_leakage_and_request(visit: Visit, port: int) -> No
     answer = call(port, "/v1/policy", json.loads(command[-1]))
     assert answer["fen"] == CHECK
     expect(page.locator("#bars .san")).to_have_text([move["san"] for move in answer["moves"]])
-    shown = page.locator(".leaked b").inner_text().removesuffix("%")
-    assert float(shown) == pytest.approx(100 * answer["leakage"]["raw"], abs=0.06)
+    leaked = page.locator(".leaked b").inner_text().removesuffix("%")
+    assert float(leaked) == pytest.approx(100 * answer["leakage"]["raw"], abs=0.06)
     worst = answer["illegal"]["moves"][0]["uci"]
     expect(page.locator("#removed li").first).to_contain_text(f"{worst[:2]}\N{EN DASH}{worst[2:]}")
     page.get_by_role("button", name="Copy", exact=True).click()
@@ -102,9 +102,9 @@ def test_play_tells_measured_strength(visit: Visit) -> None:
     expect(page.locator("#strength-words")).to_contain_text("± 46. It imitates a 2500 and prefers its likelier moves.")
     page.get_by_role("button", name="Start").click()
     visit.sees("Your turn.")
-    with page.expect_request("**/v1/move") as asked:
+    with page.expect_request("**/v1/move") as request:
         visit.click("e2", "e4")
-    sent: Any = asked.value.post_data_json
+    sent: Any = request.value.post_data_json
     rating, temperature = Strengths.of({"card": {"strength": rows}}).at(1700)
     assert sent["elo"]["self"] == round(rating)
     assert sent["temperature"] == pytest.approx(temperature, abs=0.001)
@@ -128,8 +128,8 @@ def test_link_of_a_view_without_content_shows_position(visit: Visit, view: str) 
     """Links from before had a position under #play."""
     page = visit.open(f"#{view}?{RUY}")
     visit.line("e4", "e5", "Nf3", "Nc6")
-    shown = "Play from this position" if view == "new" else "Likely moves"
-    expect(page.get_by_role("heading", name=shown)).to_be_visible()
+    heading = "Play from this position" if view == "new" else "Likely moves"
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def test_dashboard_does_not_compare_multiplied(visit: Visit) -> None:
@@ -155,8 +155,8 @@ def test_page_can_be_installed(browser: Browser, port: int) -> None:
     session = page.context.new_cdp_session(page)
     manifest = session.send("Page.getAppManifest")
     assert manifest["errors"] == []
-    found = json.loads(manifest["data"])
-    assert found["start_url"] == found["scope"] == "../../"  # of the page's files: also behind a proxy's prefix
+    content = json.loads(manifest["data"])
+    assert content["start_url"] == content["scope"] == "../../"  # of the page's files: also behind a proxy's prefix
     errors = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
     assert [error["errorId"] for error in errors if error["errorId"] != "in-incognito"] == []
     icon = page.request.get(page.locator("link[rel=apple-touch-icon]").evaluate("link => link.href"))

@@ -35,8 +35,8 @@ VIEWS += ["#leakage", "#games"]
 def test_chart_shows_likeliest_moves_by_rating(visit: Visit, port: int) -> None:
     page = visit.open(f"#ratings?{RUY}")
     expect(page.locator("#chart text.end").first).to_be_visible()
-    asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]}
-    sweep = call(port, "/v1/policy/sweep", asked)
+    query = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]}
+    sweep = call(port, "/v1/policy/sweep", query)
     sans = [move["san"] for move in sweep["moves"][:6]]
     names = page.locator("#chart text.end").all_text_contents()
     assert set(sans) <= set(names)
@@ -46,8 +46,8 @@ def test_chart_shows_likeliest_moves_by_rating(visit: Visit, port: int) -> None:
     assert rows.first.locator("td").count() == len(sweep["points"]) == 18
     for index, move in enumerate(sweep["moves"][:3]):
         expect(rows.nth(index).locator("th")).to_have_text(move["san"])
-        shown = float(rows.nth(index).locator("td").first.inner_text().removesuffix("%").strip())
-        assert shown == pytest.approx(100 * move["probabilities"][0], abs=0.06)
+        percent = float(rows.nth(index).locator("td").first.inner_text().removesuffix("%").strip())
+        assert percent == pytest.approx(100 * move["probabilities"][0], abs=0.06)
     expect(page.locator("#surprise")).to_contain_text("Bb5 was played: choice")
     page.locator("#chart svg").scroll_into_view_if_needed()
     box = page.locator("#chart svg").bounding_box()
@@ -100,9 +100,9 @@ def test_mask_shows_illegal_moves_with_probability_and_cause(visit: Visit, port:
         worst = answer["illegal"]["moves"][0]["uci"]
         expect(card.locator(".illegal-moves li").first).to_contain_text(f"{worst[:2]}\N{EN DASH}{worst[2:]}")
         last = card.locator(".comparison tr.illegal td").all_inner_texts()
-        found = [float(text.replace("%", "").strip()) for text in last]
+        percents = [float(text.replace("%", "").strip()) for text in last]
         leakage = answer["leakage"]
-        assert found == pytest.approx([0, 100 * leakage["raw"], 100 * leakage["multiplied"]], rel=0.06)
+        assert percents == pytest.approx([0, 100 * leakage["raw"], 100 * leakage["multiplied"]], rel=0.06)
         assert card.locator(".miniature .arrow.illegal").count() > 0
 
 
@@ -250,13 +250,13 @@ def test_phone_shows_board_and_both_clocks_at_start(browser: Browser, port: int,
 def test_slow_loading_shifts_nothing(browser: Browser, port: int, view: str, width: int, height: int) -> None:
     """What is painted before the code or the models have come stays where it is."""
     visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
-    page, held = visit.page, []
-    page.route("**/main.js", lambda route: held.append(route))
-    page.route("**/v1/models", lambda route: held.append(route))
+    page, pending = visit.page, []
+    page.route("**/main.js", lambda route: pending.append(route))
+    page.route("**/v1/models", lambda route: pending.append(route))
     page.goto(f"{visit.url}/#{view}", wait_until="commit")
     for _ in ("the code", "the models"):
-        until(lambda: page.evaluate(PAINTED) and bool(held), "the page waits")
-        held.pop().continue_()
+        until(lambda: page.evaluate(PAINTED) and bool(pending), "the page waits")
+        pending.pop().continue_()
     visit.settles()
     page.evaluate(PAINTED)
     assert page.evaluate("window.jumped") < 0.005
@@ -274,8 +274,8 @@ def test_views_fit_window_and_pass_axe(browser: Browser, port: int, width: int, 
 
     def breaks_no_rule(view: str) -> None:
         if width in (360, 1920):
-            found = Axe().run(page).response["violations"]
-            assert [(one["id"], [node["html"][:150] for node in one["nodes"]]) for one in found] == [], view
+            violations = Axe().run(page).response["violations"]
+            assert [(one["id"], [node["html"][:150] for node in one["nodes"]]) for one in violations] == [], view
 
     visit.open()
     for view in VIEWS:
@@ -295,10 +295,10 @@ def test_views_fit_window_and_pass_axe(browser: Browser, port: int, width: int, 
     if width != 360:
         return visit.leave()
     visit.open()
-    for opener, shown in (("More: ", "a new game"), ("Set up a position", "the editor")):
+    for opener, view in (("More: ", "a new game"), ("Set up a position", "the editor")):
         page.get_by_text(opener).first.click()
-        breaks_no_rule(shown)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, shown
+        breaks_no_rule(view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
     page.keyboard.press("Escape")
     begin(visit, "White", clock="5+3")
     visit.click("e2", "e4")

@@ -53,8 +53,8 @@ def choice(port: int, board: chess.Board) -> chess.Move:
         board.pop()
         if mates:
             return move
-    asked: dict[str, Any] = {"moves": [move.uci() for move in board.move_stack], "elo": 2500}
-    return chess.Move.from_uci(call(port, "/v1/policy", asked)["moves"][0]["uci"])
+    query: dict[str, Any] = {"moves": [move.uci() for move in board.move_stack], "elo": 2500}
+    return chess.Move.from_uci(call(port, "/v1/policy", query)["moves"][0]["uci"])
 
 
 def click(visit: Visit, board: chess.Board, move: chess.Move) -> None:
@@ -79,9 +79,9 @@ def over(visit: Visit) -> bool:
 
 def plays(visit: Visit, port: int, waits: Callable[[Callable[[], bool]], None], beside: Callable[[int], None]) -> None:
     """Plays to the end: `waits` for the network, `beside` is what the player does between two moves of their own."""
-    said = visit.page.locator("#said")
+    message = visit.page.locator("#said")
     for number in range(MOST):
-        waits(lambda: over(visit) or "Your turn." in said.inner_text())
+        waits(lambda: over(visit) or "Your turn." in message.inner_text())
         visit.settles()
         if over(visit):
             return
@@ -149,10 +149,10 @@ def wait(visit: Visit, until: Callable[[], bool]) -> None:
 def test_game_5_3_as_black_with_premoves_and_takebacks(visit: Visit, port: int) -> None:
     page = visit.open()
     start(visit, "Black", "5+3", "plays like a", "Rating", 1500)
-    said, moves = page.locator("#said"), page.locator("#line button")
+    message, moves = page.locator("#said"), page.locator("#line button")
     premoves = 0
     for number in range(20):
-        wait(visit, lambda: over(visit) or "Your turn." in said.inner_text())
+        wait(visit, lambda: over(visit) or "Your turn." in message.inner_text())
         visit.settles()
         if over(visit):
             break
@@ -166,7 +166,7 @@ def test_game_5_3_as_black_with_premoves_and_takebacks(visit: Visit, port: int) 
             board = position(visit)
         click(visit, board, choice(port, board))
         visit.settles()
-        if over(visit) or number + 1 in TAKEN_BACK or "is thinking" not in said.inner_text():
+        if over(visit) or number + 1 in TAKEN_BACK or "is thinking" not in message.inner_text():
             continue
         pawns = (move for move in board.legal_moves if board.piece_type_at(move.from_square) == chess.PAWN)
         free = next(pawns, None)

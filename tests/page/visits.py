@@ -142,17 +142,17 @@ class Visit:
         self.page.get_by_label("Move", exact=True).fill(text)
         self.page.get_by_label("Move", exact=True).press("Enter")
 
-    def answers(self, held: list[Route], move: str, seconds: float = 0) -> None:
+    def answers(self, pending: list[Route], move: str, seconds: float = 0) -> None:
         """Answers the request for a move that was held back, with this one, as if the network had drawn it."""
         for _ in range(3_000):  # a minute
-            if held:
+            if pending:
                 break
             self.page.wait_for_timeout(20)
-        assert held, "the page has asked for no move in a minute"
-        route = held.pop()
-        asked: Any = route.request.post_data_json
-        board = chess.Board() if asked["fen"] == "startpos" else chess.Board(asked["fen"])
-        for uci in asked["moves"]:
+        assert pending, "the page has asked for no move in a minute"
+        route = pending.pop()
+        body: Any = route.request.post_data_json
+        board = chess.Board() if body["fen"] == "startpos" else chess.Board(body["fen"])
+        for uci in body["moves"]:
             board.push_uci(uci)
         chosen = board.parse_san(move)
         turn = "white" if board.turn else "black"
