@@ -180,10 +180,11 @@ class Evaluator(Protocol):
     async def submit(
         self, queries: Sequence[Query], write: Callable[[Answer, int], R]
     ) -> list[R | MovemaskError]:
-        """For each query, in order: the result of `write(answer, place)`, or the query's error.
+        """Returns for each query, in order, the result of `write(answer, place)`, or the query's
+        error.
 
-        `place` is the query's index. `write` may run on another thread. Raises errors that concern all queries:
-        Overloaded, ShuttingDown, InferenceFailed.
+        `place` is the query's index. `write` may run on another thread. Raises errors that concern
+        all queries: Overloaded, ShuttingDown, InferenceFailed.
         """
 
 
@@ -206,7 +207,7 @@ _TOGETHER = 64
 def answered(
     model: Model, queries: Sequence[Query], write: Callable[[Answer, int], R]
 ) -> list[R | MovemaskError]:
-    """For each query, in order: the result of `write(answer, place)`, or the query's error.
+    """Returns for each query, in order, the result of `write(answer, place)`, or the query's error.
 
     Raises InferenceFailed.
     """
@@ -354,7 +355,7 @@ def _without_value(model: Model, batch: Batch, row: int) -> InvalidLogits:
 
 
 def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
-    """By row, the errors of answers that must not be served."""
+    """Returns by row the errors of answers that must not be served."""
     failed: dict[int, MovemaskError] = {}
     batch = evaluated.batch
     all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()

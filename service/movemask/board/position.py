@@ -438,7 +438,7 @@ def check_counters(board: chess.Board) -> None:
 
 
 def status_names(status: chess.Status) -> tuple[str, ...]:
-    """python-chess's names for the flags in `status`, such as `TOO_MANY_KINGS`."""
+    """Returns python-chess's names for the flags in `status`, such as `TOO_MANY_KINGS`."""
     return tuple(
         flag.name for flag in chess.Status if flag and flag & status and flag.name is not None
     )

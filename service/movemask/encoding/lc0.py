@@ -107,7 +107,7 @@ def seen_now(blocks: Bits, known: int) -> Bits:
 
 
 def castling(boards: Boards) -> NDArray[np.bool_]:
-    """Castling rights, bool `[B, 4]`: ours O-O-O and O-O, theirs O-O-O and O-O."""
+    """Returns the castling rights, bool `[B, 4]`: ours O-O-O and O-O, theirs O-O-O and O-O."""
     rights = []
     for side in (boards.ours, boards.theirs):
         king, rooks = boards.pieces[5] & side, boards.castling & side

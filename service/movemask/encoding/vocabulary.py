@@ -1,11 +1,12 @@
 """`Vocabulary`: the moves for which a network has logits. Maps moves to slots and slots to moves.
 
-Most vocabularies name moves as the side to move sees them: with Black to move, a move is looked up with its ranks
-flipped (square ^ 56). A vocabulary with slots for both colours' moves is not mirrored.
+Most vocabularies name moves as the side to move sees them. With Black to move, a move is looked up
+with its ranks flipped (square ^ 56). A vocabulary with slots for both colours' moves is not
+mirrored.
 
-python-chess writes castling as e1g1, and in Chess960 as the king taking its rook (e1h1). It always names the promotion
-piece. A vocabulary writes castling in one form for both, and may omit one promotion piece (lc0: the knight). Only this
-module knows both forms.
+python-chess writes castling as e1g1, and in Chess960 as the king taking its rook (e1h1). It always
+names the promotion piece. A vocabulary writes castling in one form for both, and may omit one
+promotion piece (lc0: the knight). Only this module knows both forms.
 """
 
 from __future__ import annotations
@@ -144,17 +145,19 @@ class Vocabulary:
     name : such as `lc0-1858`
     entries : the move of each slot, seen by the side to move
     castling : how castling is written
-    bare_promotion : the piece of a promotion written without a letter; None if every promotion names its piece
+    bare_promotion : the piece of a promotion written without a letter; None if every promotion
+        names its piece
     flip : how Black's squares change before they are looked up
     complete : whether every legal move must have a slot. If not, moves without one are left out
 
     Attributes
     ----------
-    columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none); zeros for a slot without a move
-    lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. A bare
-        promotion is found with and without its piece
-    twins : intp `[A]`, for each slot, the slot that a program which forgets to mirror would read instead. -1 for none;
-        the slot itself without mirroring
+    columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none). Zeros for a
+        slot without a move
+    lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for
+        none. A bare promotion is found with and without its piece
+    twins : intp `[A]`, for each slot, the slot that a program which forgets to mirror would read
+        instead. -1 for none; the slot itself without mirroring
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The leakage of a batch, computed from its unmasked logits. Definitions: docs/leakage.md.
 
-`raw`, `multiplied` and `unmirrored` are ratios of sums of exponentials, computed from log-sum-exps in float64 and never
-as `1 - x`, so a tiny leakage keeps its digits.
+`raw`, `multiplied` and `unmirrored` are ratios of sums of exponentials. They are computed from
+log-sum-exps in float64 and never as `1 - x`, so a tiny leakage keeps its digits.
 """
 
 from __future__ import annotations
@@ -238,11 +238,12 @@ class UnmaskedLogits:
             )
 
     def filled(self, fill: Fill) -> Measured:
-        """Returns the probability left to illegal slots if their logits become a finite number, computed in the fill's
-        dtype.
+        """Returns the probability left to illegal slots if their logits become a finite number.
 
-        Logits, exponentials and probabilities have that dtype. Sums are float32, as in torch, onnxruntime and numpy.
-        NaN where the logits overflow the dtype.
+        It is computed in the fill's dtype.
+
+        Logits, exponentials and probabilities have that dtype. Sums are float32, as in torch,
+        onnxruntime and numpy. NaN where the logits overflow the dtype.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             legal = self.legal_logits.astype(fill.dtype)
@@ -298,8 +299,10 @@ class UnmaskedLogits:
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
 
     def rounded(self) -> Measured:
-        """Returns the distance of the sum from 1 if each probability is rounded to 4 places. Summed as integers, so it
-        is exact."""
+        """Returns the distance of the sum from 1 if each probability is rounded to 4 places.
+
+        The numbers are summed as integers, so it is exact.
+        """
         steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(
@@ -317,8 +320,10 @@ class UnmaskedLogits:
             return Measured(leaked, top_illegal > self.top_legal, kl)
 
     def _divergence(self, mistaken: Float) -> Float:
-        """Returns the KL divergence `sum p log(p / q)` of each row, `[B]`. `q` `[N]` is the mistaken policy of the
-        legal moves."""
+        """Returns the KL divergence `sum p log(p / q)` of each row, `[B]`.
+
+        `q` `[N]` is the mistaken policy of the legal moves.
+        """
         p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)

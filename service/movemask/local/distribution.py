@@ -94,7 +94,7 @@ class Policy(Mapping[chess.Move, float]):
         return next(iter(self.probabilities), None)
 
     def top(self, count: int) -> list[tuple[chess.Move, float]]:
-        """At most `count` moves with their probabilities, most probable first."""
+        """Returns at most `count` moves with their probabilities, most probable first."""
         return list(self.probabilities.items())[:count]
 
     def sample(self, seed: int | None = None) -> chess.Move | None:

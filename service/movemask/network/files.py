@@ -74,7 +74,7 @@ class ModelFolders:
 
     @classmethod
     def of(cls, where: Path | ModelFolders) -> ModelFolders:
-        """`where` itself if it is a ModelFolders, otherwise that one folder."""
+        """Returns `where` itself if it is a ModelFolders, otherwise that one folder."""
         return where if isinstance(where, ModelFolders) else cls((where,))
 
     def found(self) -> dict[str, Path]:

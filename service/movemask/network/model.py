@@ -79,7 +79,9 @@ class Batch(Columns):
         return len(self.positions)
 
     def legal_mask(self, size: int) -> NDArray[np.bool_]:
-        """bool `[B, A]` for a vocabulary of `size` slots, True for legal moves."""
+        """Returns the legal mask for a vocabulary of `size` slots: bool `[B, A]`, True for legal
+        moves.
+        """
         mask = np.zeros((len(self), size), dtype=np.bool_)
         mask[np.repeat(np.arange(len(self)), self.counts), self.slots] = True
         return mask
@@ -193,7 +195,10 @@ class Model:
         }
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
-        """Like `batch`, but raises the first error. Without `elos`, the default ratings are used."""
+        """Returns the batch of all positions, as `batch` does, but raises the first error.
+
+        Without `elos`, the default ratings are used.
+        """
         batch, refused = self.batch(positions, elos or [None] * len(positions))
         for error in refused.values():
             raise error

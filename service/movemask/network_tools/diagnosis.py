@@ -1,19 +1,25 @@
-"""Diagnosis: is a network read as it was trained? It is compared with chance and with other ways to read it.
+"""Diagnosis: is a network read as it was trained? It is compared with chance and with other ways to
+read it.
 
-Comparison with chance: a player who moves at random has a perplexity of about 24, and a random choice of slots puts
-98 % on illegal moves. A network that is not far better is read wrongly, whether or not a known mistake explains it.
+Comparison with chance: a player who moves at random has a perplexity of about 24, and a random
+choice of slots puts 98 % on illegal moves. A network that is not far better is read wrongly,
+whether or not a known mistake explains it.
 
-Comparison with other ways to read it (`alternatives`): paired differences over the positions that show them.
-- leakage: ln of raw leakage. A network read rightly puts less on illegal moves. Not used with `trained_with_mask`.
+Comparison with other ways to read it (`alternatives`): paired differences over the positions that
+show them.
+
+- leakage: ln of raw leakage. A network read rightly puts less on illegal moves. Not used with
+  `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
 - result: ln of the probability of the game's result, if the network has a value.
-Each difference has a mean and a z, the mean in standard errors. An alternative's z is the sum of its z over the square
-root of their number (Stouffer), and is significant from `CLEAR` on. An alternative becomes advice if the network, read
-in this way, is also far better than chance.
 
-The probes are positions in groups, each for one rule or phase, with the moves that people played there.
-`training/probes.py` makes `probes.jsonl.gz` from lichess games (CC0) outside the training data. The openings are an
-exception: they are counted over many games.
+Each difference has a mean and a z, the mean in standard errors. An alternative's z is the sum of
+its z over the square root of their number (Stouffer). It is significant from `CLEAR` on. An
+alternative becomes advice if the network, read in this way, is also far better than chance.
+
+The probes are positions in groups, each for one rule or phase, with the moves that people played
+there. `training/probes.py` makes `probes.jsonl.gz` from lichess games (CC0) outside the training
+data. The openings are an exception: they are counted over many games.
 """
 
 from __future__ import annotations
@@ -90,7 +96,10 @@ def probes() -> tuple[Probe, ...]:
 
 
 def commonest(count: int) -> list[Position]:
-    """Returns the commonest positions of the probes' openings, commonest first, each with the moves that led there."""
+    """Returns the commonest positions of the probes' openings, commonest first.
+
+    Each has the moves that led there.
+    """
     openings = [probe for probe in probes() if probe.group == "opening"]
     return [
         probe.position
@@ -298,7 +307,10 @@ def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Compares every alternative with the declared contract. `progress` is called with each step in words."""
+    """Compares every alternative with the declared contract.
+
+    progress : called with each step in words
+    """
     report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
@@ -342,8 +354,11 @@ def _reported(ways: Sequence[Alternative], report: Callable[[str], None]) -> Ite
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """Sort key: `better` findings first, the largest difference first, because z is capped; then the others by z;
-    impossible findings last."""
+    """Returns the sort key of a finding.
+
+    `better` findings come first, the largest difference first, because z is capped. Then come the
+    others by z, and impossible findings last.
+    """
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z
@@ -491,7 +506,10 @@ def _evidence(model: Model, chosen: Sequence[Probe]) -> Float:
 
 
 def _results(value: Float | None, results: Float) -> Float:
-    """ln probability of each result, or minus the squared error of a score; NaN without a result or a value."""
+    """Returns the ln probability of each result, or minus the squared error of a score.
+
+    NaN without a result or a value.
+    """
     if value is None:
         return np.full(len(results), np.nan)
     if value.shape[1] == 1:

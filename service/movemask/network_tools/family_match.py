@@ -1,9 +1,14 @@
-"""Finds a network's family by the shapes of its tensors, and the changes that its graph needs to fit a contract.
+"""Finds a network's family by the shapes of its tensors, and the changes that its graph needs to
+fit a contract.
 
-Shapes come first, types second. An export may differ from its family only in a type (float16 planes, int32 ratings) or
-in a layout: `[B, 8, 8, 112]` for `[B, 112, 8, 8]`, a policy of `[B, 73, 8, 8]` for `[B, 4672]`, ratings of `[B, 1]`.
-Each such difference is a `Change`, which `network_tools.rewriting` writes into the graph. Sizes that the file leaves
-open are taken from a run.
+Shapes come first, types second. An export may differ from its family only in a type or in a layout:
+
+- a type: float16 planes, int32 ratings
+- a layout: `[B, 8, 8, 112]` for `[B, 112, 8, 8]`, a policy of `[B, 73, 8, 8]` for `[B, 4672]`,
+  ratings of `[B, 1]`
+
+Each such difference is a `Change`, which `network_tools.rewriting` writes into the graph. Sizes
+that the file leaves open are taken from a run.
 """
 
 from __future__ import annotations
@@ -215,7 +220,10 @@ def _candidates(session: Session, families: Sequence[Family]) -> list[_Candidate
 def _fit(
     session: Session, family: Family, encoder: PlaneEncoder, planes: Change
 ) -> _Candidate | None:
-    """Returns the family as a candidate if the planes go in this way; None if not. Open sizes are found in a run."""
+    """Returns the family as a candidate if the planes go in this way; None if not.
+
+    Open sizes are found in a run.
+    """
     policies = tuple(_ways_out(family, session.outputs))
     if policies and None not in planes.actual.shape[1:] and planes.actual.shape:
         return _Candidate(family, encoder, planes, policies, {})
@@ -287,8 +295,9 @@ def _orders(shape: Sequence[int | None]) -> tuple[tuple[int, ...], ...]:
 
 
 def _same_layout(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    """Returns whether two shapes hold the same squares: 64 stands for 8 x 8, axes of 1 are ignored, None fits
-    any size.
+    """Returns whether two shapes hold the same squares.
+
+    64 stands for 8 x 8, axes of 1 are ignored, and None fits any size.
     """
     if len(shape) == len(other) and all(
         None in (a, b) or a == b for a, b in zip(shape, other, strict=True)

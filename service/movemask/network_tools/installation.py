@@ -198,13 +198,17 @@ def add_onnx(
     trial_seconds: float = 0,
     judge: Judge | None = None,
 ) -> Installed:
-    """Installs an ONNX file with a contract: by the user's choices, or the one in the file or beside it, or a guess.
+    """Installs an ONNX file with a contract: by the user's choices, or the one in the file or
+    beside it, or a guess.
 
-    External weights are taken into the file if it has room. A batch fixed at 1 is freed if the numbers stay the same.
-    Raises Incomplete if the contract cannot be guessed, or ContractError, also if the `judge` refuses the model.
+    External weights are taken into the file if it has room. A batch fixed at 1 is freed if the
+    numbers stay the same.
 
-    trial_seconds : if not 0, a process of its own does all this first, within this time: the file may crash it, loop
-        without end or ask for all memory
+    trial_seconds : if not 0, a process of its own does all this first, within this time: the file
+        may crash it, loop without end or ask for all memory
+
+    Raises Incomplete if the contract cannot be guessed, or ContractError, also if the `judge`
+    refuses the model.
     """
     with _staging(folder, name) as staging:
         if trial_seconds:
@@ -278,7 +282,10 @@ def _prepared(
 def _contract_of(
     file: Path, model: onnx.ModelProto, notes: list[str]
 ) -> tuple[dict[str, Any] | None, MovesFile | None]:
-    """Returns the contract that a file carries, or the one beside it, with its file of moves; None if there is none."""
+    """Returns the contract that a file carries, or the one beside it, with its file of moves.
+
+    None if there is none.
+    """
     if (table := carried_contract(model)) is not None:
         notes.append("its contract is the one that the file carries")
         return table, None

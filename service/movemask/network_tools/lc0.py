@@ -181,7 +181,10 @@ def _net() -> type[Any]:
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
-    """`a * b + c`. The product is exact in float64; the sum is rounded to float64, then to float32."""
+    """Returns `a * b + c`.
+
+    The product is exact in float64. The sum is rounded to float64, then to float32.
+    """
     return (a.astype(np.float64) * np.float64(b) + np.float64(c)).astype(np.float32)
 
 
@@ -398,10 +401,12 @@ def graph(network: Lc0Network) -> onnx.ModelProto:
 
 
 def move_map() -> NDArray[np.int32]:
-    """For each of the 1858 slots, its index in the output of a convolutional head: `plane * 64 + from-square`.
+    """Returns for each of the 1858 slots its index in the output of a convolutional head.
 
-    Planes: eight directions clockwise from straight up, with seven distances each; eight knight's jumps; promotions to
-    the left, straight up and to the right, each to rook, bishop and queen.
+    The index is `plane * 64 + from-square`.
+
+    Planes: eight directions clockwise from straight up, with seven distances each; eight knight's
+    jumps; promotions to the left, straight up and to the right, each to rook, bishop and queen.
     """
     places = []
     for name in vocabulary("lc0-1858").names():

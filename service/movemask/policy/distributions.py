@@ -151,7 +151,7 @@ def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """`sum p log(p / q)` in nats; inf where `q` is 0 and `p` is not.
+    """Returns `sum p log(p / q)` in nats; inf where `q` is 0 and `p` is not.
 
     Source: Kullback & Leibler (1951), doi:10.1214/aoms/1177729694.
     """

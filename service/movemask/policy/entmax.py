@@ -35,10 +35,11 @@ _BISECTIONS = 64  # halvings of an interval of length 1, past float64's last bit
 
 
 def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """Euclidean projection of each row onto the distributions, by the exact threshold.
+    """Projects each row onto the distributions (Euclidean), by the exact threshold.
 
-    legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or `[B]` → `[N]`. Each
-    row sums to 1 within 1e-12; an empty row stays empty. Raises ValueError for invalid shapes, temperatures and logits.
+    legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or
+    `[B]` → `[N]`. Each row sums to 1 within 1e-12; an empty row stays empty. Raises ValueError for
+    invalid shapes, temperatures and logits.
     """
     z, bounds = _scaled(legal_logits, indptr, temperature, 1.0)
     ordered = _descending(z, bounds)
@@ -51,7 +52,7 @@ def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike
 
 
 def entmax15(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """1.5-entmax by its exact threshold. Arguments as in `sparsemax`."""
+    """Returns 1.5-entmax by its exact threshold. Arguments are as in `sparsemax`."""
     z, bounds = _scaled(legal_logits, indptr, temperature, 0.5)
     ordered = _descending(z, bounds)
     counts = np.arange(1, ordered.shape[1] + 1)
@@ -70,10 +71,13 @@ def entmax(
     alpha: ArrayLike,
     temperature: ArrayLike = 1.0,
 ) -> Float:
-    """α-entmax by bisection on the threshold, for `alpha` of at least 1, a number or `[B]`.
+    """Returns α-entmax by bisection on the threshold.
 
-    Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15 within 1e-12. Above α = 2
-    a probability near 0 is accurate only to about `1e-16 ** (1 / (α - 1))`, because the curve is vertical there.
+    alpha : at least 1, a number or `[B]`
+
+    Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15
+    within 1e-12. Above α = 2 a probability near 0 is accurate only to about
+    `1e-16 ** (1 / (α - 1))`, because the curve is vertical there.
     """
     values, bounds, _ = checked_logits(legal_logits, indptr)
     rows = len(bounds) - 1

@@ -49,7 +49,10 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
 
 
 def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
-    """Log-probabilities, finite where the probability itself underflows. Arguments as in `softmax`."""
+    """Returns the log-probabilities, finite where the probability itself underflows.
+
+    Arguments are as in `softmax`.
+    """
     values, bounds, top = checked_logits(legal_logits, indptr)
     below = shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
@@ -58,7 +61,10 @@ def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLi
 
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
-    """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row and for a row of only -inf."""
+    """Returns `log(sum(exp(row)))` of each row `[B]`.
+
+    It is -inf for an empty row and for a row of only -inf.
+    """
     array, bounds, top = checked_logits(values, indptr, all_low=True)
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -68,10 +74,12 @@ def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
 def softmax_one(
     legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[Float, Float]:
-    """Softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`: a row may leave mass unassigned.
+    """Returns the softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`.
 
-    This is a softmax over the row and an extra logit of 0, so the logits are shifted by `max(0, max z)`. Unlike a
-    softmax, it changes if a constant is added to all logits.
+    A row may leave mass unassigned.
+
+    This is a softmax over the row and an extra logit of 0, so the logits are shifted by
+    `max(0, max z)`. Unlike a softmax, it changes if a constant is added to all logits.
 
     Parameters as in `softmax`; a row of only -inf is allowed.
 
@@ -79,7 +87,8 @@ def softmax_one(
     -------
     probabilities `[N]`, and abstention float64 `[B]`, the unassigned mass: 1 for an empty row
 
-    Source: Miller, "Attention is off by one" (2023), https://www.evanmiller.org/attention-is-off-by-one.html.
+    Source: Miller, "Attention is off by one" (2023),
+    https://www.evanmiller.org/attention-is-off-by-one.html.
     """
     values, bounds, top = checked_logits(legal_logits, indptr, all_low=True)
     temperatures = checked_temperature(temperature, len(bounds) - 1)
@@ -92,7 +101,10 @@ def softmax_one(
 
 
 def shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
-    """`(z - max z) / T` of each row, `[N]`: at most 0, and 0 for the largest. A difference that overflows is -inf."""
+    """Returns `(z - max z) / T` of each row, `[N]`: at most 0, and 0 for the largest.
+
+    A difference that overflows is -inf.
+    """
     with np.errstate(over="ignore"):
         if isinstance(temperature, float) and temperature == 1.0:
             return values - spread(top, indptr)

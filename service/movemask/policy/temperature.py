@@ -25,7 +25,7 @@ from movemask.policy.softmax import log_softmax, softmax
 def cross_entropy(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> Float:
-    """`-log p(target)` of each row in nats, `[B]`.
+    """Returns `-log p(target)` of each row in nats, `[B]`.
 
     Finite where `p` itself underflows; inf for a target whose logit is -inf.
 
@@ -128,7 +128,7 @@ def fitted_temperature(
 
 
 def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:
-    """First and second derivative by β of the mean cross-entropy."""
+    """Returns the first and second derivative by β of the mean cross-entropy."""
     p = softmax(z, indptr, 1 / beta)
     # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
     difference = np.where(p > 0, z - spread(played, indptr), 0.0)

@@ -93,7 +93,7 @@ def read_go(tokens: Sequence[str]) -> Go:
 
 
 def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:
-    """Name and value of `setoption name … [value …]`. Raises ValueError."""
+    """Returns name and value of `setoption name … [value …]`. Raises ValueError."""
     if tokens[:1] != ["name"] or len(tokens) < 2:
         raise ValueError("setoption: expected name NAME [value VALUE]")
     at = tokens.index("value") if "value" in tokens else len(tokens)

@@ -39,7 +39,7 @@ class Source(Protocol):
     def policies(
         self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None
     ) -> list[Policy]:
-        """The policy of each board, for these ratings of the side to move and its opponent."""
+        """Returns the policy of each board, for these ratings of the side to move and its opponent."""
         ...
 
 

@@ -255,8 +255,12 @@ class Guard(asyncio.BufferedProtocol):
     # Called twice a second
 
     def look(self, now: float, read_seconds: float, least_pace: int) -> None:
-        """Ends the connection if the client sends too slowly, or hardly reads its answers for `read_seconds`. Or if it
-        sends a body or reads more slowly than `least_pace`, in bytes per second, while the service asks for one."""
+        """Ends the connection if the client is too slow.
+
+        It is if it sends too slowly, or hardly reads its answers for `read_seconds`. While the
+        service asks for a `least_pace`, in bytes per second, it also is if it sends a body or reads
+        more slowly than that.
+        """
         if self._until is not None and now > self._until:
             self._too_slow("the request did not arrive in time")
             return
@@ -283,7 +287,10 @@ class Guard(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def _too_slow(self, fault: str) -> None:
-        """Closes; answers 408 if a part of a request has come and no part of its answer has been sent."""
+        """Closes the connection.
+
+        Answers 408 if a part of a request has come and no part of its answer has been sent.
+        """
         requests, self._until = self._requests, None
         if not self._deaf and (
             requests.in_head or (requests.in_body and self._unanswered and not self._started)
@@ -301,8 +308,11 @@ class Guard(asyncio.BufferedProtocol):
         self._until = time.monotonic() + seconds
 
     def _refuse(self, refusal: Problem) -> None:
-        """Answers with a problem, without the app, and closes. If an earlier request is being answered, that answer is
-        the last. If the answer to this request has begun, it is cut off."""
+        """Answers with a problem, without the app, and closes.
+
+        If an earlier request is being answered, that answer is the last. If the answer to this
+        request has begun, it is cut off.
+        """
         self.guards.refused[refusal.detail] += 1
         self.guards.count(refusal)
         self._deaf, self._requests.in_head, self._until = True, False, None

@@ -194,7 +194,7 @@ _DATA_ERRORS = ("22", "23", "54")
 
 
 def _state(error: SQLAlchemyError) -> str | None:
-    """PostgreSQL's code of an error; None if the server did not report it."""
+    """Returns PostgreSQL's code of an error; None if the server did not report it."""
     return getattr(getattr(error, "orig", None), "sqlstate", None)
 
 

@@ -289,10 +289,10 @@ def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
 
 
 def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Adds rows to POSITION; adds or replaces rows of CELL, and of WORST if the new row is worse.
+    """Adds rows to POSITION. Adds or replaces rows of CELL, and of WORST if the new row is worse.
 
-    SQLAlchemy compiles the statement once; the rows go to the driver directly, because SQLAlchemy's processing of each
-    row would double the cost of a write.
+    SQLAlchemy compiles the statement once. The rows go to the driver directly, because SQLAlchemy's
+    processing of each row would double the cost of a write.
     """
     if rows:
         connection.exec_driver_sql(_compile(connection.dialect, table), list(rows))
@@ -333,11 +333,15 @@ def delete(
     figures: bool = False,
     only_count: bool = False,
 ) -> Deleted:
-    """Deletes positions answered before a time (seconds since 1970; None: at any time) of a model (None: of all).
+    """Deletes positions of a model that were answered before a time.
 
-    `figures` deletes the model's figures too; it needs a model and no time. `only_count` deletes nothing. Raises
-    LedgerError for a model without positions or figures. SQLite overwrites deleted content; PostgreSQL keeps it on disk
-    until vacuuming reuses the space.
+    before : seconds since 1970; None: at any time
+    model : None: of all models
+    figures : deletes the model's figures too; needs a model and no time
+    only_count : deletes nothing
+
+    Raises LedgerError for a model without positions or figures. SQLite overwrites deleted content.
+    PostgreSQL keeps it on disk until vacuuming reuses the space.
     """
     assert not figures or (model is not None and before is None)
     with database.writing(without_limits=True) as connection:

@@ -26,8 +26,10 @@ StoredPosition = dict[str, Any]
 
 
 def positions_of(kinds: CellsByKind) -> int:
-    """Returns the number of positions in a group: that of its most measured kind, since some kinds are measured for a
-    sample."""
+    """Returns the number of positions in a group.
+
+    It is that of the group's most measured kind, since some kinds are measured for a sample.
+    """
     return max((cell.positions for cell in kinds.values()), default=0)
 
 
@@ -93,9 +95,12 @@ class LedgerReader:
         *,
         by: str | None = None,
     ) -> list[Summary]:
-        """Summaries of one model or of all, in order of name; with `by`, also of the groups of that dimension.
+        """Returns summaries of one model or of all, in order of name.
 
-        Figures are stored in periods of ten minutes, an hour or a day. A period that overlaps the span counts in full.
+        With `by`, they have the groups of that dimension too.
+
+        Figures are stored in periods of ten minutes, an hour or a day. A period that overlaps the
+        span counts in full.
         """
         with self._database.reading() as connection:
             summaries = []
@@ -114,8 +119,9 @@ class LedgerReader:
     def history(
         self, model: str | None, span: Span, digest: str | None = None, *, seconds: int
     ) -> list[tuple[Summary, list[Bucket]]]:
-        """Returns the figures of each model in buckets of `seconds`, in order of time. Old figures are kept in longer
-        buckets.
+        """Returns the figures of each model in buckets of `seconds`, in order of time.
+
+        Old figures are kept in longer buckets.
 
         The summaries name the models and have no figures.
         """
@@ -145,8 +151,10 @@ class LedgerReader:
         span: Span = Span(),
         digest: str | None = None,
     ) -> list[StoredPosition]:
-        """Returns the positions with the most leakage of a kind, worst first. A span selects from the worst of all
-        time."""
+        """Returns the positions with the most leakage of a kind, worst first.
+
+        A span selects from the worst of all time.
+        """
         query = _positions_of(WORST, model, span, digest).where(
             WORST.c.kind == DERIVED.get(kind, kind)
         )

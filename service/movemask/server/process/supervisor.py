@@ -55,12 +55,15 @@ _REMEMBERED = 8
 
 
 class Supervisor:
-    """The first worker starts alone, and the others when it serves. A worker that has served and ends is replaced at
-    once; one that cannot start is tried again after a pause that grows.
+    """Starts the workers of a service, replaces those that end, and reloads them.
 
-    SIGHUP makes a new generation. Its first worker starts beside the others. If it cannot serve, the reload is refused
-    and the generation dropped. Otherwise the older workers are replaced one at a time, until none is left. A generation
-    of which no worker has served counts for no worker, so the service keeps its size.
+    The first worker starts alone, and the others when it serves. A worker that has served and ends
+    is replaced at once. One that cannot start is tried again after a pause that grows.
+
+    SIGHUP makes a new generation. Its first worker starts beside the others. If it cannot serve,
+    the reload is refused and the generation dropped. Otherwise the older workers are replaced one
+    at a time, until none is left. A generation of which no worker has served counts for no worker,
+    so the service keeps its size.
 
     Parameters
     ----------
@@ -70,9 +73,10 @@ class Supervisor:
     read : reads the keys anew, and checks what else a worker reads; raises MovemaskError
     grace : seconds that a worker has to stop
     ready : called once, when the first worker serves
-    stopping : called in each turn of a stop
+    stopping : called once per loop iteration while stopping
     forget : called with the number of each worker that has ended
-    report : writes the last reloads for others to read; may raise OSError, and is then called again in the next turn
+    report : writes the last reloads for others to read; may raise OSError, and is then called again
+        in the next turn
     """
 
     def __init__(
