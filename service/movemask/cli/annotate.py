@@ -127,7 +127,10 @@ def annotate(
 
 
 def _table(players: Totals) -> str:
-    """A row for each player with many moves, a row for the others, and a row for all. Means are over moves."""
+    """Returns a row for each player with many moves, a row for the others, and a row for all.
+
+    Means are over moves.
+    """
     most = sorted(players, key=lambda name: (-players[name][0], name))
     rows = {name: players[name] for name in most[:_OWN_ROWS]}
     if len(most) > _OWN_ROWS:

@@ -251,7 +251,10 @@ def _kinds(text: str) -> tuple[str, ...]:
 def _networks(
     names: tuple[str, ...], settings: NetworkSettings
 ) -> tuple[tuple[Path, ...], dict[str, str]]:
-    """The networks' contract files, and their digests by name. Raises BulkError for a network that fails its check."""
+    """Returns the networks' contract files, and their digests by name.
+
+    Raises BulkError for a network that fails its check.
+    """
     files = settings.model_folders.files(None)
     # an audit takes the CPU
     registry = load_registry(settings.model_folders, settings.default_model, settings.threads)
@@ -267,7 +270,7 @@ def _networks(
 def _backend(
     ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float
 ) -> AbstractContextManager[Backend]:
-    """The processes of this machine, or a Ray cluster."""
+    """Returns the processes of this machine, or a Ray cluster."""
     if ray is None:
         from movemask.audit.run import LocalBackend
 
@@ -330,7 +333,7 @@ def _progress_on(
 
 
 def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
-    """Why a threshold counts as exceeded."""
+    """Returns why a threshold counts as exceeded."""
     cell, statistic = model.of(threshold.kind), threshold.statistic_of(model)
     why = f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
     if statistic is not None:
@@ -339,7 +342,7 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
 
 
 def _figures(model: ModelSummary) -> Iterator[str]:
-    """The main figures of a network, a line each."""
+    """Yields the main figures of a network, a line each."""
     from movemask.audit.assessment import percent, sides
 
     white, black = sides(model).values()

@@ -90,7 +90,9 @@ class _Group(click.Group):
 
 
 def _first_line() -> str:
-    """The first line of a pipe on standard input; empty on a terminal. The following lines stay in the pipe.
+    """Returns the first line of a pipe on standard input.
+
+    Empty on a terminal. The following lines stay in the pipe.
 
     Fritz and some other GUIs start a program without arguments.
     """

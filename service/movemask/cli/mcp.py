@@ -58,7 +58,10 @@ async def _served(url: str | None, key: str | None, settings: NetworkSettings) -
 
 @asynccontextmanager
 async def _in_process(settings: NetworkSettings) -> AsyncIterator[AsyncClient]:
-    """A client of the service without a port, open to this process alone. Its ledger is deleted at the end."""
+    """Yields a client of the service without a port, open to this process alone.
+
+    Its ledger is deleted at the end.
+    """
     require("serve", "movemask mcp without --url")
     import httpx2
 

@@ -37,7 +37,7 @@ database_option = click.option(
 
 
 def registry_of(settings: NetworkSettings) -> Registry:
-    """The models of the settings' folders."""
+    """Returns the models of the settings' folders."""
     from movemask.network.onnx import provider_named
     from movemask.network.registry import load_registry
 
@@ -50,7 +50,9 @@ def registry_of(settings: NetworkSettings) -> Registry:
 
 
 def own_models_dir(settings: NetworkSettings) -> Path:
-    """The folder to write models to: the user's own by default. Raises SettingsError for the shipped folder.
+    """Returns the folder to write models to: the user's own by default.
+
+    Raises SettingsError for the shipped folder.
 
     An update of the package would overwrite the shipped folder. In a checkout, `--models-dir models` is allowed.
     """

@@ -119,7 +119,10 @@ def predict(
 
 
 def _table(out: PolicyOut, top: int, card: Mapping[str, Any]) -> str:
-    """The answer for people. `card` : the network's, whose measured leakage stands beside the position's."""
+    """Returns the answer for people.
+
+    `card` : the network's, whose measured leakage stands beside the position's.
+    """
     lines = [*_head(out.fen, out.turn, out.status), f"Network: {out.model.name}{_ratings(out)}."]
     if out.draw:
         verb = "A draw can be claimed" if out.draw.claimable else "The game is drawn"
@@ -138,7 +141,7 @@ def _table(out: PolicyOut, top: int, card: Mapping[str, Any]) -> str:
 
 
 def _head(fen: str, turn: str, status: str) -> list[str]:
-    """The FEN, and who is to move or how the game has ended."""
+    """Returns the FEN, and who is to move or how the game has ended."""
     if status == "ongoing":
         return [fen, f"{turn.capitalize()} to move."]
     end = f"{turn} is checkmated" if status == "checkmate" else f"stalemate, {turn} to move"
@@ -153,7 +156,7 @@ def _ratings(out: PolicyOut) -> str:
 
 
 def _value(out: PolicyOut) -> list[str]:
-    """The forecast of the result; nothing for a network without one."""
+    """Returns the forecast of the result; nothing for a network without one."""
     value, turn = out.value, out.turn.capitalize()
     if value is None:
         return []
@@ -164,7 +167,7 @@ def _value(out: PolicyOut) -> list[str]:
 
 
 def _leakage(out: PolicyOut, leakage: LeakageOut, card: Mapping[str, Any]) -> list[str]:
-    """What mistakes with the mask would give to illegal moves."""
+    """Returns what mistakes with the mask would give to illegal moves."""
     lines = ["Illegal moves have 0 in this answer (served leakage)."]
     if leakage.raw is None:
         lines.append("What plain softmax would give them cannot be measured (raw leakage).")
@@ -189,7 +192,10 @@ def _leakage(out: PolicyOut, leakage: LeakageOut, card: Mapping[str, Any]) -> li
 
 
 def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as_json: bool) -> str:
-    """The table of a sweep, or its JSON. Raises InvalidSweep and the errors of a position."""
+    """Returns the table of a sweep, or its JSON.
+
+    Raises InvalidSweep and the errors of a position.
+    """
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     series = [Series(Direct(model), elos)]
@@ -222,7 +228,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
 
 
 def _numbers(ratings: str | None) -> list[float] | None:
-    """The ratings of `--ratings`; None if it is not given."""
+    """Returns the ratings of `--ratings`; None if it is not given."""
     try:
         return None if ratings is None else [float(rating) for rating in ratings.split(",")]
     except ValueError:

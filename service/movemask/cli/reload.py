@@ -56,7 +56,7 @@ def reload(service: str | None, timeout: float, no_wait: bool) -> None:
 
 
 def _service(name: str | None) -> RunningService:
-    """The running service with an address or process id, or the only one."""
+    """Returns the running service with an address or process id, or the only one."""
     running = running_services()
     matching = [one for one in running if name in (None, one.address, str(one.pid))]
     if len(matching) == 1:

@@ -81,7 +81,10 @@ def _variable(name: str) -> str:
 
 @contextmanager
 def _errors_name_flags(flags: Mapping[str, object]) -> Iterator[None]:
-    """An error that begins with the variable of a setting names the flag, if the setting was given by its flag."""
+    """Names the flag in an error that begins with the variable of a setting.
+
+    It does so if the setting was given by its flag.
+    """
     try:
         yield
     except MovemaskError as error:

@@ -98,7 +98,7 @@ _Models = tuple[dict[str, Strengths], "Callable[[str | None, int], Source]"]
 
 
 def _local(settings: NetworkSettings) -> _Models:
-    """The models of the folders."""
+    """Returns the models of the folders."""
 
     def opened(name: str | None, threads: int) -> Source:
         from movemask.local.network import (
@@ -112,14 +112,16 @@ def _local(settings: NetworkSettings) -> _Models:
 
 
 def _shipped() -> Source:
-    """The shipped network, which plays when a service does not answer."""
+    """Returns the shipped network, which plays when a service does not answer."""
     from movemask.local.network import load
 
     return load(models_dir=shipped_models(), threads=1)
 
 
 def _unchecked(contract: Path) -> dict[str, Any]:
-    """A contract as read from its TOML, unchecked, so that `uciok` need not wait; empty if it cannot be read.
+    """Returns a contract as read from its TOML, unchecked, so that `uciok` need not wait.
+
+    Empty if it cannot be read.
 
     Opening the model later reports the error.
     """
@@ -130,7 +132,7 @@ def _unchecked(contract: Path) -> dict[str, Any]:
 
 
 def _remote(url: str, key: str | None) -> _Models:
-    """The models of a service."""
+    """Returns the models of a service."""
     require("client", "movemask uci --url")
     from movemask.client.http import Client
 
