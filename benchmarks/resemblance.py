@@ -1,21 +1,22 @@
 """How well the rating that a player's moves resemble is guessed: `python -m benchmarks.resemblance GAMES.csv.zst`.
 
-Writes results/resemblance.md. Sides of held-out games (validation and test split, by many players) are drawn together
-by five, ten and twenty, as if one player had played them. The correction is fitted on one half of the sides and tried
-on the other, and the other way round. The guess is that of the page (`profile.js`): the vertex of the parabola through
-the likeliest of nine ratings and its neighbours.
+Writes results/resemblance.md; `--write` puts the correction into the shipped network's card. Sides of held-out games
+(validation and test split, by many players) are drawn together by five, ten and twenty, as if one player had played
+them. The correction is fitted on one half of the sides and tried on the other, and the other way round. The guess is
+that of the page (`profile.js`): the vertex of the parabola through the likeliest of nine ratings and its neighbours.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import numpy as np
+import tomlkit
 from numpy.typing import NDArray
 
 from movemask.board.boards import PHASES, Boards, phases_of
@@ -129,8 +130,22 @@ def players(pool: Sequence[Side], phase: int | None, random: np.random.Generator
                     yield Player(games, float(elos[drawn].mean()), rating, error)
 
 
-def rows(name: str, halves: Sequence[Sequence[Player]]) -> tuple[str, list[tuple[float, float]]]:
-    """A line for each number of games; and how far each guess of twenty is off, beside the rating."""
+@dataclass(frozen=True)
+class Correction:
+    """The correction of a guess, slope * guess + intercept, tried on held-out players.
+
+    lines : of the report, one for each number of games
+    off : of each player with most games, the rating and the error that is left
+    """
+
+    slope: float
+    intercept: float
+    lines: str
+    off: Sequence[tuple[float, float]]
+
+
+def correction(name: str, halves: Sequence[Sequence[Player]]) -> Correction:
+    """Fits on each half of the players, and tries it on the other."""
     fits = [np.polyfit([one.guess for one in half], [one.elo for one in half], 1) for half in halves]
     slope, intercept = np.mean(fits, axis=0)
     lines, off = "", []
@@ -147,18 +162,25 @@ def rows(name: str, halves: Sequence[Sequence[Player]]) -> tuple[str, list[tuple
             f"| {name} | {games} | {slope:.3f} | {intercept:+.0f} | {np.sqrt(np.mean(np.square(errors))):.0f} "
             f"| ± {np.median(widths):.0f} | {coverage:.0%} |\n"
         )
-    return lines, off
+    return Correction(float(slope), float(intercept), lines, off)
 
 
-def report(pool: Sequence[Side]) -> str:
-    """The figures as Markdown."""
+def corrections_of(pool: Sequence[Side]) -> dict[str, Correction]:
+    """The correction of all moves, and of each phase's."""
     random = np.random.default_rng(3)
     order = random.permutation(len(pool))
     halves = [[pool[one] for one in order[half::2]] for half in (0, 1)]
-    table, off = "", list[tuple[float, float]]()
-    for name, phase in (("whole", None), *((phase.value, number) for number, phase in enumerate(PHASES))):
-        lines, errors = rows(name, [list(players(half, phase, random)) for half in halves])
-        table, off = table + lines, off or errors
+    phases = {"whole": None} | {phase.value: number for number, phase in enumerate(PHASES)}
+    return {
+        name: correction(name, [list(players(half, phase, random)) for half in halves])
+        for name, phase in phases.items()
+    }
+
+
+def report(corrections: Mapping[str, Correction], pool: int) -> str:
+    """The figures as Markdown. `pool` is the number of sides."""
+    table = "".join(one.lines for one in corrections.values())
+    off = corrections["whole"].off
     bands = "".join(
         f"| {low} to {low + BAND} | {np.mean(part):+.0f} |\n"
         for low in range(800, 2400, BAND)
@@ -166,7 +188,7 @@ def report(pool: Sequence[Side]) -> str:
     )
     return f"""# The rating that moves resemble
 
-`python -m benchmarks.resemblance` wrote this on {date.today()}, from {len(pool)} sides of held-out games by many
+`python -m benchmarks.resemblance` wrote this on {date.today()}, from {pool} sides of held-out games by many
 players, moves {PLIES.start // 2 + 1} to {PLIES.stop // 2}.
 Sides whose ratings lie within {NEAR} points of a middle count as one player.
 The correction (slope, intercept) is fitted on one half of the sides and tried on the other.
@@ -181,14 +203,36 @@ What is left with {TOGETHER[-1]} games, by rating:
 {bands}"""
 
 
+def with_correction(contract: str, corrections: Mapping[str, Correction], pool: int) -> str:
+    """The text of a contract, with the correction in its card."""
+    document = tomlkit.parse(contract)
+    table = tomlkit.table()
+    table.add(tomlkit.comment("The rating that moves resemble is corrected to slope * rating + intercept, ± error."))
+    table["command"] = "python -m benchmarks.resemblance --write"
+    moves = f"moves {PLIES.start // 2 + 1} to {PLIES.stop // 2}"
+    together = "five to twenty sides together"
+    table["what"] = f"{moves} of {pool:,} sides of held-out games by many players, {together}"
+    for name, one in corrections.items():
+        row = tomlkit.inline_table()
+        row.update({"slope": round(one.slope, 3), "intercept": round(one.intercept), "error": LEFT[name]})
+        table[name] = row
+    document["card"]["resemblance"] = table  # type: ignore[index]
+    return tomlkit.dumps(document)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("games", type=Path, nargs="?", default=GAMES)
     parser.add_argument("--sides", type=int, default=120, help="of each band of 200 Elo points")
+    parser.add_argument("--write", action="store_true", help="the correction into the shipped network's card")
     arguments = parser.parse_args()
     (contract,) = shipped_models().glob("*.toml")
-    RESULTS.write_text(report(list(sides(arguments.games, open_model(contract, 1), arguments.sides))))
+    pool = list(sides(arguments.games, open_model(contract, 1), arguments.sides))
+    corrections = corrections_of(pool)
+    RESULTS.write_text(report(corrections, len(pool)))
+    if arguments.write:
+        contract.write_text(with_correction(contract.read_text(), corrections, len(pool)))
     print(RESULTS.read_text())
 
 

@@ -116,6 +116,10 @@ class Shipping:
         row = re.compile(rf'("{self.name}": )[\d.]+')
         known.write_text(row.sub(rf"\g<1>{measured['raw_leakage_mean']}", known.read_text()))
 
+    def resemblance(self) -> None:
+        """Fits the correction of the rating that a player's moves resemble, and puts it into the card."""
+        self._there("-m", "benchmarks.resemblance", "--write")
+
     def strength(self) -> None:
         """Plays the network against itself and Stockfish, at five ratings and three temperatures."""
         jobs = os.cpu_count() or 1
@@ -166,6 +170,7 @@ STEPS: dict[str, Callable[[Shipping], None]] = {
         Shipping.neighbours,
         Shipping.report,
         Shipping.switch,
+        Shipping.resemblance,
         Shipping.strength,
         Shipping.answers,
         Shipping.notebooks,
