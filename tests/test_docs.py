@@ -30,7 +30,7 @@ from movemask.network.contract import Contract, read_contract
 from movemask.server import problems
 from movemask.server.app import create_app
 from movemask.server.settings import Settings
-from movemask.settings import PREFIX
+from movemask.settings import PREFIX, NetworkSettings
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 
@@ -138,6 +138,8 @@ def test_settings_are_listed_with_default() -> None:
     for name in Settings.model_fields:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{PREFIX}{name.upper()}`"))
         assert row.split("|")[2].strip().startswith(Settings.default_shown(name))
+    (line,) = re.findall(r"^- Commands that need no service: (.*)$", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", line)) == {PREFIX + name.upper() for name in NetworkSettings.model_fields}
 
 
 def section(name: str, heading: str) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from movemask.network.model import Model
 from movemask.schemas import answers, figures, operations
 from movemask.schemas.answers import BatchOut, FailureOut, GamesOut, MoveChosenOut, PolicyOut, ResultOut
+from movemask.schemas.choices import Include
 from movemask.server.api.openapi import EXAMPLES
 from movemask.server.app import create_app
 from tests.conftest import Serve
@@ -23,7 +24,7 @@ from tests.networks import ONNX_TOML, FixedSession, write_fake, write_net
 
 MATE = "7k/6Q1/5K2/8/8/8/8/8 b - - 0 1"
 DRAWN = "8/8/4k3/8/8/3RK3/8/8 w - - 150 120"
-EVERYTHING = {"include": ["san", "logit", "statistics", "illegal"], "elo": {"self": 1500, "opponent": 1600}}
+EVERYTHING = {"include": list(get_args(Include)), "elo": {"self": 1500, "opponent": 1600}}
 ASKED: list[dict[str, Any]] = [
     {"moves": []},
     {"fen": MATE, **EVERYTHING},

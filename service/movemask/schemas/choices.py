@@ -8,7 +8,7 @@ from typing import Literal
 Include = Literal["san", "logit", "statistics", "illegal"]
 
 #: to a single position, to a sweep, to games, and to a split PGN.
-PolicyInclude = Literal["san", "logit", "statistics", "illegal", "forecast"]
+PolicyInclude = Literal[Include, "forecast"]
 SweepInclude = Literal["san", "statistics"]
 GamesInclude = Literal["tree", "forecast", "evaluations", "ratings"]
 SplitInclude = Literal["tree"]

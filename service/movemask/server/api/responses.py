@@ -31,7 +31,7 @@ from movemask.leakage.measure import Figure
 from movemask.network.model import Model
 from movemask.network.value import Value
 from movemask.schemas import answers
-from movemask.schemas.choices import Include
+from movemask.schemas.choices import PolicyInclude
 from movemask.schemas.shapes import as_json
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _Moments = as_json(answers.MomentsOut)
 
 
 def policy_out(
-    answer: Answer, include: Sequence[Include], *, timing: bool = True
+    answer: Answer, include: Sequence[PolicyInclude], *, timing: bool = True
 ) -> answers.PolicyOut:
     """Returns the move distribution of a position.
 
@@ -123,7 +123,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> answers.MoveC
 
 
 def point_out(
-    answer: Answer, include: Sequence[Include]
+    answer: Answer, include: Sequence[PolicyInclude]
 ) -> tuple[answers.PointOut, dict[str, float]]:
     """Returns one point of a sweep, and the probabilities of its moves by UCI."""
     out = _Point(model=model_out(answer.model), ignored=list(answer.ignored))
@@ -289,7 +289,7 @@ def _add_where(out: answers.Where, position: Position, *, legal: bool) -> None:
 
 
 def _add_figures(
-    out: answers.PointOut, answer: Answer, include: Sequence[Include], *, timing: bool = True
+    out: answers.PointOut, answer: Answer, include: Sequence[PolicyInclude], *, timing: bool = True
 ) -> None:
     """Adds the fields that exist only with a legal move, on request, or for some networks."""
     evaluated = answer.evaluated
@@ -315,7 +315,7 @@ def _add_figures(
 
 
 def _moves(
-    answer: Answer, include: Sequence[Include], only: int | None = None
+    answer: Answer, include: Sequence[PolicyInclude], only: int | None = None
 ) -> list[answers.MoveOut]:
     """Returns the moves of a policy, or only the move at an index."""
     codes, probabilities = answer.policy

@@ -19,7 +19,7 @@ from movemask.evaluate import Answer, Evaluator, Query
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, SweepOut
-from movemask.schemas.choices import Include
+from movemask.schemas.choices import Include, PolicyInclude
 from movemask.schemas.shapes import Out
 from movemask.server.api.caching import cacheable
 from movemask.server.api.negotiation import TEXT, preferred
@@ -235,7 +235,9 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     return Response(orjson.dumps(out), media_type=JSON)
 
 
-async def _with_forecast(query: Query, include: Sequence[Include], evaluator: Evaluator) -> bytes:
+async def _with_forecast(
+    query: Query, include: Sequence[PolicyInclude], evaluator: Evaluator
+) -> bytes:
     """The JSON of a `PolicyOut` with a forecast; raises the position's error."""
     (outcome,) = await evaluator.submit(
         [query], lambda answer, _: (policy_out(answer, include), Outlook.of(answer))
