@@ -65,8 +65,7 @@ def test_sliders_change_answer_and_address(visit: Visit) -> None:
     expect(page).to_have_url(re.compile("black=800"))
     expect(page.locator("#bars")).not_to_have_text(before)
     page.get_by_role("link", name="Ratings").click()
-    page.get_by_label("the player to move").check()
-    expect(page.locator("#chart .axis")).to_have_text("rating of black")
+    expect(page.locator("#chart .axis")).to_have_text("rating of both players")
     page.get_by_role("slider", name="White").click()
     page.keyboard.press("ArrowLeft")  # walks, as the slider was set by the mouse
     expect(page).to_have_url(re.compile("at=0"))

@@ -2,7 +2,7 @@
 
 import { START, VIEWS, following, live } from "./state.js";
 
-const NAMES = ["model", "beside", "white", "black", "vary", "flip", "arrows", "hints"];
+const NAMES = ["model", "beside", "white", "black", "flip", "arrows", "hints"];
 const SETTINGS = Object.fromEntries(NAMES.map((name) => [name, START[name]]));
 /** What an address holds of a line, as at the start. */
 export const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", recorded: 0 };

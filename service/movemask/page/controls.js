@@ -95,7 +95,6 @@ export function setControls(state, models) {
   byId("beside").value = state.beside;
   byId("arrows").checked = state.arrows;
   byId("hints").textContent = state.hints ? "Hide hints" : "Show hints";
-  for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
   byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;
   byId("undo").disabled = !takesBack(state);
@@ -106,9 +105,6 @@ export function setControls(state, models) {
 export function listenToControls(store, presses) {
   for (const [name, read] of Object.entries(READ)) {
     byId(name).addEventListener("input", ({ target }) => store.dispatch({ type: "set", name, value: read(target) }));
-  }
-  for (const radio of document.querySelectorAll("[name=vary]")) {
-    radio.addEventListener("input", () => store.dispatch({ type: "set", name: "vary", value: radio.value }));
   }
   for (const [id, does] of Object.entries(presses)) byId(id).addEventListener("click", does);
 }

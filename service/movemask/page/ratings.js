@@ -12,7 +12,6 @@ const SHOWN = 6;
  * still wanted.
  */
 export async function showRatings(state, { answer, models, next, current }) {
-  const chart = byId("chart");
   if (!answer.moves.length) return clearRatings("The game is over, so there is no move to compare.");
   const chosen = models.find((model) => model.name === answer.model.name);
   const others = ofOneRating(models);
@@ -22,35 +21,26 @@ export async function showRatings(state, { answer, models, next, current }) {
       `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`,
     );
   }
-  byId("vary").hidden = byModel;
-  /** @type {any} */
-  const asked = { ...position(state, played(state)), include: ["san"] };
-  if (byModel) asked.models = others;
-  else {
-    asked.model = chosen.name;
-    asked.vary = state.vary;
-    if (state.vary !== "both") asked.elo = elo(state, answer.turn);
-  }
-  const sweep = await remembered("v1/policy/sweep", asked);
+  const of = byModel ? { models: others } : { model: chosen.name },
+    sweep = await remembered("v1/policy/sweep", { ...position(state, played(state)), include: ["san"], ...of });
   if (!current()) return;
   const shown = sweep.moves.slice(0, SHOWN);
   const playedMove = next && sweep.moves.find((move) => move.uci === next.uci);
   if (playedMove && !shown.includes(playedMove)) shown.push(playedMove);
-  const side = state.vary === "opponent" ? "opponent" : "self";
-  const names = sweep.points.map((point) => (byModel ? point.model.name : String(point.elo[side])));
-  const xs = byModel ? names.map((_, index) => index) : sweep.points.map((point) => point.elo[side]);
-  const who = { both: "both players", self: answer.turn, opponent: answer.turn === "white" ? "black" : "white" }[state.vary];
-  lineChart(chart, {
+  const names = sweep.points.map((point) => (byModel ? point.model.name : String(point.elo.self)));
+  const xs = byModel ? names.map((_, index) => index) : sweep.points.map((point) => point.elo.self);
+  const by = byModel ? "network" : "rating of both players";
+  lineChart(byId("chart"), {
     xs,
     names,
     series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
     marks: [
       byModel
         ? { at: others.indexOf(chosen.name), name: "the chosen network" }
-        : { at: Math.min(Math.max(elo(state, answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" },
+        : { at: Math.min(Math.max(elo(state, answer.turn).self, xs[0]), xs[xs.length - 1]), name: "your chosen rating" },
     ],
-    axis: byModel ? "network" : `rating of ${who}`,
-    label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
+    axis: by,
+    label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${by}`,
   });
   byId("chart-table").replaceChildren(
     table(

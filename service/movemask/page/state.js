@@ -34,7 +34,6 @@ export const START = {
   offered: "", // the id of an unfinished game against the network that another tab has left, or plays; or ""
   model: "",
   beside: "",
-  vary: "both",
   arrows: true,
   hints: false,
 };
