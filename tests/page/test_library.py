@@ -287,7 +287,7 @@ def test_list_waits_for_service_rate_and_key(browser: Browser, shipped_alone: Pa
     visit.is_told("The service does not answer. Trying again in 2 s.")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "20", "--client-burst", "10")
+    command = ("--runs", "1", "--api-keys", f"{key}:policy", "--client-rate", "5", "--client-burst", "10")
     with served(shipped_alone, *command, port=port):
         page.get_by_role("button", name="Continue").click()
         expect(page.locator(waiting)).to_contain_text("Press Continue to try again.")
@@ -347,6 +347,6 @@ def test_key_moves_lead_to_their_positions(visit: Visit, port: int) -> None:
         expect(page).to_have_url(re.compile(rf"&at={moment['ply']}&"))
         expect(buttons.nth(index)).to_have_attribute("aria-current", "true")
     visit.load("1. e4 e5 2. Nf3 Nc6 *")  # what most people play
-    expect(page.locator("#moments")).to_have_text("No move cost 10 points or more.")
+    expect(page.locator("#moments")).to_have_text("No move cost 5 points or more.")
     begin(visit, "Black")
     expect(page.locator("#moments")).to_be_hidden()  # it would give the moves away
