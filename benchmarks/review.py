@@ -26,7 +26,7 @@ from chess.engine import Limit, SimpleEngine
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Elo, Position
 from movemask.games.costs import BLUNDER, INACCURACY, MISTAKE, Cost, Costs
-from movemask.games.engine import CLEAR, DEEP, QUICK, Engine, Evaluation
+from movemask.games.engine import DEEP, QUICK, Engine, Evaluation
 from movemask.games.judging import judged
 from movemask.games.reasons import reason_of
 from movemask.network.files import shipped_models
@@ -224,8 +224,8 @@ def report(games: Sequence[Game], program: str) -> str:
 
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of {network} against
 itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
-engine is {name} at {QUICK:,} nodes a position, and at {CLEAR:,} or {DEEP:,} near a mark. The judge is the same at
-{TIMES * DEEP:,}.
+engine is {name} at {QUICK:,} nodes a position, and at {DEEP:,} near a mark.
+The judge is the same at {TIMES * DEEP:,}.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |

@@ -8,7 +8,7 @@ import pytest
 
 from movemask.board.pgn import Game, read_games
 from movemask.games.costs import Costs
-from movemask.games.engine import CLEAR, QUICK, Evaluation
+from movemask.games.engine import DEEP, QUICK, Evaluation
 from movemask.games.reasons import reason_of
 
 #: A position, or the moves that lead to it; the move that is judged; White's evaluation (centipawns, or a mate such as
@@ -141,7 +141,7 @@ def evaluation(score: int | str, line: str, board: chess.Board, nodes: int) -> E
 
 
 def said(
-    where: str, played: str, after: tuple[int | str, str], before: tuple[int | str, str], nodes: int = CLEAR
+    where: str, played: str, after: tuple[int | str, str], before: tuple[int | str, str], nodes: int = DEEP
 ) -> str | None:
     """The reason of a move, by evaluations that are made up."""
     tags = f'[SetUp "1"]\n[FEN "{where}"]\n\n' if "/" in where else ""

@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple
 import chess
 
 from movemask.board.pgn import Game
-from movemask.games.engine import CLEAR, DEEP, Evaluation
+from movemask.games.engine import DEEP, Evaluation
 from movemask.games.forecast import value_after
 
 #: lichess's thresholds, as falls of the mover's expected score, 0 to 1.
 INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.15
 
-#: A move that costs this much by the engine's first search may get a mark; one that costs the other is a blunder.
-_NEAR, _CLEAR = 0.03, 0.18
+#: A move that costs this much by the engine's first search may get a mark.
+_NEAR = 0.03
 
 Mark = Literal["inaccuracy", "mistake", "blunder"]
 Source = Literal["rules", "evaluations", "engine"]
@@ -128,21 +128,18 @@ class Costs:
         ]
 
     @property
-    def unsure(self) -> dict[int, int]:
-        """Positions to search deeper, with the nodes: those around a move that is marked, or might be."""
-        searches: dict[int, int] = {}
+    def unsure(self) -> set[int]:
+        """Positions to search deeper: those around a move that is marked, or might be."""
+        places: set[int] = set()
         for place, cost in enumerate(self):
-            lost = cost.lost or 0.0
-            if lost < (_NEAR if cost.source == "engine" else INACCURACY):
-                continue
-            nodes = DEEP if cost.source == "engine" and lost < _CLEAR else CLEAR
-            for around in (place, place + 1):
-                known = self.evaluations.get(around)
-                if (known is None or known.nodes < nodes) and not self.game.played.board(
-                    around
-                ).is_game_over():
-                    searches[around] = max(nodes, searches.get(around, 0))
-        return searches
+            if (cost.lost or 0.0) >= (_NEAR if cost.source == "engine" else INACCURACY):
+                places.update((place, place + 1))
+        return {
+            place
+            for place in places
+            if (known := self.evaluations.get(place)) is None or known.nodes < DEEP
+            if not self.game.played.board(place).is_game_over()
+        }
 
     @property
     def scores(self) -> list[float | None]:

@@ -17,9 +17,9 @@ from movemask.board.pgn import expected_score
 
 log = logging.getLogger(__name__)
 
-#: Nodes of the first search of every position; of the second around a blunder that is clear; and around what is near a
-#: threshold of the marks. docs/uci.md has what they find.
-QUICK, CLEAR, DEEP = 5_000, 40_000, 120_000
+#: Nodes of the first search of every position, and of the second, of those around what is marked or near a mark.
+#: docs/uci.md has what they find.
+QUICK, DEEP = 5_000, 120_000
 
 #: Most seconds for a position: an engine that is slower than Stockfish searches fewer nodes.
 _LONGEST = 5.0

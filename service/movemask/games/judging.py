@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from movemask.errors import MovemaskError
 from movemask.games.costs import Costs
-from movemask.games.engine import QUICK, Evaluation, Evaluations
+from movemask.games.engine import DEEP, QUICK, Evaluation, Evaluations
 
 
 class Progress(NamedTuple):
@@ -62,9 +62,9 @@ def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerat
 
     def unsure() -> list[_Search]:
         return [
-            _Search(number, place, nodes)
+            _Search(number, place, DEEP)
             for number, costs in latest.items()
-            for place, nodes in sorted(costs.unsure.items(), reverse=True)
+            for place in sorted(costs.unsure, reverse=True)
         ]
 
     async def both(

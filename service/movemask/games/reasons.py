@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import chess
 
 from movemask.games.costs import INACCURACY, Costs, Fact
-from movemask.games.engine import CLEAR, Evaluation
+from movemask.games.engine import DEEP, Evaluation
 
 #: A loss of material must also be seen in the evaluations: centipawns that they fall at least, for each pawn's worth.
 _SEEN = 50
@@ -32,12 +32,12 @@ def reason_of(costs: Costs, place: int) -> str | None:
     if cost.fact is not None:
         return cost.fact.words
     before, after = (costs.evaluations.get(at) for at in (place, place + 1))
-    if (cost.lost or 0.0) < INACCURACY or after is None or after.nodes < CLEAR:
+    if (cost.lost or 0.0) < INACCURACY or after is None or after.nodes < DEEP:
         return None
     board, played = costs.game.played.board(place), costs.game.plies[place].played
     if allowed := _mate(board, (played, *after.line), after, not board.turn):
         return f"allows mate in {allowed}"
-    if before is None or before.nodes < CLEAR or not before.line or before.line[0] == played:
+    if before is None or before.nodes < DEEP or not before.line or before.line[0] == played:
         return None
     if missed := _mate(board, before.line, before, board.turn):
         return f"misses mate in {missed} with {_name(board, before.line[0])}"
