@@ -113,7 +113,7 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models-dir", type=Path, default=shipped_models())
-    parser.add_argument("--model", default="movemask-7")
+    parser.add_argument("--model", default="movemask-8")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--against", metavar="REVISION", help="of this repository, measured in turns with what is here")

@@ -108,12 +108,12 @@ def assert_part(part: Any, whole: Any) -> None:
 
 
 def test_readme_networks_match_reports() -> None:
-    report = (ROOT / "models" / "movemask-7.report.md").read_text()
+    report = (ROOT / "models" / "movemask-8.report.md").read_text()
     held_out = {cells[0]: cells for cells in tables(report) if len(cells) == 8}
     megabytes = {cells[0]: cells[2] for cells in tables(report.partition("## Cost")[2])}
     rows = {cells[0]: cells for cells in tables(README.partition("## Networks")[2])}
     for row, name, file in (
-        ("`movemask-7` (shipped)", "movemask-7", "movemask-7"),
+        ("`movemask-8` (shipped)", "movemask-8", "movemask-8"),
         ("Maia-1", "maia-1 nearest", "maia-1100"),
     ):
         bare, known = held_out[name], held_out[f"{name} + moves"]

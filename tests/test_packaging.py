@@ -43,7 +43,7 @@ def test_wheel_serves_shipped_network(installed: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
     output = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(output.stdout)
-    assert answer["model"]["name"] == "movemask-7"
+    assert answer["model"]["name"] == "movemask-8"
     assert len(answer["moves"]) == 20
 
 
@@ -155,7 +155,7 @@ assert_masked(policy)
     for verb in ("list", "check"):
         done = run(plain_set, tmp_path, "models", verb)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "movemask-7" in done.stdout
+        assert "movemask-8" in done.stdout
     commands = "setoption name Temperature value 0\nposition startpos\ngo\nquit\n"
     played = run(plain_set, tmp_path, "uci", input=commands)
     assert (played.returncode, played.stderr) == (0, "")

@@ -253,7 +253,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
-    parser.add_argument("target", type=Path, help="such as models/movemask-7")
+    parser.add_argument("target", type=Path, help="such as models/movemask-8")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
         "--purpose",

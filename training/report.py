@@ -223,7 +223,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml, for its shards")
-    parser.add_argument("model", type=Path, help="such as models/movemask-7")
+    parser.add_argument("model", type=Path, help="such as models/movemask-8")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="models folders, measured too")
     parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one row: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")

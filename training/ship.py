@@ -101,10 +101,12 @@ class Shipping:
         report = (MODELS / f"{self.name}.report.md").read_text()
         size = re.search(rf"^\| {self.name} \| \d+ \| ([\d.]+) \|$", report, re.M)
         assert size is not None, report
-        top, loss = ([measured[key], measured[f"{key}_with_moves"]] for key in ("top1", "cross_entropy"))
+        # As the report rounds them: the card's are rounded to four digits, and would be rounded twice.
+        means = re.findall(rf"^\| {self.name}(?: \+ moves)? \| ([\d.]+) ± .*? \| [\d.]+ \| ([\d.]+) ±", report, re.M)
+        top, loss = zip(*means[:2], strict=True)
         cells = [
-            " / ".join(f"{100 * share:.1f} %" for share in top),
-            " / ".join(f"{nats:.3f}" for nats in loss),
+            " / ".join(f"{share} %" for share in top),
+            " / ".join(loss),
             f"{measured['raw_leakage_mean']}",
             size[1],
         ]
@@ -184,7 +186,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="make a run's network the shipped one")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
-    parser.add_argument("name", help="of the new network, such as movemask-7")
+    parser.add_argument("name", help="of the new network, such as movemask-8")
     parser.add_argument("--teacher", type=Path, required=True, help="the teacher's ONNX file")
     parser.add_argument("--maia1", type=Path, required=True, help="a folder of maia-*.pb.gz")
     parser.add_argument("--hardware", required=True, help="what it was trained on")

@@ -140,7 +140,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="which weights are better, on held-out positions")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml, for its shards and its teacher")
-    parser.add_argument("folders", type=Path, nargs="+", help="of weights, such as training/checkpoints/movemask-7")
+    parser.add_argument("folders", type=Path, nargs="+", help="of weights, such as training/checkpoints/movemask-8")
     parser.add_argument("--positions", type=int, default=COMPARED)
     arguments = parser.parse_args()
     run, place = load_run(arguments.run), best_device()

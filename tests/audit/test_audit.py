@@ -86,14 +86,14 @@ def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -
 def test_figures_match_independent_calculation(tmp_path: Path) -> None:
     positions = fens(150)
     (tmp_path / "x.fen").write_text("\n".join(positions))
-    audited("--elo", 1500, tmp_path / "x.fen", "--model", "movemask-7", "--out", tmp_path / "out")
+    audited("--elo", 1500, tmp_path / "x.fen", "--model", "movemask-8", "--out", tmp_path / "out")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    model = open_model(shipped_models() / "movemask-7.toml", 1)
+    model = open_model(shipped_models() / "movemask-8.toml", 1)
     table = pq.read_table(tmp_path / "out" / "positions.parquet")
     assert [Position.read(fen).fen for fen in positions] == table["fen"].to_pylist()
     expected = independently(model, positions)
     np.testing.assert_allclose(table["raw"].to_numpy(), expected["raw"], rtol=1e-3)
-    held_to(summary["models"]["movemask-7"], expected)
+    held_to(summary["models"]["movemask-8"], expected)
 
 
 def test_positions_table_of_games(tmp_path: Path, models: Path) -> None:

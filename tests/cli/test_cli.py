@@ -48,7 +48,7 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     assert lines[7].startswith("17 more")
     assert "Illegal moves have 0 in this answer (served leakage)." in lines
     assert any(re.fullmatch(r"Plain softmax would give them [\d.e-]+ % \(raw leakage\)\.", line) for line in lines)
-    assert "(raw leakage; this network's mean is 0.37 %)." in "\n".join(clamped)
+    assert "(raw leakage; this network's mean is 0.29 %)." in "\n".join(clamped)
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
     assert "Black is checkmated." in run("predict", mate, "--models-dir", models).output
 
@@ -208,7 +208,7 @@ def test_serve_help_lists_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
 def test_unwritable_folder_is_named(tmp_path: Path, where: str) -> None:
-    network = str(shipped_models() / "movemask-7.onnx")
+    network = str(shipped_models() / "movemask-8.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}

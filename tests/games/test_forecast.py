@@ -43,6 +43,6 @@ def test_forecast_is_mean_value_after_likeliest_moves(shipped: TestClient) -> No
     assert "forecast" not in asked(shipped, "/v1/games", pgn=pgn)["games"][0]["moves"][0]
     scholars = "r1bqkb1r/pppp1ppp/2n2n2/4p2Q/2B1P3/8/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
     mate = asked(shipped, fen=scholars, elo=2200, include=["forecast"])
-    assert mate["forecast"]["win"] > 0.9 > mate["value"]["win"] + 0.1  # the mate is not seen before it is played
+    assert mate["forecast"]["win"] > 0.85 > mate["value"]["win"] + 0.1  # the mate is not seen before it is played
     over = asked(shipped, fen="7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", include=["forecast"])
     assert "forecast" not in over

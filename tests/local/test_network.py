@@ -68,7 +68,7 @@ def test_seed_draws_the_move_of_the_service(network: movemask.Network, shipped: 
 def test_load_ignores_service_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PORT", "abc"), ("THREADS", "many"), ("NEW_FLAG", "1"), ("DEFAULT_MODEL", "none")):
         monkeypatch.setenv(f"MOVEMASK_{name}", value)
-    assert movemask.load().name == "movemask-7"
+    assert movemask.load().name == "movemask-8"
     write_fake(tmp_path, "own")
     monkeypatch.setenv("MOVEMASK_MODELS_DIR", str(tmp_path))
     assert movemask.load().name == "own"
@@ -149,7 +149,7 @@ def test_policy_length_iteration_and_repr(network: movemask.Network) -> None:
     assert len(policy) == 20
     assert list(policy) == list(policy.probabilities)
     assert chess.Move.from_uci("e2e4") in policy
-    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-7>", repr(policy))
+    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-8>", repr(policy))
 
 
 def test_policies_of_boards_and_finished_games(network: movemask.Network) -> None:

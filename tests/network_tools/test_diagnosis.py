@@ -153,7 +153,7 @@ def in_the_network(model: Model, **changes: Change) -> Model:
 
 @pytest.fixture(scope="module")
 def shipped() -> Model:
-    return open_model(HERE / "movemask-7.toml", threads=1)
+    return open_model(HERE / "movemask-8.toml", threads=1)
 
 
 @pytest.mark.parametrize(

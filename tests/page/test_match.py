@@ -640,7 +640,7 @@ def test_finished_game_keeps_moves_in_address(visit: Visit, browser: Browser) ->
 @pytest.mark.deep
 def test_opponent_keeps_its_model(visit: Visit) -> None:
     """Whatever the player changes meanwhile: the ratings beside the hints, or the model."""
-    page = visit.open("#play?model=movemask-7")
+    page = visit.open("#play?model=movemask-8")
     begin(visit, "White", rating=1200)
     visit.sees("Your turn.")
     page.get_by_role("button", name="Show hints").click()
@@ -651,12 +651,12 @@ def test_opponent_keeps_its_model(visit: Visit) -> None:
     with page.expect_request("**/v1/move") as request:
         visit.click("e2", "e4")
     sent: Any = request.value.post_data_json
-    assert (sent["model"], sent["elo"]) == ("movemask-7", {"self": 1200, "opponent": 1200})
+    assert (sent["model"], sent["elo"]) == ("movemask-8", {"self": 1200, "opponent": 1200})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
     expect(page.locator("#model")).to_be_disabled()
     page.get_by_role("button", name="Back to the game").click()
-    expect(page.locator("#above .player")).to_contain_text("movemask-7")
+    expect(page.locator("#above .player")).to_contain_text("movemask-8")
 
 
 @pytest.mark.deep

@@ -209,7 +209,7 @@ def test_forecast_sees_hanging_queen(visit: Visit) -> None:
     """The shipped network's own value, which does not look at the replies, is lower."""
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open()
-    visit.turns_to(address(fen, white="2200", black="2200", model="movemask-7"))
+    visit.turns_to(address(fen, white="2200", black="2200", model="movemask-8"))
     expect(page.locator("#forecast")).to_contain_text(re.compile(r"White wins [7-9]\d"))
 
 

@@ -18,8 +18,8 @@ ADDRESSES = {
     "/v1/leakage": "/v1/leakage?by=phase",
     "/v1/leakage/worst": "/v1/leakage/worst?kind=raw&limit=1",
     "/v1/leakage/positions": "/v1/leakage/positions?limit=1",
-    "/v1/models/{name}": "/v1/models/movemask-7",
-    "/v1/vocabularies/{name}": "/v1/vocabularies/movemask-7",
+    "/v1/models/{name}": "/v1/models/movemask-8",
+    "/v1/vocabularies/{name}": "/v1/vocabularies/movemask-8",
 }
 #: Answers that the page does not show: they are pages, lists for a machine, or longer than a screen.
 LONGEST = 1500

@@ -18,7 +18,7 @@ from tests.ground_truth import DATA
 from tests.networks import fake_model
 from training.curves import SEEN_LARGEST, SEEN_MEAN, Apart, apart, curves
 
-SHIPPED = "movemask-7"
+SHIPPED = "movemask-8"
 #: Of a move's probability from one rating to the next, beyond the teacher's change there or beside it.
 JUMP = 0.045
 

@@ -53,7 +53,7 @@ def test_documented_analysis_output() -> None:
 
 def test_documented_mistake_figures(tmp_path: Path) -> None:
     documented = re.search(
-        r"`(blunder: cost .*?)`\n\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE
+        r"`(blunder: cost .*?)`\s\(11\. Nbd2 of `movemask annotate tests/data/evaluated.pgn`\)", PAGE
     )
     assert documented
     out = tmp_path / "annotated.pgn"

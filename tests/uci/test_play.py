@@ -206,8 +206,8 @@ def test_threads_option_reloads_the_network(network: Network) -> None:
 
     out = io.StringIO()
     commands = ["isready", "setoption name Threads value 3", "isready", "go", "setoption name Hash value 64", "go"]
-    Engine(source, Options("movemask-7", threads=2), out).run(commands)
-    assert opened == [("movemask-7", 2), ("movemask-7", 3)]
+    Engine(source, Options("movemask-8", threads=2), out).run(commands)
+    assert opened == [("movemask-8", 2), ("movemask-8", 3)]
     assert out.getvalue().count("readyok") == 2
 
 

@@ -114,10 +114,10 @@ def test_limit_strength_without_table_is_a_rating(unmeasured: chess.engine.Simpl
 
 def test_ratings_outside_the_range_are_noted(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
-    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-7.toml
+    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-8.toml
     sent = "setoption name SelfElo value 3200\nsetoption name Temperature value 0\ngo\n"
     spoken = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert spoken[0] == "info string movemask-7 does not know the rating 3200: asked as 2600"
+    assert spoken[0] == "info string movemask-8 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
 
@@ -316,7 +316,7 @@ def test_fallback_without_service(network: Network, temperature: int) -> None:
     board = chess.Board()
     board.push_san("e4")
     assert lines[-1] == f"bestmove {network.policy(board).best}"
-    assert lines[-2].endswith(" %, by movemask-7 on this machine: the service does not answer")
+    assert lines[-2].endswith(" %, by movemask-8 on this machine: the service does not answer")
 
 
 def test_absent_service_is_asked_once_per_move(network: Network, shipped: TestClient) -> None:
@@ -358,7 +358,7 @@ def test_engine_starts_without_its_service() -> None:
     result = subprocess.run([*COMMAND, "--url", url], input=commands, capture_output=True, text=True, check=True)
     lines = result.stdout.splitlines()
     assert {"uciok", "readyok"} <= set(lines)
-    assert lines[-2].endswith("by movemask-7 on this machine: the service does not answer")
+    assert lines[-2].endswith("by movemask-8 on this machine: the service does not answer")
     assert re.fullmatch("bestmove [a-h][1-8][a-h][1-8]", lines[-1])
 
 

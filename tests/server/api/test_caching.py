@@ -25,7 +25,7 @@ def test_get_policy_equals_post(shipped: TestClient) -> None:
         del posted["timing"]
         assert by_link(shipped, **link) == posted
     assert by_link(shipped, fen=CASTLING, chess960=True)["moves"] != by_link(shipped, fen=CASTLING)["moves"]
-    assert by_link(shipped, fen="startpos", model="movemask-7")["model"]["name"] == "movemask-7"
+    assert by_link(shipped, fen="startpos", model="movemask-8")["model"]["name"] == "movemask-8"
 
 
 def test_get_policy_is_private_for_a_minute(client: TestClient) -> None:
