@@ -200,6 +200,25 @@ class Direct:
         return answered(self.model, queries, write)
 
 
+#: Most queries in a submission of `submit_in_parts`.
+_QUERIES_PER_SUBMISSION = 512
+
+
+async def submit_in_parts(
+    evaluator: Evaluator, queries: Sequence[Query], write: Callable[[Answer, int], R]
+) -> list[R | MovemaskError]:
+    """As `Evaluator.submit`, in several submissions, so that the positions of games do not fill the queue."""
+    results: list[R | MovemaskError] = []
+    for start in range(0, len(queries), _QUERIES_PER_SUBMISSION):
+        part = queries[start : start + _QUERIES_PER_SUBMISSION]
+
+        def write_part(answer: Answer, place: int, start: int = start) -> R:
+            return write(answer, start + place)
+
+        results += await evaluator.submit(part, write_part)
+    return results
+
+
 #: Positions in one run of the network for `answered`.
 _TOGETHER = 64
 

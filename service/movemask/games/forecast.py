@@ -13,14 +13,11 @@ import chess
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluator, Query
+from movemask.evaluate import Answer, Evaluator, Query, submit_in_parts
 from movemask.network.value import Value
 
 #: Number of moves that are looked at. Each move is one more position for the network.
 LOOKED_AT = 3
-
-#: Most positions of a submission.
-POSITIONS_PER_SUBMISSION = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +66,7 @@ async def forecasts(
             else:
                 queries.append(Query(position=position, elo=elo))
                 places.append((place, probability))
-    values: list[Value | MovemaskError | None] = []
-    for start in range(
-        0, len(queries), POSITIONS_PER_SUBMISSION
-    ):  # so that a game's positions do not fill the queue
-        part = queries[start : start + POSITIONS_PER_SUBMISSION]
-        values += await evaluator.submit(part, lambda answer, _: answer.value)
+    values = await submit_in_parts(evaluator, queries, lambda answer, _: answer.value)
     for value, (place, probability) in zip(values, places, strict=True):
         if isinstance(value, MovemaskError):
             failed[place] = value

@@ -20,7 +20,7 @@ from movemask.board.moves import code_of, moves_of
 from movemask.board.pgn import Game, Ply
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.evaluate import Answer, Evaluator, Query
+from movemask.evaluate import Answer, Evaluator, Query, submit_in_parts
 from movemask.games.costs import Cost, Costs, Mark, MateSearch
 from movemask.games.forecast import Outlook, forecasts
 from movemask.games.judging import Look, Progress
@@ -305,7 +305,7 @@ async def probabilities_at(
         codes, probabilities = answer.policy
         return probabilities[codes.index(code_of(points[place][0].move))]
 
-    return await evaluator.submit(queries, write)
+    return await submit_in_parts(evaluator, queries, write)
 
 
 def _report(answer: Answer, ply: int, played: chess.Move) -> MoveReport:

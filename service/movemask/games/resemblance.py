@@ -8,7 +8,6 @@ from dataclasses import replace
 from movemask.board.boards import PHASES, Boards, Phase, phases_of
 from movemask.errors import MovemaskError
 from movemask.evaluate import Evaluator
-from movemask.games.forecast import POSITIONS_PER_SUBMISSION
 from movemask.games.reports import GameReport, MoveReport, probabilities_at
 from movemask.policy.normalisation import Normalisation
 
@@ -48,11 +47,7 @@ async def compared(
         for move in compared_moves(report)
         for rating in RATINGS
     ]
-    probabilities: list[float | MovemaskError] = []
-    for start in range(0, len(points), POSITIONS_PER_SUBMISSION):  # a game must not fill the queue
-        part = points[start : start + POSITIONS_PER_SUBMISSION]
-        probabilities += await probabilities_at(evaluator, part, Normalisation())
-    values = iter(probabilities)
+    values = iter(await probabilities_at(evaluator, points, Normalisation()))
     return [
         _with_ratings(report, values) if isinstance(report, GameReport) else report
         for report in reports

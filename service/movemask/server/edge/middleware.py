@@ -33,7 +33,7 @@ from movemask.server.edge.keys import Keys
 from movemask.server.edge.limits import BytesInFlight, RateLimit
 from movemask.server.edge.sites import Sites
 from movemask.server.edge.spans import record_spans
-from movemask.server.edge.traits import Table, Traits
+from movemask.server.edge.traits import Table
 from movemask.server.metrics import Metrics
 from movemask.server.problems import ProblemError
 
@@ -119,7 +119,7 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = self._headers(scope, route, context, message)
+                message["headers"] = self._headers(scope, context, message)
             elif context.waits and not message.get("more_body"):
                 record_spans(self._tracer, context.waits)
             body = message.get("body", b"")
@@ -134,7 +134,7 @@ class Edge:
                 self._in_flight.hold(context, -len(piece))  # the connection has it
 
         try:
-            self._admit(scope, path, route, context)
+            self._admit(scope, path, context)
             await self._app(scope, read, write)
             status = status or CLIENT_CLOSED  # the client left a stream before its first line
         except asyncio.CancelledError:
@@ -174,7 +174,7 @@ class Edge:
                 debug=probe,
             )
 
-    def _admit(self, scope: Scope, path: str, route: Traits, context: RequestContext) -> None:
+    def _admit(self, scope: Scope, path: str, context: RequestContext) -> None:
         """Raises MovemaskError if the request is refused before its route gets it."""
         if self._proxies:
             see_through(scope, self._proxies)
@@ -183,18 +183,18 @@ class Edge:
             raise ProblemError(
                 "malformed-path", f"{shown(path)!r}: a path has no control characters"
             )
-        if not route.any_host:
+        if not context.traits.any_host:
             self._sites.check_host(scope)
             self._sites.check_site(scope)
         if self._rate:
             context.charge = partial(self._rate.charge, context)
-            if not route.free:
+            if not context.traits.free:
                 context.charge(1)
-        if not (route.polled or route.shared):
+        if not (context.traits.polled or context.traits.shared):
             self._in_flight.make_room(context)
 
     def _headers(
-        self, scope: Scope, route: Traits, context: RequestContext, message: Message
+        self, scope: Scope, context: RequestContext, message: Message
     ) -> list[tuple[bytes, bytes]]:
         """Returns all headers of an answer: the app's own, and those of `HEADERS`."""
         own, failed = list(message.get("headers", ())), message["status"] >= 400
@@ -202,4 +202,4 @@ class Edge:
         if failed and any(name == b"expect" for name, _ in scope["headers"]):
             own.append((b"connection", b"close"))
         answering = Answering(context.id, context.client, self._rate)
-        return with_headers(own, route, scope["scheme"], answering, failed=failed)
+        return with_headers(own, context.traits, scope["scheme"], answering, failed=failed)
