@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from movemask.board.pgn import Game, read_games
+from movemask.board.pgn import Game, read_games, read_trees
 from movemask.board.position import Elo
 from movemask.errors import InvalidPgn, MovemaskError
 
@@ -147,3 +147,32 @@ def test_long_line_reads_as_short_lines() -> None:
         (f"1. e4 {filler * 3}[] e5 {filler * 2}\n\n", 2),
     ):
         assert shapes(text + "\n\n" + GOOD) == [plies, 3]
+
+
+CASTLED = '[FEN "r3k2r/pppppppp/8/8/8/8/PPPPPPPP/1R2K2R w KQkq - 0 1"]\n\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "moves", "notes"),
+    [
+        ("1. e4 e5 2. Ke3 Nc6 *", "e2e4 e7e5", ["'Ke3'"]),
+        ("1. e4 (1. d4 d5) e5 2. Ke3 {no} (2. Nf3) Nc6 3. Nf3 *", "e2e4 e7e5", ["'Ke3'"]),
+        ("1. e4 e5 2. Ke3 ) 2. Nf3 *", "e2e4 e7e5", ["'Ke3'"]),
+        ("1. e4 e5 2. Nf3 *", "e2e4 e7e5 g1f3", []),
+        (CASTLED + "1. O-O-O O-O-O *", "e1b1 e8a8", ["the game castles as in Chess960"]),
+        (CASTLED + "1. a3 Ke4 2. Kd8 *", "a2a3", ["castling rights", "'Ke4'"]),
+        ("1. e4 e5 2. Nf3 Nc6 3. Ke4 *", "e2e4 e7e5 g1f3 b8c6", ["the kings tell the result"]),
+    ],
+)
+def test_partial_game_ends_at_an_illegal_move(text: str, moves: str, notes: list[str]) -> None:
+    ((_, tree, game),) = read_trees(text, partial=True)
+    assert tree is not None
+    assert isinstance(game, Game)
+    assert [ply.played.uci() for ply in game.plies] == moves.split()
+    assert [note.startswith(words) for note, words in zip(game.notes, notes, strict=True)] == [True] * len(notes)
+
+
+@pytest.mark.parametrize("text", ["1. Ke3 *", "1. e4 Nf9 *", "1. e4 $999 e5 *", "1. e4 e5 2. $999 Ke3 *"])
+def test_partial_game_needs_a_move_and_no_other_fault(text: str) -> None:
+    (error,) = read_games(text, partial=True)
+    assert isinstance(error, InvalidPgn)

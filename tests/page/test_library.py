@@ -30,7 +30,7 @@ with an empty line} e5 2. Nf3 Nc6 3. Bc4 Bc5 1/2-1/2
 [White "Eve"]
 [Opening "Of their own"]
 
-1. e4 e5 2. Ke3 Nc6 *
+1. Ke3 e5 2. Nf3 *
 
 
 1. d4 *
@@ -55,7 +55,7 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     first, second, third = listed(page)
     assert first[:5] == ["Ann (1900) \N{EN DASH} Bob", "½-½", "2024.05.01", "Open", "C50 Italian Game: Giuoco Piano"]
     assert second[3:5] == ["Club", "Of their own"]
-    assert second[5] == "Cannot be read: White's move 2, Ke3, is not legal"
+    assert second[5] == "Cannot be read: White's move 1, Ke3, is not legal"
     assert third[0] == "? \N{EN DASH} ?"
     expect(page.locator("#library-count")).to_contain_text("1 cannot be read")
     page.get_by_label("or text").fill(GAMES)
@@ -79,7 +79,7 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     page.go_back()
     page.get_by_label("Find").fill("eve")
     page.get_by_role("button", name="Eve \N{EN DASH} ?", exact=True).click()
-    visit.is_told("This PGN cannot be read: White's move 2, Ke3, is not legal.")
+    visit.is_told("This PGN cannot be read: White's move 1, Ke3, is not legal.")
     page.get_by_role("button", name="Remove all").click()
     page.locator("#ask").get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No games yet")).to_be_visible()
@@ -88,13 +88,13 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
 
 
 def test_notes_on_a_game_are_shown(visit: Visit) -> None:
-    """Only the API once told them, and a game with an illegal last move was not judged."""
+    """Only the API once told them, and a game with an illegal move was not judged."""
     words = (
-        "The last move is left out: White's move 2, Ke3, is not legal. "
+        "'Ke3' is not legal, at White's move 2: it is left out, and what follows it. "
         "The evaluation 'eval x' after 1. e4 cannot be read."
     )
     page = visit.open("#games")
-    page.get_by_label("or text").fill('[White "Fay"]\n\n1. e4 {[%eval x]} e5 2. Ke3 0-1\n')
+    page.get_by_label("or text").fill('[White "Fay"]\n\n1. e4 {[%eval x]} e5 2. Ke3 Nc6 3. Nf3 0-1\n')
     page.get_by_role("button", name="Add").click()
     all_read(page, 1)
     assert listed(page)[0][-1].endswith(words)
@@ -106,6 +106,9 @@ def test_notes_on_a_game_are_shown(visit: Visit) -> None:
     visit.load("1. d4 d5 *")
     visit.line("d4", "d5")
     expect(page.locator("#notes")).to_have_text("")
+    visit.load("1. e4 e5 (1... d5 2. Ke3) 2. Nf3 *")
+    visit.line("e4", "e5", "Nf3")
+    expect(page.locator("#notes")).to_have_text("The variations are left out: White's move 2, Ke3, is not legal.")
 
 
 def test_game_is_found_by_player_and_removed_alone(visit: Visit) -> None:

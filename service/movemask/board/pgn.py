@@ -45,7 +45,7 @@ class Game:
     headers : the tags, without escapes
     played : all positions
     scores : White's expected score in each position, by its end or the PGN's evaluation; None without either
-    repairs : notes on what was read otherwise than it stands there: castling rights, en passant, an illegal last move
+    repairs : notes on what was read otherwise than it stands there: castling rights, en passant, illegal moves
     unreadable : notes on evaluations that cannot be read
     tree : python-chess's game with comments and variations; None if they were not read
     """
@@ -112,26 +112,33 @@ class Lines(Protocol):
     def readline(self) -> str: ...
 
 
-def read_games(source: Lines | str, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
+def read_games(
+    source: Lines | str, max_moves: int | None = None, *, partial: bool = False
+) -> Iterator[Game | MovemaskError]:
     """Returns the games of a PGN in order.
 
-    A game that cannot be played through, or text between games, gives an InvalidPgn.
+    A game that cannot be played through, or text between games, gives an InvalidPgn. With `partial`, a game is read up
+    to a move that cannot be played, with a note, if a move comes before it.
 
     A PGN without games yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
     moves or games have been read, or for a game of more than `split.LONGEST` characters; and any
     MovemaskError of the source.
     """
     return (
-        parsed.game for parsed in _read(source, _MainLine, max_moves) if parsed.game is not None
+        parsed.game
+        for parsed in _read(source, _MainLine, max_moves, partial=partial)
+        if parsed.game is not None
     )
 
 
-def read_trees(source: Lines | str, max_moves: int | None = None) -> Iterator[Parsed]:
+def read_trees(
+    source: Lines | str, max_moves: int | None = None, *, partial: bool = False
+) -> Iterator[Parsed]:
     """Like `read_games`, with the text and python-chess's game, which keeps comments, glyphs and variations.
 
     `max_moves` also limits the moves in variations, and the variations.
     """
-    return _read(source, _Tree, max_moves)
+    return _read(source, _Tree, max_moves, partial=partial)
 
 
 def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
@@ -139,7 +146,8 @@ def read_game_text(text: GameText, number: int) -> Game | InvalidPgn:
 
     `number` is the game's number in its file, for messages.
     """
-    game = _parsed(text, number, _MainLine, {"moves": math.inf, "variations": math.inf}).game
+    left = {"moves": math.inf, "variations": math.inf}
+    game = _parsed(text, number, _MainLine, left, partial=False).game
     assert isinstance(game, Game | InvalidPgn)  # the only results without limits
     return game
 
@@ -187,7 +195,9 @@ def rating_of(value: str | None) -> float | None:
     return float(value) if _LEAST_RATING <= int(value) <= _MOST_RATING else None
 
 
-def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> Iterator[Parsed]:
+def _read(
+    source: Lines | str, builder: type[_Tree], max_moves: int | None, *, partial: bool
+) -> Iterator[Parsed]:
     number = yielded = 0
     left = dict.fromkeys(("moves", "variations"), math.inf if max_moves is None else max_moves)
     stream = io.StringIO(source) if isinstance(source, str) else source
@@ -195,7 +205,7 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
     for text in split(iter(stream.readline, "")):
         if text.role == "game":
             number += 1
-            parsed = _parsed(text, number, builder, left)
+            parsed = _parsed(text, number, builder, left, partial=partial)
         else:
             trailing = text
             parsed = Parsed(text, None, outside(text))
@@ -208,7 +218,9 @@ def _read(source: Lines | str, builder: type[_Tree], max_moves: int | None) -> I
         yield Parsed(trailing, None, no_game(trailing))
 
 
-def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, float]) -> Parsed:
+def _parsed(
+    text: GameText, number: int, builder: type[_Tree], left: dict[str, float], *, partial: bool
+) -> Parsed:
     """Parses a game with python-chess. Raises LimitExceeded; other errors are part of the result."""
     name = f"pgn: game {number}"
     try:
@@ -219,15 +231,12 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         start, before = _start(text.tags), dict(left)
         try:
             return _played(text, name, builder, left, start)
-        except InvalidPgn:
-            if not start.may_be_960:
-                raise
-            note = "the game castles as in Chess960: read as Chess960"
-            as_960 = Start(repaired(fen_tag(text.tags), chess960=True)[0].fen(), (note,))
-            left.update(before)
-            with suppress(InvalidPgn):
-                return _played(text, name, builder, left, as_960)
-            raise
+        except InvalidPgn as error:
+            for another, is_partial in _other_readings(text, start, partial=partial):
+                left.update(before)
+                with suppress(InvalidPgn):
+                    return _played(text, name, builder, left, another, partial=is_partial)
+            raise error
     except InvalidPgn as error:
         return Parsed(text, None, error)
     except MovemaskError:  # too many moves
@@ -238,15 +247,31 @@ def _parsed(text: GameText, number: int, builder: type[_Tree], left: dict[str, f
         return Parsed(text, None, InvalidPgn(f"{name}: cannot be read: {why}"))
 
 
+def _other_readings(text: GameText, start: Start, *, partial: bool) -> Iterator[tuple[Start, bool]]:
+    """How else to read a game that cannot be played through: the starts, and whether a part of the game is enough."""
+    if start.may_be_960:
+        note = "the game castles as in Chess960: read as Chess960"
+        yield Start(repaired(fen_tag(text.tags), chess960=True)[0].fen(), (note,)), False
+    if partial:
+        yield start, True
+
+
 def _played(
-    text: GameText, name: str, builder: type[_Tree], left: dict[str, float], start: Start
+    text: GameText,
+    name: str,
+    builder: type[_Tree],
+    left: dict[str, float],
+    start: Start,
+    *,
+    partial: bool = False,
 ) -> Parsed:
     """Returns a game that is played through from a start. Raises InvalidPgn and LimitExceeded."""
     tree = chess.pgn.read_game(
         io.StringIO("".join(text.movetext)), Visitor=lambda: builder(text.tags, start, left)
     )
     assert tree is not None  # there is movetext
-    return Parsed(text, tree, _game(tree, text, name, start, with_tree=builder is _Tree))
+    game = _game(tree, text, name, start, with_tree=builder is _Tree, partial=partial)
+    return Parsed(text, tree, game)
 
 
 def fen_tag(tags: Mapping[str, str]) -> str:
@@ -322,6 +347,10 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             super().visit_comment(" ".join(filter(None, self._comments)))
             self._comments = []
 
+    def begin_parse_san(self, board: chess.Board, san: str) -> chess.pgn.SkipType | None:
+        """Skips moves after an error: in a variation, python-chess would play those of the main line from its board."""
+        return chess.pgn.SKIP if self.game.errors else None
+
     def parse_san(self, board: chess.Board, san: str) -> chess.Move:
         """Returns the move, or a null move.
 
@@ -334,7 +363,8 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         except ValueError as error:
             side = "White" if board.turn else "Black"
             place = f"in {board.fen()!r}, at {side}'s move {board.fullmove_number}"
-            raise _MoveError(f"{san!r} {error} {place}") from None
+            kind = ValueError if len(self.variation_stack) > 1 else _MoveError
+            raise kind(f"{san!r} {error} {place}") from None
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         self._count("moves")
@@ -380,7 +410,7 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
 
 
 class _MoveError(ValueError):
-    """A move that cannot be played."""
+    """A move of the main line that cannot be played."""
 
 
 class _MainLine(_Tree):
@@ -399,7 +429,13 @@ class _MainLine(_Tree):
 
 
 def _game(
-    parsed: chess.pgn.Game, text: GameText, name: str, start: Start, *, with_tree: bool
+    parsed: chess.pgn.Game,
+    text: GameText,
+    name: str,
+    start: Start,
+    *,
+    with_tree: bool,
+    partial: bool,
 ) -> Game:
     headers = {**parsed.headers, **odd_tags(text.tags)}
     try:
@@ -416,9 +452,12 @@ def _game(
         raise InvalidPgn(f"{name}: {fen!r} is not a valid position: {names}")
     moves, repairs = list(parsed.mainline_moves()), list(start.notes)
     if parsed.errors:
-        if not moves or not _is_result_by_kings(parsed.errors, text, len(moves)):
+        if moves and _is_result_by_kings(parsed.errors, text, len(moves)):
+            repairs.append(f"the kings tell the result: {parsed.errors[0]}, and is left out")
+        elif moves and partial and isinstance(parsed.errors[0], _MoveError):
+            repairs.append(f"{parsed.errors[0]}: it is left out, and what follows it")
+        else:
             raise InvalidPgn(f"{name}: {parsed.errors[0]}")
-        repairs.append(f"the kings tell the result: {parsed.errors[0]}, and is left out")
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (rating_of(headers.get(f"{side}Elo")) for side in ("White", "Black"))

@@ -8,7 +8,6 @@ import { pgnOf } from "./pgn.js";
 import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
-import { leftOut, withoutLast } from "./reading.js";
 import { ratingOf } from "./tree.js";
 import { noted, pgnFault, wrong } from "./words.js";
 
@@ -210,15 +209,11 @@ function stop() {
 async function ask(entry) {
   const { game } = entry;
   try {
-    const judge = (pgn) => call("v1/games", { pgn, ...named(), include: ["evaluations", "ratings"] }),
-      whole = await judge(game.pgn),
-      fault = whole.games[0].error?.detail,
-      shorter = fault && withoutLast(game.pgn, fault);
     const {
       games: [answer],
       engine: how,
       model: answerer,
-    } = shorter ? await judge(shorter) : whole;
+    } = await call("v1/games", { pgn: game.pgn, ...named(), include: ["evaluations", "ratings", "partial"] });
     const judged = !answer.error && isJudged(answer.moves, how);
     if (!answer.error && !judged) engine = how ? "cut" : "none";
     else if (how) engine = "";
@@ -228,7 +223,7 @@ async function ask(entry) {
       judged,
       part: how?.done && !judged ? `${how.done} of ${how.of} positions judged` : undefined,
       opening: answer.opening,
-      notes: [...(shorter ? [leftOut(fault)] : []), ...(answer.notes ?? [])],
+      notes: answer.notes,
       moment: answer.moments?.[0] && `${answer.moments[0].mark ?? "fault"}: ${answer.moments[0].text}`,
       lost: answer.moments?.[0]?.lost,
       report: answer.error ? undefined : keptOf(answer, answerer.name),

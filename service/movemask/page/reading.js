@@ -15,11 +15,8 @@ export async function read(text, model, chess960 = false) {
     line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
   }
   if (isPosition(line)) return position(line, model, chess960 || isChess960(line) || variantOf(text) === "chess960");
-  let found = await gameOf(text, model);
-  const { error } = found,
-    shorter = error && withoutLast(text, error.detail);
-  if (shorter) found = await gameOf(shorter, model);
-  if (found.error) throw Object.assign(new Error(error.detail), error);
+  const found = await gameOf(text, model);
+  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, chess960: is960, tree: nodes } = found,
     tree = new Tree({ fen: headers.FEN, chess960: is960, headers, nodes });
   return {
@@ -27,22 +24,10 @@ export async function read(text, model, chess960 = false) {
     tree,
     white: ratingOf(headers.WhiteElo),
     black: ratingOf(headers.BlackElo),
-    notes: [...(error ? [leftOut(error.detail)] : []), ...(found.notes ?? [])],
+    notes: found.notes,
     you: headers.White === "You" ? "white" : headers.Black === "You" ? "black" : "",
   };
 }
-
-/** A PGN without its last move, if an error says that this is the one that cannot be played; else undefined. */
-export function withoutLast(pgn, detail) {
-  const [, move] = /^pgn: game 1: '(.+?)' is .+ at \w+'s move \d+$/.exec(detail) ?? [],
-    place = move ? pgn.lastIndexOf(move) : 0,
-    rest = pgn.slice(place + move?.length);
-  const ends = /^[+#?!]*\s*(\{[^}]*\}\s*|\$\d+\s*)*(1-0|0-1|1\/2-1\/2|\*)?\s*$/.test(rest);
-  return place > 0 && ends ? pgn.slice(0, place) : undefined;
-}
-
-/** A note on a PGN that is read without its last move, which an error says cannot be played. */
-export const leftOut = (detail) => `the last move is left out: ${pgnFault(detail)}`;
 
 /** The steps to take a game from a site to this page. */
 const howToCopy = (site) =>
@@ -102,13 +87,18 @@ export function isChess960(fen) {
 
 /** The first game of a text with its variations; without them where those are too many or cannot be played. */
 async function gameOf(pgn, model) {
+  let fault;
   try {
-    const { parts } = await remembered("v1/games/split", { pgn, include: ["tree"] }),
+    const { parts } = await remembered("v1/games/split", { pgn, include: ["tree", "partial"] }),
       { game } = parts.find((part) => part.game);
     if (!game.error) return game;
+    fault = game.error.detail;
   } catch (error) {
     if (error.status !== 413 && error.status !== 422) throw error;
+    fault = error.message;
   }
-  const [found] = (await remembered("v1/games", { pgn, ...(model ? { model } : {}) })).games;
-  return found.error ? found : { ...found, tree: [{}, ...found.moves.map(({ uci, san }, parent) => ({ parent, uci, san }))] };
+  const [found] = (await remembered("v1/games", { pgn, ...(model ? { model } : {}), include: ["partial"] })).games;
+  if (found.error) return found;
+  const notes = [...(found.notes ?? []), `the variations are left out: ${pgnFault(fault)}`];
+  return { ...found, notes, tree: [{}, ...found.moves.map(({ uci, san }, parent) => ({ parent, uci, san }))] };
 }

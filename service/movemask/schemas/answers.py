@@ -414,7 +414,7 @@ class ReadOut(Out):
     notes: Items[str] | None = Field(
         None,
         description="What was read otherwise than it stands in the PGN, or could not be read: castling rights, "
-        "evaluations, an illegal last move. Left out if there is nothing to say.",
+        "evaluations, moves that cannot be played. Left out if there is nothing to say.",
     )
     tree: Items[NodeOut] | None = Field(
         None, description="On request: moves, variations and comments, parents first."

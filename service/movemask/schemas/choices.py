@@ -10,8 +10,8 @@ Include = Literal["san", "logit", "statistics", "illegal"]
 #: to a single position, to a sweep, to games, and to a split PGN.
 PolicyInclude = Literal[Include, "forecast"]
 SweepInclude = Literal["san", "statistics"]
-GamesInclude = Literal["tree", "forecast", "evaluations", "ratings"]
-SplitInclude = Literal["tree"]
+SplitInclude = Literal["tree", "partial"]
+GamesInclude = Literal[SplitInclude, "forecast", "evaluations", "ratings"]
 
 #: How a move is chosen: the most probable, or drawn by probability.
 Method = Literal["greedy", "sample"]

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fenIn, isPosition, read, withoutLast } from "./modules.js";
+import { fenIn, isPosition, read } from "./modules.js";
 
 const field = new URL("../../data/field/fen-cases.jsonl", import.meta.url);
 const cases = readFileSync(field, "utf8").trim().split("\n").map(JSON.parse);
@@ -35,11 +35,4 @@ test("the address of a game gets the steps to copy its PGN", async () => {
   ]) {
     await assert.rejects(read(address), ({ message }) => message.endsWith(words), address);
   }
-});
-
-test("a game is read up to its last move where that cannot be played, and not up to any other", () => {
-  const detail = (move) => `pgn: game 1: '${move}' is not legal in 'x', at White's move 4`;
-  assert.equal(withoutLast("1. e4 e5 4. Qxh7?? {no} 0-1\n", detail("Qxh7")), "1. e4 e5 4. ");
-  assert.equal(withoutLast("1. e4 e5 4. Qxh7 Nc6", detail("Qxh7")), undefined);
-  assert.equal(withoutLast("1. e4 e5", "pgn: game 1: no moves"), undefined);
 });

@@ -210,6 +210,17 @@ def test_split_reads_games(client: TestClient) -> None:
     assert asked(client, "/v1/games/split", pgn=" ", include=["tree"]) == {"parts": []}
 
 
+def test_partial_game_is_read_up_to_its_illegal_move(client: TestClient) -> None:
+    """A page that was sent a game with a slip of the pen in it once showed nothing of it."""
+    pgn = "1. e4 e5 2. Qxh7 Nc6 *\n\n1. Ke3 *\n"
+    first, second = judged(client, pgn=pgn, include=["partial"])["games"]
+    assert [move["uci"] for move in first["moves"]] == ["e2e4", "e7e5"]
+    assert first["notes"][0].startswith("'Qxh7' is not legal in ")
+    assert second["error"]["detail"].startswith("pgn: game 2: 'Ke3' is not legal in ")
+    (part, _) = asked(client, "/v1/games/split", pgn=pgn, include=["tree", "partial"])["parts"]
+    assert part["game"]["notes"] == first["notes"]
+
+
 def test_split_limits_moves_that_it_reads(serve: Serve) -> None:
     client = serve(max_positions=5)
     answer = client.post("/v1/games/split", json={"pgn": PGN, "include": ["tree"]})

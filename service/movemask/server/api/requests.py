@@ -300,8 +300,9 @@ class GamesIn(In):
     )
     include: list[GamesInclude] = Field(
         _EMPTY,
-        max_length=4,
-        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy. `evaluations`: "
+        max_length=5,
+        description="`tree`: also comments and variations. `partial`: a game with a move that cannot be played is read "
+        "up to it, with a note, instead of giving an error. `forecast`: for each move, as for a policy. `evaluations`: "
         "the service's engine evaluates the positions that have no `[%eval]`, some 50 in a second, and searches those "
         "around mistakes again, deeper. `ratings`: how likely moves 7 to 36 are at nine ratings.",
     )
@@ -313,8 +314,9 @@ class SplitIn(In):
     pgn: str = Field(max_length=MAX_PGN, description="Any text, with or without games.")
     include: list[SplitInclude] = Field(
         _EMPTY,
-        max_length=1,
-        description="`tree`: each game as it was read, with comments and variations.",
+        max_length=2,
+        description="`tree`: each game as it was read, with comments and variations. `partial`: with `tree`, also a "
+        "game with a move that cannot be played, up to it.",
     )
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import Any
 
@@ -110,7 +118,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         engine = services.engine.for_client(context.client, charge)
     media_type = preferred(http.headers.get("accept", ""), (JSON, NDJSON, PGN))
     if media_type == PGN:
-        trees = await run_in_threadpool(list[Parsed], read_trees(request.pgn, limit))
+        trees = await run_in_threadpool(list[Parsed], _trees(request, limit))
         _charge(context, request, [parsed.game for parsed in trees])
         coroutine = _annotated(evaluator, trees, request, services, engine, charge)
         return Response(await while_connected(http.scope, coroutine), media_type=PGN)
@@ -154,7 +162,7 @@ async def split_games(request: SplitIn, http: Request, services: AppServices) ->
 
 def _parts(request: SplitIn, services: Services) -> Response:
     texts: Iterable[Parsed] = (
-        read_trees(request.pgn, services.limits.positions)
+        _trees(request, services.limits.positions)
         if "tree" in request.include
         else (Parsed(text, None, None) for text in split(io.StringIO(request.pgn)))
     )
@@ -177,8 +185,12 @@ def _parts(request: SplitIn, services: Services) -> Response:
 def _read(request: GamesIn, limit: int) -> list[Game | MovemaskError]:
     """The games, with their variations if `include` names them; raises LimitExceeded for more moves than `limit`."""
     if "tree" in request.include:
-        return [parsed.game for parsed in read_trees(request.pgn, limit) if parsed.game is not None]
-    return list(read_games(request.pgn, limit))
+        return [parsed.game for parsed in _trees(request, limit) if parsed.game is not None]
+    return list(read_games(request.pgn, limit, partial="partial" in request.include))
+
+
+def _trees(request: GamesIn | SplitIn, limit: int) -> Iterator[Parsed]:
+    return read_trees(request.pgn, limit, partial="partial" in request.include)
 
 
 def _charge(
