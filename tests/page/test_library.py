@@ -281,7 +281,7 @@ def test_list_waits_for_service_rate_and_key(browser: Browser, shipped_alone: Pa
         page.route("**/v1/games", lambda route: route.abort())  # as if it stopped once the text is split
         page.get_by_label("or text").fill(games)
         page.get_by_role("button", name="Add").click()
-        expect(page.locator(waiting)).to_have_text("The service does not answer. Trying again in 5 s.")
+        expect(page.locator(waiting)).to_have_text("The service does not answer. Trying again in 2 s.")
         assert len(listed(page)) == 8
         assert stopped(process) == 0
     page.unroute("**/v1/games")

@@ -10,7 +10,7 @@ import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview, showVerdict } from "./review.js";
 import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
-import { GLYPHS, firstPly, numbered, turnAfter } from "./tree.js";
+import { GLYPHS, turnAfter } from "./tree.js";
 import { MARKS, betterThan, keyPlies, verdictOf } from "./verdicts.js";
 import { noted } from "./words.js";
 
@@ -88,12 +88,11 @@ export class Analysis {
       going = playing(state),
       reports = this.#reports;
     const line = reports.along(state),
-      first = firstPly(tree.fen),
       main = tree.along(tree.main),
       nodes = tree.along(moves);
     const review = going ? undefined : this.#costs.review(state),
       verdicts = going ? undefined : this.#verdictsOf(state),
-      nameOf = (ply) => `${numbered(first + ply)} ${tree.nodes[main[ply + 1]].san}`;
+      nameOf = (ply) => tree.title(main[ply + 1]);
     const costs = main.slice(1).map((index) => this.#costs.of(state, index)),
       keys = going || !verdicts ? [] : keyPlies(costs, review?.finished);
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
@@ -116,7 +115,7 @@ export class Analysis {
       reports: line,
       at,
       goTo,
-      names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`),
+      nameOf: (ply) => tree.title(nodes[ply]),
       moments: keys.map((ply) => ply + 1).filter((ply) => nodes[ply] === main[ply]),
     });
     this.#showVerdict(state, verdicts, review);
@@ -151,7 +150,7 @@ export class Analysis {
     if (playing(state)) return;
     if (trying(state)) {
       const instead = tree.at(tree.onwards(line).slice(0, line.length + 1));
-      const otherwise = `Find a better move than ${numbered(firstPly(tree.fen) + line.length)} ${tree.nodes[instead].san}.`;
+      const otherwise = `Find a better move than ${tree.title(instead)}.`;
       // The answer stands beside the move that was played: its verdict, and the better move as an arrow.
       const give = () => {
         set("trying", null);
@@ -159,7 +158,7 @@ export class Analysis {
       };
       return showVerdict({ otherwise, give });
     }
-    const isMain = line.join() === tree.main.slice(0, line.length).join(),
+    const isMain = tree.isMain(line),
       own = !isMain || !you || turnAfter(tree.fen, line.length - 1) === you;
     const path = own ? line : line.slice(0, -1);
     const verdict = path.length && this.#verdictOn(state, path, review);
@@ -175,7 +174,7 @@ export class Analysis {
     showVerdict({
       here: {
         ...verdict,
-        move: `${numbered(firstPly(tree.fen) + path.length - 1)} ${tree.nodes[index].san}`,
+        move: tree.title(index),
         text: betterThan(tree.nodes[instead]?.san, tried, cost) + verdict.text,
         better: cost.line?.[0].san,
       },
@@ -191,7 +190,7 @@ export class Analysis {
       cost = this.#costs.of(state, index),
       report = this.#reports.of(state, index),
       side = turnAfter(tree.fen, path.length - 1),
-      isMain = path.join() === tree.main.slice(0, path.length).join();
+      isMain = tree.isMain(path);
     if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
     const shares = isMain ? review?.moments.find(({ ply }) => ply === path.length)?.by_rating : undefined;
     return verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares);
@@ -219,7 +218,7 @@ export class Analysis {
   async #judge(state) {
     const { tree } = state,
       line = played(state);
-    const isMain = isGame(state) && line.join() === tree.main.slice(0, line.length).join();
+    const isMain = isGame(state) && tree.isMain(line);
     try {
       if (isGame(state)) this.#costs.readMain(state).catch((error) => this.#costless(error));
       if (!isMain && line.length) await this.#costs.judge(state);
@@ -249,21 +248,14 @@ export class Analysis {
   /** The reports on the line on the board, and the names of its moves. */
   async #complete(state) {
     const { tree, moves } = state,
-      unnamed = tree
-        .along(moves)
-        .slice(1)
-        .some((index) => tree.nodes[index].san === tree.nodes[index].uci);
+      unnamed = tree.line(moves).some(({ uci, san }) => san === uci);
     if (unnamed || !this.#reports.complete(state)) await this.#ask(state, moves);
   }
 
   async #ask(state, line) {
     const { tree } = state,
       sans = await this.#reports.ask(state, line);
-    const unnamed = tree
-      .along(line)
-      .slice(1)
-      .some((index, ply) => tree.nodes[index].san !== sans[ply]);
-    if (unnamed) this.#store.dispatch({ type: "named", tree, moves: line, sans });
+    if (tree.line(line).some(({ san }, ply) => san !== sans[ply])) this.#store.dispatch({ type: "named", tree, moves: line, sans });
   }
 
   /** Reads the main line: of a game at once, of moves that are made here, when they rest, what opening they are. */

@@ -5,7 +5,7 @@ const KEPT = 1000; // answers
 const KEPT_FOR = 60_000; // ms; a model may be replaced meanwhile
 
 /** What the service says is wrong (RFC 9457). */
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, problem, retryAfter) {
     super(problem.detail ?? problem.title ?? `status ${status}`);
     this.status = status;
@@ -16,7 +16,9 @@ export class Problem extends Error {
 }
 
 /** The service does not answer at all. */
-export class Gone extends Error {}
+class Gone extends Error {
+  retryAfter = 2; // s
+}
 
 const answers = new Map(); // by path and body: the promise of an answer, and when it was asked for
 

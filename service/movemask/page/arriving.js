@@ -1,6 +1,5 @@
 // Texts and files that come to the page: pasted, dropped, chosen or typed into a form.
 
-import { Gone } from "./api.js";
 import { byId } from "./dom.js";
 import { partsOf, textOf } from "./games.js";
 import { isPosition } from "./reading.js";
@@ -17,7 +16,7 @@ export function listenForTexts({ arrives, one, several, listing, attempt, notice
   /** The parts of a text, once the service has answered. */
   async function parted(text) {
     const parts = await partsOf(text, (error) => {
-      if (!(error instanceof Gone || error.retryAfter || error.status === 401)) return undefined;
+      if (!(error.retryAfter || error.status === 401)) return undefined;
       return new Promise((again) => notices.tell("splitting", error, again));
     });
     notices.clear("splitting");

@@ -1,7 +1,7 @@
 // The choices of the first screen: a position, a game against the network, the review of games.
 
 import { challenge } from "./challenge.js";
-import { byId, element } from "./dom.js";
+import { button, byId } from "./dom.js";
 import { cellsOf } from "./library.js";
 import { latest } from "./shelf.js";
 import { begins, blank, live, turn } from "./state.js";
@@ -34,7 +34,7 @@ async function offerLast(open) {
   byId("last-games").replaceChildren(
     ...games.map((game) => {
       const [players, result] = cellsOf(game);
-      return element("button", { type: "button", onclick: () => open(game.pgn) }, `${players} ${result}`);
+      return button(() => open(game.pgn), {}, `${players} ${result}`);
     }),
   );
 }

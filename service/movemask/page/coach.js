@@ -1,7 +1,7 @@
 // A coach's view: one player over many games, with positions to try again; to print, and as a PGN.
 
 import { remembered } from "./api.js";
-import { byId, element, percent, table } from "./dom.js";
+import { button, byId, counted, element, percent, quiet, table } from "./dom.js";
 import { pgnOf } from "./pgn.js";
 import { gamesOf, playersOf, profileOf } from "./profile.js";
 import { save } from "./share.js";
@@ -67,8 +67,6 @@ export function show() {
 
 const section = (title, ...parts) => element("section", {}, element("h3", {}, title), ...parts);
 
-const quiet = (text) => element("p", { className: "quiet" }, text);
-
 /** A number with a digit after the point; a dash for none. */
 const figure = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
@@ -84,7 +82,7 @@ function rated(like) {
 function summary({ games: count, read, judged, accuracy, accurate, all, whole, model }, own) {
   const unread = count - read;
   const words = [
-    `${count} game${count === 1 ? "" : "s"}, ${judged} of them judged. ${all.judged} of ${all.moves} moves are judged: ` +
+    `${counted(count, "game")}, ${judged} of them judged. ${all.judged} of ${all.moves} moves are judged: ` +
       `${all.inaccuracies} inaccuracies, ${all.mistakes} mistakes, ${all.blunders} blunders.`,
     accuracy === null
       ? "No game is judged whole, so there is no accuracy."
@@ -94,12 +92,8 @@ function summary({ games: count, read, judged, accuracy, accurate, all, whole, m
       : "A resembled rating needs five games with moves 7 and more, and a network that takes ratings.",
     whole && !modelOf(model)?.card?.resemblance ? "This network's estimate has not been calibrated." : "",
   ];
-  const again = element("button", {
-    type: "button",
-    onclick: () => readAll(own.filter(({ game }) => !game.report).map(({ game }) => game)),
-  });
-  again.textContent = `Read the other ${unread}`;
-  return element("p", {}, words.filter(Boolean).join(" "), ...(unread ? [" ", again] : []));
+  const readOthers = () => readAll(own.filter(({ game }) => !game.report).map(({ game }) => game));
+  return element("p", {}, words.filter(Boolean).join(" "), ...(unread ? [" ", button(readOthers, {}, `Read the other ${unread}`)] : []));
 }
 
 /** The names that count as the player's, and others that may. */
@@ -185,12 +179,8 @@ function costliest({ costliest: found }) {
       {},
       picture(one.fen, { flip: one.side === "black", label: `The position before ${one.text}` }),
       element("p", {}, one.text),
-      element("p", { className: "quiet" }, who(one)),
-      element(
-        "button",
-        { type: "button", className: "unprinted", onclick: () => tryAgain({ pgn: one.game.pgn, ply: one.ply, side: one.side }) },
-        "Try again",
-      ),
+      quiet(who(one)),
+      button(() => tryAgain({ pgn: one.game.pgn, ply: one.ply, side: one.side }), { className: "unprinted" }, "Try again"),
     ),
   );
   return element("ul", { className: "again" }, ...cards);

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { lineChart } from "./chart.js";
-import { byId, element, percent, table } from "./dom.js";
+import { byId, counted, element, percent, quiet, table } from "./dom.js";
 import { CAUSES } from "./lens.js";
 import { bar } from "./moves.js";
 import { picture } from "./squares.js";
@@ -114,7 +114,7 @@ function figures(models) {
   byId("verdicts").replaceChildren(...names.map((name) => verdict(name, models[name])));
   const masked = names
     .filter((name) => models[name].trained_with_mask)
-    .map((name) => paragraph("quiet", `${name} was trained with the mask: its raw means nothing.`));
+    .map((name) => quiet(`${name} was trained with the mask: its raw means nothing.`));
   byId("figures").replaceChildren(
     ...(names.length
       ? [table("Leakage by model", ["figure", ...names], rows), ...masked]
@@ -138,11 +138,9 @@ function verdict(name, model) {
       number("served, mean", percent(served.mean)),
       number("no mask, mean", percent(raw.mean)),
     ),
-    ...found.map((finding) => paragraph("alarm", finding)),
+    ...found.map((finding) => element("p", { className: "alarm" }, finding)),
   );
 }
-
-const paragraph = (className, text) => element("p", { className }, text);
 
 const share = (kind) => (kind.count ? percent(kind.flips / kind.count) : "–");
 
@@ -161,7 +159,7 @@ async function history() {
   const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort(
     (one, other) => one - other,
   );
-  if (!starts.length) return byId("history").replaceChildren(paragraph("quiet", "No figures yet."));
+  if (!starts.length) return byId("history").replaceChildren(quiet("No figures yet."));
   const written = new Intl.DateTimeFormat(
     undefined, // a day is the service's, from midnight in UTC
     byId("bucket").value === "1d" ? { month: "short", day: "numeric", timeZone: "UTC" } : { hour: "2-digit", minute: "2-digit" },
@@ -206,7 +204,7 @@ async function groups() {
       }
       const small = title.toLowerCase(),
         above = models.map(([name]) => name);
-      const content = rows.length ? table(`By ${small}`, [small, ...heads], rows, above) : paragraph("quiet", "No figures yet.");
+      const content = rows.length ? table(`By ${small}`, [small, ...heads], rows, above) : quiet("No figures yet.");
       const region = { className: "scroll", tabIndex: 0, role: "region", "aria-label": title };
       return element("section", region, element("h4", {}, title), content);
     }),
@@ -233,7 +231,7 @@ async function worst() {
       return element("a", { href }, picture(fen, { arrows, flip, label }), element("span", {}, `${model} ${percent(leaked)}`));
     }),
   );
-  if (!positions.length) byId("worst").replaceChildren(paragraph("quiet", "None yet."));
+  if (!positions.length) byId("worst").replaceChildren(quiet("None yet."));
 }
 
 async function models() {
@@ -276,5 +274,3 @@ async function standing() {
   }
   byId("fresh").textContent = `${parts.join(" · ")}.`;
 }
-
-const counted = (number, what) => `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;

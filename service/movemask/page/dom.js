@@ -6,14 +6,14 @@ const SVG = "http://www.w3.org/2000/svg";
 export const byId = (id) => document.getElementById(id);
 
 /**
- * An HTML element. Properties are set as such; those with a dash, and `role` and `for`, as attributes.
+ * An HTML element. Properties are set as such; those with a dash, and `role`, as attributes.
  * @returns {any}
  */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined) continue;
-    if (name.includes("-") || name === "role" || name === "for") made.setAttribute(name, value);
+    if (name.includes("-") || name === "role") made.setAttribute(name, value);
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made[name] = value;
   }
@@ -31,6 +31,13 @@ export function svg(tag, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
+
+/** A button. Without `does`, its surroundings listen. */
+export const button = (does, properties = {}, ...children) =>
+  element("button", { type: "button", onclick: does, ...properties }, ...children);
+
+/** A paragraph that stands back. */
+export const quiet = (text) => element("p", { className: "quiet" }, text);
 
 /**
  * A table with a caption that only screen readers show; cells of the first column are headings. `groups` are headings
@@ -95,6 +102,9 @@ export function percent(share) {
   if (value >= 0.095) return `${value.toFixed(value >= 0.995 ? 1 : 2)}\u00a0%`;
   return `${value.toPrecision(1)}\u00a0%`;
 }
+
+/** A number of things: "1 game", "1,200 games". */
+export const counted = (number, thing) => `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
 
 /** Runs `work` once, `wait` ms after the last call. */
 export function settled(work, wait) {

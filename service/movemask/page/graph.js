@@ -7,10 +7,10 @@ const RARE = 0.05; // of a move; below, its bar is red, as its mark in the list
 
 /**
  * `scores` are White's expected scores before each move and after the last, undefined where unknown; `reports` those
- * of the moves; `at` is the number of moves played on the board; `names` the moves with their numbers; `moments` the
- * plies of telling moves.
+ * of the moves; `at` is the number of moves played on the board; `nameOf` gives the move that led to a ply; `moments`
+ * are the plies of key moves.
  */
-export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
+export function showGraph(root, { scores, reports, nameOf, moments, at, goTo }) {
   const count = Math.max(1, reports.length);
   const picture = svg("svg", { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": told(scores, reports) });
   const runs = runsOf(scores).map((run) => ({ from: run[0][0], to: run.at(-1)[0], line: run.map(([x, y]) => `${x},${y}`).join("L") }));
@@ -33,7 +33,8 @@ export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
   };
   picture.addEventListener("click", (event) => goTo(ply(event)));
   picture.addEventListener("pointermove", (event) => {
-    root.title = [names[ply(event) - 1] ?? "the start", ...sentence(scores[ply(event)], reports[ply(event) - 1])].join(", ");
+    const here = Math.min(Math.max(0, ply(event)), reports.length);
+    root.title = [here ? nameOf(here) : "the start", ...sentence(scores[here], reports[here - 1])].join(", ");
   });
   root.replaceChildren(picture);
 }

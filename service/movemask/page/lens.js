@@ -1,6 +1,6 @@
 // The lens: what the network would say without the mask, and with a wrong one, beside the right policy.
 
-import { byId, element, percent } from "./dom.js";
+import { byId, element, percent, quiet } from "./dom.js";
 import { bar } from "./moves.js";
 import { picture } from "./squares.js";
 import { elo, played, position, turn } from "./state.js";
@@ -41,13 +41,13 @@ export const lensQuestion = (state, model) => ({
 
 /** Shows what the mask removes of an answer: how much, and the likeliest illegal moves where the answer has them. */
 export function showMask(root, answer) {
-  if (!answer.moves.length) return root.replaceChildren(paragraph("The game is over, so nothing can leak."));
+  if (!answer.moves.length) return root.replaceChildren(quiet("The game is over, so nothing can leak."));
   const { raw } = answer.leakage,
     leaked = element("p", { className: "leaked" }, element("b", {}, percent(raw)), " would go to illegal moves.");
   root.replaceChildren(
-    raw === null ? paragraph(UNDEFINED) : leaked,
+    raw === null ? quiet(UNDEFINED) : leaked,
     ...(answer.illegal ? [illegalMoves(answer.illegal.moves.slice(0, FEW))] : []),
-    ...(answer.leakage.trained_with_mask ? [paragraph(MASKED)] : []),
+    ...(answer.leakage.trained_with_mask ? [quiet(MASKED)] : []),
   );
 }
 
@@ -77,13 +77,13 @@ export function showLenses(answers, flip, recorded) {
 function card(answer, flip, withBoard) {
   const name = answer.model.name;
   if (!answer.illegal) {
-    return element("article", { "aria-label": name }, element("h3", {}, name), paragraph("The game is over, so nothing can leak."));
+    return element("article", { "aria-label": name }, element("h3", {}, name), quiet("The game is over, so nothing can leak."));
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
-  if (masked) parts.push(paragraph(MASKED));
-  parts.push(comparison(answer, raw, multiplied), paragraph(CONSTANT), illegalList(answer));
+  if (masked) parts.push(quiet(MASKED));
+  parts.push(comparison(answer, raw, multiplied), quiet(CONSTANT), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);
 }
 
@@ -153,7 +153,7 @@ function illegalList(answer) {
     {},
     element("h3", {}, "Illegal moves without the mask"),
     illegalMoves(moves.slice(0, ILLEGAL)),
-    paragraph(`${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`),
+    quiet(`${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`),
   );
 }
 
@@ -171,8 +171,6 @@ const illegalMoves = (moves) =>
       ),
     ),
   );
-
-const paragraph = (text) => element("p", { className: "quiet" }, text);
 
 const written = (uci) => `${uci.slice(0, 2)}–${uci.slice(2)}`;
 

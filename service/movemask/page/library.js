@@ -1,8 +1,8 @@
 // The list of games: added from PGN of any size, kept by the browser, and read by the service one by one.
 
-import { Gone, call } from "./api.js";
+import { call } from "./api.js";
 import { agrees } from "./ask.js";
-import { byId, element, say, settled, table } from "./dom.js";
+import { button, byId, counted, element, say, settled, table } from "./dom.js";
 import * as coach from "./coach.js";
 import { pgnOf } from "./pgn.js";
 import { kept as keptOf } from "./profile.js";
@@ -13,7 +13,6 @@ import { noted, pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
-const WAIT = 5; // s until a service that does not answer is asked again
 const PAUSE = 60; // s that the service leaves an engine alone that has failed
 const TRIES = 3; // of a game that an engine does not judge
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
@@ -115,7 +114,7 @@ export async function add(parts) {
   const outside = stray ? ` Line ${lineOf(stray)}: “${stray.text.trim().split(/\s/, 1)[0]}” stands outside games.` : "";
   if (!games.length && !again) throw new Error(`There is no game in this PGN.${outside}`);
   entries.push(...games.map(entryOf));
-  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.${outside}`;
+  byId("library-added").textContent = `${counted(games.length, "game")} added${again ? `, ${again} already in the list` : ""}.${outside}`;
   await save(games);
   draw();
   read();
@@ -182,8 +181,6 @@ const isUnjudged = ({ game }) => Boolean(game.asked && !game.judged && !game.err
 
 /** Whether all moves of a report have a cost; lichess gives the first position no evaluation. */
 const isJudged = (moves, engine) => (engine ? engine.done === engine.of : moves.filter(({ lost }) => lost === undefined).length < 2);
-
-const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
 
 /** Has the service read the games that it has not read or judged yet, one at a time, and waits where that helps. */
 async function read() {
@@ -269,7 +266,7 @@ const reason = (detail) => detail && pgnFault(detail);
 
 /** Waits, if the service is to be asked again; or else stops, and tells why. */
 async function held(error) {
-  const wait = error instanceof Gone ? WAIT : error.retryAfter;
+  const wait = error.retryAfter;
   waiting = wrong(error) + (wait ? ` Trying again in ${wait} s.` : " Press Continue to try again.");
   if (!wait) {
     stopping = true;
@@ -312,7 +309,7 @@ async function remove(entry) {
 }
 
 async function clear() {
-  if (!(await agrees(`Remove ${counted(entries.length)} from the list? They are then gone.`, "Remove"))) return;
+  if (!(await agrees(`Remove ${counted(entries.length, "game")} from the list? They are then gone.`, "Remove"))) return;
   stop();
   entries = [];
   refused = waiting = byId("library-added").textContent = "";
@@ -347,21 +344,21 @@ function draw() {
     found.sort((a, b) => (sorting.down ? -1 : 1) * by(a, b));
   }
   const heads = [
-    ...HEADS.map((name) => element("button", { type: "button", title: `Sort by ${name}` }, name)),
+    ...HEADS.map((name) => button(undefined, { title: `Sort by ${name}` }, name)),
     element("span", { className: "spoken" }, "Remove"),
   ];
   const rows = found
     .slice(0, most)
     .map(({ cells: [players, ...rest] }) => [
-      element("button", { type: "button" }, players),
+      button(undefined, {}, players),
       ...rest,
-      element("button", { type: "button", className: "remove", title: "Remove this game", "aria-label": `Remove ${players}` }, "×"),
+      button(undefined, { className: "remove", title: "Remove this game", "aria-label": `Remove ${players}` }, "×"),
     ]);
   const list = table("Games", heads, rows);
   if (sorting.by >= 0) list.tHead.rows[0].cells[sorting.by].setAttribute("aria-sort", sorting.down ? "descending" : "ascending");
   byId("library-list").replaceChildren(...(entries.length ? [list] : []));
   byId("library-more").hidden = found.length <= most;
-  byId("library-found").textContent = words.length || which ? `${counted(found.length)} found` : "";
+  byId("library-found").textContent = words.length || which ? `${counted(found.length, "game")} found` : "";
   progress();
 }
 
@@ -376,7 +373,7 @@ function progress() {
   byId("library-go").hidden = asked === entries.length && !unjudged;
   byId("library-go").textContent = busy ? "Stop" : asked < entries.length ? "Continue" : "Judge the rest";
   byId("library-count").textContent = [
-    `${asked.toLocaleString("en")} of ${counted(entries.length)} read`,
+    `${asked.toLocaleString("en")} of ${counted(entries.length, "game")} read`,
     unread ? `${unread} cannot be read` : "",
     unjudged ? `${unjudged.toLocaleString("en")} not judged${engine === "none" ? ", as the service has no engine" : ""}` : "",
   ]

@@ -41,23 +41,16 @@ export function endingOf({ Result: result, Termination }) {
 }
 
 /**
- * A new game. `you` is the player's side and `rating` the player's; `level` is the network's `{rating, temperature,
- * strength}`, with a strength of 0 for one that plays as people do; `control` is a clock such as "3+2", or ""; `pace`
- * is "human" or "once"; `started` is when it began, in UTC and ISO's form.
+ * A new game of an `id`, begun on a `date` at a `site` with a `model`. `you` is the player's side and `rating` the
+ * player's; `level` is the network's `{rating, temperature, strength}`, with a strength of 0 for one that plays as people
+ * do; `control` is a clock such as "3+2", or ""; `pace` is "human" or "once"; `started` is when it began, in UTC and ISO's
+ * form.
  */
-export function newMatch({ id, date, started, site, model, you, rating, level, control, pace, fen = "startpos", chess960 = false }) {
+export function newMatch({ control, fen = "startpos", chess960 = false, ...given }) {
   const base = control ? controlOf(control).base : 0;
   return {
-    id,
-    date,
-    started,
-    site,
-    model,
-    you,
-    rating,
-    level,
+    ...given,
     control,
-    pace,
     fen,
     chess960,
     moves: [],
@@ -207,5 +200,6 @@ export function drawOffered(match, now) {
   return ended(match, { result: "1/2-1/2", how: "agreement" }, now);
 }
 
-/** "won", "lost" or "drawn", for the player. */
-export const outcomeOf = ({ you, ending }) => (ending.result === "1/2-1/2" ? "drawn" : ending.result === wins(you) ? "won" : "lost");
+/** How a game that is over went for the player, in words. */
+export const outcomeOf = ({ you, ending }) =>
+  ending.result === "1/2-1/2" ? "Draw" : ending.result === wins(you) ? "You won" : "You lost";

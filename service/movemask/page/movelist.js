@@ -1,6 +1,6 @@
 // The moves of a game in two columns, with its comments and variations between them.
 
-import { element, follow, percent } from "./dom.js";
+import { button, element, follow, percent } from "./dom.js";
 import { GLYPHS, firstPly, numbered, readable } from "./tree.js";
 
 /**
@@ -25,7 +25,7 @@ function columns(list) {
     const [main, ...others] = tree.children(index);
     if (ply % 2 && !open) cells.push(number(), gap());
     else if (!(ply % 2)) cells.push(number());
-    cells.push(button(main, list));
+    cells.push(moveButton(main, list));
     open = ply % 2 === 0;
     const between = [...comment(tree.nodes[main].comment), ...others.map((other) => variation(other, ply, list))];
     if (!between.length) continue;
@@ -46,22 +46,22 @@ function variation(index, ply, list) {
 function inline(index, ply, list) {
   const { tree } = list,
     node = tree.nodes[index];
-  const words = [readable(node.before), numbered(ply), button(index, list), readable(node.comment)];
+  const words = [readable(node.before), numbered(ply), moveButton(index, list), readable(node.comment)];
   let told = Boolean(readable(node.comment));
   for (ply++; tree.children(index).length; index = tree.children(index)[0], ply++) {
     const [main, ...others] = tree.children(index),
       said = readable(tree.nodes[main].comment);
     if (told || ply % 2 === 0) words.push(numbered(ply));
-    words.push(button(main, list), said, ...others.flatMap((other) => ["(", ...inline(other, ply, list), ")"]));
+    words.push(moveButton(main, list), said, ...others.flatMap((other) => ["(", ...inline(other, ply, list), ")"]));
     told = Boolean(said) || others.length > 0;
   }
   return words.filter(Boolean).flatMap((word) => [word, " "]);
 }
 
-function button(index, { tree, current, reportOf, markOf, goTo }) {
+function moveButton(index, { tree, current, reportOf, markOf, goTo }) {
   const node = tree.nodes[index],
     glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("") || markOf(index);
-  const made = element("button", { type: "button", onclick: () => goTo(tree.path(index)) }, node.san + glyphs);
+  const made = button(() => goTo(tree.path(index)), {}, node.san + glyphs);
   const { probability, rank } = reportOf(index);
   if (probability !== undefined) {
     made.title = `${percent(probability)}, choice ${rank}`;

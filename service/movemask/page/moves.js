@@ -1,7 +1,7 @@
 // Bars of the moves with their probabilities, White's chances beside the board, and the forecast in words.
 
 import { SIDES } from "./match.js";
-import { element, percent, refill } from "./dom.js";
+import { button, element, percent, quiet, refill } from "./dom.js";
 
 const SHOWN = 8;
 
@@ -19,15 +19,13 @@ export function bar(share, kind = "") {
 
 /** The moves of an answer as buttons, most probable first; null for moves that are not to be seen, and `hidden` says why. */
 export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }) {
-  if (!moves) return refill(root, element("p", { className: "quiet" }, hidden));
-  if (!moves.length) return refill(root, element("p", { className: "quiet" }, "The game is over."));
+  if (!moves) return refill(root, quiet(hidden));
+  if (!moves.length) return refill(root, quiet("The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
-    const button = element(
-      "button",
+    const made = button(
+      () => onMove(move.uci),
       {
-        type: "button",
         className: "move",
-        onclick: () => onMove(move.uci),
         onpointerenter: () => onLight(move.uci),
         onpointerleave: () => onLight(null),
         onfocus: () => onLight(move.uci),
@@ -38,29 +36,17 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
       bar(move.probability),
       element("span", { className: "number" }, percent(move.probability)),
     );
-    if (move.uci === next) button.setAttribute("aria-current", "true");
-    return element("li", {}, button);
+    if (move.uci === next) made.setAttribute("aria-current", "true");
+    return element("li", {}, made);
   });
-  const list = element("ol", {}, ...rows);
-  const rest = moves.slice(SHOWN);
-  const more = rest.length
-    ? [
-        element(
-          "button",
-          {
-            type: "button",
-            className: "more",
-            "aria-expanded": all,
-            onclick: () => {
-              all = !all;
-              showBars(root, moves, { onMove, onLight, next });
-            },
-          },
-          all ? "Fewer" : `${rest.length} more, ${percent(rest.reduce((sum, move) => sum + move.probability, 0))} in all`,
-        ),
-      ]
-    : [];
-  refill(root, list, ...more);
+  const rest = moves.slice(SHOWN),
+    words = all ? "Fewer" : `${rest.length} more, ${percent(rest.reduce((sum, move) => sum + move.probability, 0))} in all`;
+  const turn = () => {
+    all = !all;
+    showBars(root, moves, { onMove, onLight, next });
+  };
+  const more = rest.length ? [button(turn, { className: "more", "aria-expanded": all }, words)] : [];
+  refill(root, element("ol", {}, ...rows), ...more);
 }
 
 /**

@@ -1,10 +1,7 @@
 // What went wrong, in a box over the page that moves nothing, with another try where that helps.
 
-import { Gone } from "./api.js";
 import { byId } from "./dom.js";
 import { wrong } from "./words.js";
-
-const GONE = 2; // s until a service that does not answer is asked again
 
 export class Notice {
   #told = new Map(); // by what was being done: the text, and what tries again
@@ -21,7 +18,7 @@ export class Notice {
   /** Tells an error of something that was being done; `again` tries it again, at once after the wait that the service asks for. */
   tell(doing, error, again) {
     clearTimeout(this.#timers.get(doing));
-    const wait = again && (error instanceof Gone ? GONE : error.retryAfter);
+    const wait = again && error.retryAfter;
     const text = wrong(error) + (wait ? ` Trying again in ${wait} s.` : "");
     this.#told.set(doing, { text, again, wantsKey: [401, 403].includes(error.status) });
     if (error?.name !== "Error") console.error(error); // a fault of the page

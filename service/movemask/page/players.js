@@ -52,7 +52,7 @@ function material(fen, side) {
 export function showResult(match) {
   byId("result").hidden = !match;
   if (!match) return;
-  byId("result-title").textContent = { won: "You won", lost: "You lost", drawn: "Draw" }[outcomeOf(match)];
+  byId("result-title").textContent = outcomeOf(match);
   byId("result-kept").hidden = match.kept !== "stored";
   byId("result-listed").hidden = match.kept !== "listed";
   byId("result-why").textContent = whyOf(match.ending);

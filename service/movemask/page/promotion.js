@@ -1,6 +1,6 @@
 // The choice of a promotion, asked on the board, from the square of the promotion towards the middle.
 
-import { byId, element } from "./dom.js";
+import { button, byId } from "./dom.js";
 import { drawing, pieceName } from "./squares.js";
 
 const PIECES = "qnrb"; // the queen on the square itself
@@ -20,9 +20,7 @@ export function promoted(moves, square) {
     ...(upwards ? letters.toReversed() : letters).map((letter) => {
       const piece = colour + letter;
       const shown = { className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] };
-      const button = element("button", { type: "button", ...shown }, drawing(piece));
-      button.addEventListener("click", (event) => isMeant(event) && dialog.close(letter));
-      return button;
+      return button((event) => isMeant(event) && dialog.close(letter), shown, drawing(piece));
     }),
   );
   dialog.style.setProperty("--square", `${box.width}px`);

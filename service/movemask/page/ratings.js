@@ -2,7 +2,7 @@
 
 import { remembered } from "./api.js";
 import { lineChart } from "./chart.js";
-import { byId, element, percent, table } from "./dom.js";
+import { byId, percent, quiet, table } from "./dom.js";
 import { elo, played, position } from "./state.js";
 
 const SHOWN = 6;
@@ -75,7 +75,7 @@ function ofOneRating(models) {
 
 /** Takes the chart away, and says why. */
 export function clearRatings(text = "") {
-  byId("chart").replaceChildren(element("p", { className: "quiet" }, text));
+  byId("chart").replaceChildren(quiet(text));
   byId("chart-table").replaceChildren();
   byId("surprise").textContent = "";
 }

@@ -1,6 +1,6 @@
 // The review of a game: the verdict on the move on the board, the moves that cost most, and all moves.
 
-import { byId, element, follow, percent, refill, say } from "./dom.js";
+import { button, byId, element, follow, percent, quiet, refill, say } from "./dom.js";
 import { bar } from "./moves.js";
 import { counted } from "./verdicts.js";
 
@@ -13,7 +13,7 @@ const NO_MISTAKE = "No move cost 10 points or more. These cost most.";
 const AWAITED = [800, 1200, 1600, 2000, 2400].map((rating) => ({ rating })); // shares that are on their way
 
 /** A button, or nothing where it is not to be offered. */
-const button = (text, onclick, className) => (onclick ? [" ", element("button", { type: "button", className, onclick }, text)] : []);
+const offered = (text, does, className) => (does ? [" ", button(does, { className }, text)] : []);
 
 /**
  * Shows what is said of the move that led to the board: `here` is its `{move, kind, name, text, better}`, undefined without one;
@@ -29,9 +29,9 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
   say(byId("verdict-said"), ...words);
   refill(
     byId("verdict-does"),
-    ...button(`${here?.better} was best`, here?.better && follow, "link"),
-    ...button("Try again", again),
-    ...button("Show the answer", give),
+    ...offered(`${here?.better} was best`, here?.better && follow, "link"),
+    ...offered("Try again", again),
+    ...offered("Show the answer", give),
   );
 }
 
@@ -62,8 +62,7 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated
     goTo(place);
     byId("verdict").scrollIntoView({ block: "nearest" }); // on a phone it may be under the board, which stays in sight
   };
-  const entry = (ply, title, ...words) =>
-    element("button", { type: "button", onclick: () => show(ply + 1), title, "aria-current": current(ply + 1) }, ...words);
+  const entry = (ply, title, ...words) => button(() => show(ply + 1), { title, "aria-current": current(ply + 1) }, ...words);
   follow(
     byId("review-moves"),
     ...all.map(([ply, { kind, cost, basis, human }]) => {
@@ -97,7 +96,7 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated
     const heading = element("b", { className: kind }, `${nameOf(ply)}${name && ` · ${name}`}. `);
     return element("li", {}, entry(ply, basis, heading, text), ...sharesOf(shares ?? (rated && !finished ? AWAITED : [])));
   });
-  refill(byId("moments"), entries.length ? element("ol", {}, ...entries) : element("p", { className: "quiet" }, none));
+  refill(byId("moments"), entries.length ? element("ol", {}, ...entries) : quiet(none));
 }
 
 /** How far the engine is, or why moves are not judged: it was `cut` short, or there is "none"; `again` has it go on. */

@@ -5,7 +5,7 @@ import { remembered } from "./api.js";
 import { Board } from "./board.js";
 import { clocksAfter, kept } from "./clock.js";
 import { chosen } from "./controls.js";
-import { byId, element, say } from "./dom.js";
+import { byId, quiet, say } from "./dom.js";
 import { lensArrows, lensQuestion, showLenses, showMask } from "./lens.js";
 import { endingOf, isYours } from "./match.js";
 import { HIDDEN, forecastIn, showBars, showChances } from "./moves.js";
@@ -105,7 +105,7 @@ export class Table {
     performance.measure("shown", "answered");
     if (hidden) {
       clearRatings(HIDDEN);
-      byId("lenses").replaceChildren(element("p", { className: "quiet" }, HIDDEN));
+      byId("lenses").replaceChildren(quiet(HIDDEN));
     } else if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#analysis.next(state), current });
     else if (state.view === "lens") await this.#lenses(state, answer, current);
     if (current()) await this.#analysis.review(state, chosen(state, models), current);
@@ -157,7 +157,7 @@ export class Table {
       shapes: shapesIn(tree.nodes[tree.at(line)]?.comment),
       player: going && atEnd ? match.you[0] : "",
       premove: (going && match.premove?.uci) || null,
-      check: answer.status === "checkmate" || /[+#]$/.test(last?.san) ? `${answer.turn[0]}k` : undefined,
+      check: answer.status === "checkmate" || /[+#]$/.test(last) ? `${answer.turn[0]}k` : undefined,
     });
     const hidden = alone(state);
     this.#chances(state, answer);
@@ -189,11 +189,11 @@ export class Table {
     this.#analysis.draw(state);
   }
 
-  /** Says how things stand, for screen readers too. Returns the move that led here, with its ply; null at the start. */
+  /** Says how things stand, for screen readers too. Returns the move that led here with its number; "" at the start. */
   #say(state, answer) {
     const { tree, match, at, moves } = state,
       line = played(state);
-    const last = at ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
+    const last = at ? tree.title(tree.at(line)) : "";
     const ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
     const aborted = state.aborted && !moves.length ? "The game is aborted. " : "";
     const shown = trying(state) ? { ...answer, moves: [] } : answer;
@@ -233,11 +233,6 @@ export class Table {
 function clocksOf(state) {
   const { tree, match, at, moves } = state;
   if (following(state) && (live(state) || at === moves.length)) return match.control ? "running" : null;
-  const nodes = (line) =>
-    tree
-      .along(line)
-      .slice(1)
-      .map((index) => tree.nodes[index]);
-  const timed = nodes(moves).some((node) => kept(node) !== undefined);
-  return timed ? clocksAfter(nodes(played(state)), firstPly(tree.fen), tree.headers.TimeControl) : null;
+  const timed = tree.line(moves).some((node) => kept(node) !== undefined);
+  return timed ? clocksAfter(tree.line(played(state)), firstPly(tree.fen), tree.headers.TimeControl) : null;
 }

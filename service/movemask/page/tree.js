@@ -37,6 +37,24 @@ export class Tree {
     return [0, ...moves.map((uci) => (index = this.#children[index]?.find((child) => this.nodes[child].uci === uci)))];
   }
 
+  /** The moves of a line: their nodes. */
+  line(moves) {
+    return this.along(moves)
+      .slice(1)
+      .map((index) => this.nodes[index]);
+  }
+
+  /** Whether a line is how the main line begins. */
+  isMain(moves) {
+    const { main } = this;
+    return moves.every((uci, ply) => uci === main[ply]);
+  }
+
+  /** A move with its number, such as "12. Nf3". */
+  title(index) {
+    return `${numbered(firstPly(this.fen) + this.path(index).length - 1)} ${this.nodes[index].san}`;
+  }
+
   /** The moves that lead to a node. */
   path(index) {
     const path = [];

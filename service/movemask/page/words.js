@@ -25,7 +25,7 @@ export function saidInGame(match, behind) {
 
 /** What is said of a position: the move that led to it, whose turn it is, and what is likeliest. `ending` is how the game of it ended. */
 export function saidOf(answer, { last, ending }) {
-  const before = last ? `${numbered(last.ply)} ${last.san}: ` : "",
+  const before = last && `${last}: `,
     now = ending ?? endingBy(answer);
   if (now) return `${before}${over(now)}`;
   const reason = answer.draw?.reason;

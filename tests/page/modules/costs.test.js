@@ -4,6 +4,10 @@ import { Costs, START, Tree, game, reduce, useKey } from "./modules.js";
 
 Object.assign(globalThis, { document: { baseURI: "http://page/" }, sessionStorage: { getItem: () => null, removeItem() {} } });
 
+// An engine that has stopped is asked again in a minute, which no test waits for.
+const { setTimeout } = globalThis;
+Object.assign(globalThis, { setTimeout: (...given) => (given[1] < 60_000 ? setTimeout(...given) : setTimeout(...given).unref()) });
+
 const ignored = () => {};
 
 const of = (...moves) => ({ ...START, ...game({ tree: new Tree({ headers: { White: "Ann" } }).grown(moves) }) });
