@@ -18,16 +18,16 @@ def tool(page: Page, name: str) -> None:
 def put(page: Page, piece: str, *squares: str) -> None:
     tool(page, piece)
     for square in squares:
-        page.locator(f'#editor-board [data-place="{square}"]').click()
+        page.locator(f'#editor-board [data-square="{square}"]').click()
 
 
 def drag(page: Page, source: str, target: tuple[float, float] | str) -> None:
-    box = page.locator(f'#editor-board [data-place="{source}"]').bounding_box()
+    box = page.locator(f'#editor-board [data-square="{source}"]').bounding_box()
     assert box
     page.mouse.move(box["x"] + 9, box["y"] + 9)
     page.mouse.down()
     if isinstance(target, str):
-        end = page.locator(f'#editor-board [data-place="{target}"]').bounding_box()
+        end = page.locator(f'#editor-board [data-square="{target}"]').bounding_box()
         assert end
         target = (end["x"] + 9, end["y"] + 9)
     page.mouse.move(target[0] - 3, target[1])
@@ -77,8 +77,8 @@ def test_position_by_keyboard_or_fen(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4&flip=1")
     page.get_by_role("button", name="Set up a position").click()
     fen = page.get_by_role("dialog").get_by_label("FEN", exact=True)
-    page.locator('#editor-board [data-place="e4"]').focus()
-    page.locator('#editor-board [data-place="e2"]').focus()
+    page.locator('#editor-board [data-square="e4"]').focus()
+    page.locator('#editor-board [data-square="e2"]').focus()
     page.locator("#editor-board [tabindex='0']").focus()  # e2
     page.keyboard.press("ArrowUp")  # Black's side is below
     page.keyboard.press("Enter")  # e1: the king is picked up
@@ -88,7 +88,7 @@ def test_position_by_keyboard_or_fen(visit: Visit) -> None:
     page.keyboard.press("Delete")  # f2
     expect(fen).to_have_value("rnbqkbnr/pppppppp/8/8/4P3/8/PPPPK1PP/RNBQ1BNR b kq - 0 1")
     fen.fill("8/8/8/4k3/8/8/4P3/4K3 b")
-    expect(page.locator('#editor-board [data-place="e5"]')).to_have_attribute("data-piece", "bk")
+    expect(page.locator('#editor-board [data-square="e5"]')).to_have_attribute("data-piece", "bk")
     page.get_by_role("dialog").get_by_role("button", name="Play from here").click()
     panel = page.get_by_role("form", name="Play from this position")
     expect(panel.get_by_label("Black", exact=True)).to_be_checked()  # whose turn it is
@@ -112,7 +112,7 @@ def test_piece_is_dragged_from_box(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="Set up a position").click()
     start = page.locator("#editor-tools label").filter(has_text="black queen").bounding_box()
-    end = page.locator('[data-place="d5"]').bounding_box()
+    end = page.locator('#editor-board [data-square="d5"]').bounding_box()
     assert start
     assert end
     page.mouse.move(start["x"] + 9, start["y"] + 9)
@@ -130,11 +130,11 @@ def test_editor_opens_fresh(visit: Visit) -> None:
         page.get_by_role("dialog").get_by_label("FEN", exact=True),
     )
     page.get_by_role("button", name="Set up a position").click()
-    page.locator('[data-place="d1"]').click()  # picks the queen up
+    page.locator('#editor-board [data-square="d1"]').click()  # picks the queen up
     editor.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Set up a position").click()
-    page.locator('[data-place="e2"]').click()
-    page.locator('[data-place="e4"]').click()
+    page.locator('#editor-board [data-square="e2"]').click()
+    page.locator('#editor-board [data-square="e4"]').click()
     expect(fen).to_have_value("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - 0 1")
 
 

@@ -118,7 +118,7 @@ class Visit:
         assert not elsewhere, elsewhere
 
     def square(self, name: str) -> Locator:
-        return self.page.locator(f'[data-square="{name}"]')
+        return self.page.locator(f'#board [data-square="{name}"]')
 
     def piece(self, name: str) -> str | None:
         return self.square(name).get_attribute("data-piece")

@@ -1,51 +1,53 @@
 // The board that one plays on: by clicks, by dragging, and by the keyboard. It offers the moves it is given, no others.
 
-import { element, svg } from "./dom.js";
+import { svg } from "./dom.js";
+import { Grid } from "./grid.js";
 import { premovesOf } from "./premoves.js";
 import { promoted } from "./promotion.js";
 import { drawsOn } from "./shapes.js";
-import { FILES, arrow, coordinates, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
+import { arrow, pieceName, piecesOf, place } from "./squares.js";
 
 const DRAG_FROM = 5; // pixels
 const SLIDE = 160; // ms
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
+/** Where arrows and circles are drawn, over the squares. */
+const layer = () => svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
+
 export class Board {
   #root;
   #onMove;
   #onPremove;
-  #squares = new Map(); // name → button
   #pieces = new Map();
   #legal = new Map(); // from-square → moves of the answer
   #fen = "";
-  #flip = false;
   #chosen = null;
-  #focus = "e2";
   #press = null;
   #choosing = false; // squares, by the keyboard; otherwise its arrows walk through the game
   #player = ""; // "w" or "b" against the network, who may move ahead
   #premove = null; // UCI, as it is shown
   #dropped = false; // the piece of the move that is made was dragged there
-  #layer = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
+  #arrows = layer();
+  #grid;
   #shapes;
   #drawn = ""; // the position and the shapes that came with it
-  #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
   /** Fills `root`; `onMove` gets the UCI of a move that the player has made, `onPremove` `{uci, text}` of one made ahead, or null. */
   constructor(root, { onMove, onPremove }) {
     this.#root = root;
     this.#onMove = onMove;
     this.#onPremove = onPremove;
-    root.setAttribute("role", "grid");
-    root.setAttribute("aria-label", "Chess board");
     root.addEventListener("focusin", (event) => event.target.dataset.square && this.#focused(event.target.dataset.square));
     root.addEventListener("keydown", (event) => this.#key(event));
+    root.addEventListener("click", ({ detail, target }) => detail === 0 && this.#choose(target.dataset.square)); // Enter and Space
     root.addEventListener("pointerdown", (event) => this.#pressed(event));
     root.addEventListener("pointermove", (event) => this.#dragged(event));
     root.addEventListener("pointerup", (event) => this.#released(event));
     root.addEventListener("pointercancel", () => this.#let());
-    this.#shapes = drawsOn(root, this.#layer, (event) => this.#at(event));
-    this.#lay();
+    const drawn = layer();
+    this.#grid = new Grid(root, this.#arrows, drawn);
+    this.#shapes = drawsOn(root, drawn, (event) => this.#grid.at(event));
+    this.#turn(false);
   }
 
   /**
@@ -53,11 +55,8 @@ export class Board {
    * move moves ahead: `premove`.
    */
   show({ fen, flip, moves, last, arrows, check, shapes, player = "", premove = null }) {
-    const turned = flip !== this.#flip;
-    if (turned) {
-      this.#flip = flip;
-      this.#lay();
-    }
+    const turned = flip !== this.#grid.flip;
+    if (turned) this.#turn(flip);
     const before = this.#pieces;
     this.#player = player;
     this.#premove = premove;
@@ -71,7 +70,7 @@ export class Board {
     const stays = fen === this.#fen || (player && before.get(this.#chosen) === this.#pieces.get(this.#chosen));
     if (!stays || !this.#legal.has(this.#chosen)) this.#chosen = null;
     this.#fen = fen;
-    for (const [name, square] of this.#squares) this.#draw(name, square, last, check);
+    for (const [name, square] of this.#grid.squares) this.#draw(name, square, last, check);
     if (!turned) this.#slideFrom(before);
     this.draw(arrows);
     this.#mark();
@@ -79,7 +78,7 @@ export class Board {
 
   /** Replaces the arrows. */
   draw(arrows) {
-    const drawn = arrows.map((one) => arrow(one, this.#flip));
+    const drawn = arrows.map((one) => arrow(one, this.#grid.flip));
     this.#arrows.replaceChildren(...drawn, ...drawn.flatMap((one) => [...one.querySelectorAll("text")])); // no arrow covers a label
   }
 
@@ -91,17 +90,17 @@ export class Board {
   /** Moves a piece at once, until the service's answer has the whole position. */
   nudge(uci) {
     const [from, to] = [uci.slice(0, 2), uci.slice(2, 4)];
-    const moved = this.#squares.get(from)?.querySelector("svg");
+    const moved = this.#grid.squares.get(from)?.querySelector("svg");
     if (!moved || from === to) return;
     const slides = !this.#dropped;
     this.#dropped = false;
-    this.#squares.get(to).querySelector("svg")?.remove();
-    this.#squares.get(to).append(moved);
-    this.#squares.get(to).dataset.piece = this.#squares.get(from).dataset.piece;
-    this.#squares.get(from).dataset.piece = "";
+    this.#grid.squares.get(to).querySelector("svg")?.remove();
+    this.#grid.squares.get(to).append(moved);
+    this.#grid.squares.get(to).dataset.piece = this.#grid.squares.get(from).dataset.piece;
+    this.#grid.squares.get(from).dataset.piece = "";
     this.#pieces = new Map(this.#pieces).set(to, this.#pieces.get(from));
     this.#pieces.delete(from);
-    for (const [name, square] of this.#squares) square.classList.toggle("moved", name === from || name === to);
+    for (const [name, square] of this.#grid.squares) square.classList.toggle("moved", name === from || name === to);
     if (slides) this.#slide(moved, from, to);
     this.#arrows.replaceChildren();
     this.#legal = this.#player ? premovesOf(this.#pieces, this.#player) : new Map();
@@ -116,13 +115,13 @@ export class Board {
     if (come.length > 2) return; // another position, not a move
     for (const [name, piece] of come) {
       const from = left.find(([, one]) => one === piece);
-      if (from) this.#slide(this.#squares.get(name).querySelector("svg"), from[0], name);
+      if (from) this.#slide(this.#grid.squares.get(name).querySelector("svg"), from[0], name);
     }
   }
 
   #slide(piece, from, to) {
     if (STILL.matches) return;
-    const [[x, y], [toX, toY]] = [place(from, this.#flip), place(to, this.#flip)];
+    const [[x, y], [toX, toY]] = [place(from, this.#grid.flip), place(to, this.#grid.flip)];
     const start = `translate(${100 * (x - toX)}%, ${100 * (y - toY)}%)`;
     piece.animate(
       [
@@ -137,38 +136,19 @@ export class Board {
   freeze() {
     this.#legal = new Map();
     this.#chosen = null;
-    for (const square of this.#squares.values()) square.classList.remove("movable");
+    for (const square of this.#grid.squares.values()) square.classList.remove("movable");
     this.draw([]);
     this.#mark();
   }
 
-  #lay() {
-    const rows = [];
-    this.#shapes.turn(this.#flip);
-    for (let row = 0; row < 8; row++) {
-      const cells = [];
-      for (let column = 0; column < 8; column++) {
-        const name = squareAt(column, row, this.#flip);
-        const square = element("button", { type: "button", role: "gridcell", tabIndex: -1, className: "square" });
-        square.dataset.square = name;
-        square.dataset.piece = "";
-        square.classList.add((FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light");
-        square.addEventListener("click", (event) => event.detail === 0 && this.#choose(name)); // Enter and Space
-        this.#squares.set(name, square);
-        cells.push(square);
-      }
-      rows.push(element("div", { role: "row", className: "rank" }, ...cells));
-    }
-    this.#root.replaceChildren(...rows, coordinates(this.#flip), this.#arrows, this.#layer);
-    this.#squares.get(this.#focus).tabIndex = 0;
+  #turn(flip) {
+    this.#shapes.turn(flip);
+    this.#grid.turn(flip);
   }
 
   #draw(name, square, last, check) {
     const piece = this.#pieces.get(name);
-    if (square.dataset.piece !== (piece ?? "") || square.childElementCount !== (piece ? 1 : 0)) {
-      square.replaceChildren(...(piece ? [drawing(piece, { class: "piece" })] : []));
-      square.dataset.piece = piece ?? "";
-    } else if (piece) square.firstElementChild.removeAttribute("style");
+    this.#grid.draw(name, piece);
     square.classList.toggle("moved", Boolean(last) && (last.startsWith(name) || last.slice(2, 4) === name));
     square.classList.toggle("check", check !== undefined && piece === check);
     square.classList.toggle("movable", this.#legal.has(name));
@@ -187,7 +167,7 @@ export class Board {
 
   #mark() {
     const targets = this.#targets();
-    for (const [name, square] of this.#squares) {
+    for (const [name, square] of this.#grid.squares) {
       const piece = this.#pieces.get(name);
       const chosen = name === this.#chosen,
         target = targets.has(name);
@@ -219,7 +199,7 @@ export class Board {
       return this.#mark();
     }
     if (moves) {
-      const move = moves.length > 1 ? await promoted(moves, this.#squares.get(name)) : moves[0];
+      const move = moves.length > 1 ? await promoted(moves, this.#grid.squares.get(name)) : moves[0];
       this.#chosen = null;
       this.#mark();
       if (move) this.#onMove(move.uci);
@@ -236,21 +216,14 @@ export class Board {
     this.#onPremove(move && { uci: move.uci, text: move.text });
   }
 
-  #at(event) {
-    const box = this.#root.getBoundingClientRect();
-    const column = Math.floor((8 * (event.clientX - box.left)) / box.width);
-    const row = Math.floor((8 * (event.clientY - box.top)) / box.height);
-    return column >= 0 && column < 8 && row >= 0 && row < 8 ? squareAt(column, row, this.#flip) : null;
-  }
-
   #pressed(event) {
-    const name = event.button === 0 ? this.#at(event) : null;
+    const name = event.button === 0 ? this.#grid.at(event) : null;
     if (event.button === 2) this.#setPremove(null);
     if (!name) return;
     this.#shapes.show();
     this.#choosing = null; // the focus that follows is not the keyboard's
     addEventListener("pointerup", () => (this.#choosing = false), { once: true });
-    this.#go(name, false);
+    this.#grid.focusOn(name);
     const taken = this.#chosen === name;
     const target = this.#targets().has(name);
     if (!target && !taken) this.#choose(name);
@@ -265,22 +238,22 @@ export class Board {
     if (!press.moving && Math.hypot(x, y) < DRAG_FROM) return;
     if (!press.moving && this.#chosen !== press.name) this.#choose(press.name);
     press.moving = true;
-    const piece = this.#squares.get(press.name).firstElementChild;
+    const piece = this.#grid.squares.get(press.name).firstElementChild;
     piece?.classList.add("dragged");
     if (piece) piece.style.transform = `translate(${x}px, ${y}px)`;
-    this.#hover(this.#at(event));
+    this.#hover(this.#grid.at(event));
   }
 
   /** Frames the square that a dragged piece would go to. */
   #hover(name) {
-    const over = this.#targets().has(name) ? this.#squares.get(name) : null;
+    const over = this.#targets().has(name) ? this.#grid.squares.get(name) : null;
     for (const square of this.#root.querySelectorAll(".over")) if (square !== over) square.classList.remove("over");
     over?.classList.add("over");
   }
 
   #released(event) {
     const press = this.#press,
-      name = this.#at(event);
+      name = this.#grid.at(event);
     this.#let();
     if (!press) return;
     if (press.moving) {
@@ -290,7 +263,7 @@ export class Board {
   }
 
   #let() {
-    const piece = this.#press && this.#squares.get(this.#press.name).firstElementChild;
+    const piece = this.#press && this.#grid.squares.get(this.#press.name).firstElementChild;
     piece?.classList.remove("dragged");
     piece?.style.removeProperty("transform");
     this.#hover(null);
@@ -298,26 +271,12 @@ export class Board {
   }
 
   #key(event) {
-    const [column, row] = place(this.#focus, this.#flip);
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (event.key === "Escape" && this.#chosen) this.#choose(this.#chosen);
-    if (!step || !this.#choosing) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const [x, y] = [column + step[0], row + step[1]];
-    if (x >= 0 && x < 8 && y >= 0 && y < 8) this.#go(squareAt(x, y, this.#flip), true);
+    if (this.#choosing && this.#grid.walk(event)) event.stopPropagation();
   }
 
   #focused(name) {
     this.#choosing = this.#choosing !== null; // by the keyboard, not by the pointer
-    this.#go(name, false);
-  }
-
-  #go(name, focus) {
-    this.#squares.get(this.#focus).tabIndex = -1;
-    this.#focus = name;
-    const square = this.#squares.get(name);
-    square.tabIndex = 0;
-    if (focus) square.focus();
+    this.#grid.focusOn(name);
   }
 }

@@ -1,8 +1,9 @@
 // The board editor: a position set up by hand, piece by piece, or as a FEN.
 
 import { byId, element } from "./dom.js";
+import { Grid } from "./grid.js";
 import { isChess960 } from "./reading.js";
-import { FILES, coordinates, drawing, pieceName, piecesOf, squareAt } from "./squares.js";
+import { FILES, drawing, pieceName, piecesOf } from "./squares.js";
 
 const START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
   EMPTY = "8/8/8/8/8/8/8/8 w - - 0 1";
@@ -13,13 +14,11 @@ const field = (name) => byId("editor-form").elements[name];
 
 export class Editor {
   #pieces = new Map(); // by square, such as "wk"
-  #flip = false;
+  #grid = new Grid(byId("editor-board"));
   #tool = "move";
   #held = null; // the square that a piece is dragged from, or picked up by the keyboard
   #grip = null; // where the pointer took it
   #carried = null; // the drawing of a piece that is dragged from the box
-  #focus = "e2";
-  #squares = new Map();
   #chess960 = false; // as the position that was opened, until another is read
   #load;
 
@@ -34,7 +33,7 @@ export class Editor {
       ["editor-empty", EMPTY],
     ])
       byId(id).addEventListener("click", () => this.#read(fen));
-    byId("editor-flip").addEventListener("click", () => this.#turn(!this.#flip));
+    byId("editor-flip").addEventListener("click", () => this.#turn(!this.#grid.flip));
     byId("editor-cancel").addEventListener("click", () => byId("editor").close());
     const board = byId("editor-board");
     board.addEventListener("pointerdown", (event) => this.#pressed(event));
@@ -79,36 +78,14 @@ export class Editor {
   }
 
   #turn(flip) {
-    this.#flip = flip;
-    this.#squares.clear();
-    const ranks = [0, 1, 2, 3, 4, 5, 6, 7].map((row) =>
-      element(
-        "div",
-        { role: "row", className: "rank" },
-        ...[0, 1, 2, 3, 4, 5, 6, 7].map((column) => {
-          const name = squareAt(column, row, flip),
-            shade = (FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light";
-          const square = element("button", {
-            type: "button",
-            role: "gridcell",
-            className: `square ${shade}`,
-            tabIndex: name === this.#focus ? 0 : -1,
-            "data-place": name,
-          });
-          this.#squares.set(name, square);
-          return square;
-        }),
-      ),
-    );
-    byId("editor-board").replaceChildren(...ranks, coordinates(flip));
+    this.#grid.turn(flip);
     this.#draw();
   }
 
   #draw() {
-    for (const [name, square] of this.#squares) {
+    for (const [name, square] of this.#grid.squares) {
       const piece = this.#pieces.get(name);
-      if (square.dataset.piece !== (piece ?? "")) square.replaceChildren(...(piece ? [drawing(piece, { class: "piece" })] : []));
-      square.dataset.piece = piece ?? "";
+      this.#grid.draw(name, piece);
       square.classList.toggle("chosen", name === this.#held);
       square.ariaLabel = `${name}, ${piece ? pieceName(piece) : "empty"}${name === this.#held ? ", picked up" : ""}`;
     }
@@ -173,9 +150,9 @@ export class Editor {
   }
 
   #pressed(event) {
-    const name = event.target.closest("[data-place]")?.dataset.place;
+    const name = this.#grid.at(event);
     if (!name) return;
-    this.#focusOn(name);
+    this.#grid.focusOn(name);
     if (event.button === 2) this.#put(name);
     else this.#use(name);
     if (this.#held === name) this.#grip = [event.clientX, event.clientY];
@@ -194,49 +171,30 @@ export class Editor {
 
   #dragged(event) {
     if (this.#carried) this.#carried.style.translate = `${event.clientX}px ${event.clientY}px`;
-    const piece = this.#grip && this.#squares.get(this.#held).firstElementChild;
+    const piece = this.#grip && this.#grid.squares.get(this.#held).firstElementChild;
     if (piece) piece.style.transform = `translate(${event.clientX - this.#grip[0]}px, ${event.clientY - this.#grip[1]}px)`;
   }
 
   /** A piece that is dropped on another square goes there, and off the board it goes away. */
   #released(event) {
-    const over = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-place]");
+    const over = this.#grid.at(event);
     if (this.#carried) {
       this.#carried.remove();
       this.#carried = null;
-      if (over && this.#pieces.get(over.dataset.place) !== this.#tool) this.#put(over.dataset.place, this.#tool);
+      if (over && this.#pieces.get(over) !== this.#tool) this.#put(over, this.#tool);
     }
     if (!this.#grip) return;
-    this.#squares.get(this.#held).firstElementChild.style.transform = "";
+    this.#grid.squares.get(this.#held).firstElementChild.style.transform = "";
     this.#grip = null;
-    const name = over?.dataset.place;
-    if (name !== this.#held) this.#carry(this.#held, name);
+    if (over !== this.#held) this.#carry(this.#held, over);
   }
 
   #key(event) {
-    const name = this.#focus,
-      [column, row] = this.#place(name);
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (step) {
-      const [x, y] = [column + step[0], row + step[1]];
+    if (this.#grid.walk(event)) return;
+    if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      if (x >= 0 && x < 8 && y >= 0 && y < 8) this.#focusOn(squareAt(x, y, this.#flip), true);
-    } else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      this.#use(name);
-    } else if (event.key === "Delete" || event.key === "Backspace") this.#put(name);
-  }
-
-  #place(name) {
-    const index = [...this.#squares.keys()].indexOf(name);
-    return [index % 8, Math.floor(index / 8)];
-  }
-
-  #focusOn(name, focus = false) {
-    this.#squares.get(this.#focus).tabIndex = -1;
-    this.#focus = name;
-    this.#squares.get(name).tabIndex = 0;
-    if (focus) this.#squares.get(name).focus();
+      this.#use(this.#grid.focus);
+    } else if (event.key === "Delete" || event.key === "Backspace") this.#put(this.#grid.focus);
   }
 
   async #submitted(event) {

@@ -16,7 +16,9 @@ export function place(square, flip) {
   return flip ? [7 - column, 7 - row] : [column, row];
 }
 
+/** The square in a column and a row; null beside the board. */
 export function squareAt(column, row, flip) {
+  if (Math.min(column, row) < 0 || Math.max(column, row) > 7) return null;
   return flip ? FILES[7 - column] + (row + 1) : FILES[column] + (8 - row);
 }
 
