@@ -119,22 +119,16 @@ export class Analysis {
       moments: keys.map((ply) => ply + 1).filter((ply) => nodes[ply] === main[ply]),
     });
     this.#showVerdict(state, verdicts, review);
+    if (!reviewable(state)) return;
     showReview({
-      shown: reviewable(state),
       side: state.you,
       own: tree.headers[SIDES[state.you]] === "You",
       verdicts,
       nameOf,
       at: nodes[at] === main[at] ? at : -1,
-      keys: keys.map((ply) => ({
-        ply,
-        verdict: this.#verdictOn(state, tree.main.slice(0, ply + 1), review),
-        shares: review?.moments.find((moment) => moment.ply === ply + 1)?.by_rating,
-      })),
+      keys: keys.map((ply) => [ply, this.#verdictOn(state, tree.main.slice(0, ply + 1), review)]),
       rated: this.#ratings,
-      summary: review?.summary,
-      engine: review?.engine,
-      finished: Boolean(review?.finished),
+      review,
       goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
       choose: (side) => this.#store.dispatch({ type: "set", name: "you", value: side }),
       again: () => this.judgeAgain(),
@@ -193,7 +187,7 @@ export class Analysis {
       isMain = tree.isMain(path);
     if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
     const shares = isMain ? review?.moments.find(({ ply }) => ply === path.length)?.by_rating : undefined;
-    return verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares);
+    return { ...verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares), shares };
   }
 
   /** Asks for what is missing of the game, and shows it. A game that goes on is not read ahead. `model` is the chosen one. */

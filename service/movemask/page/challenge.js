@@ -2,6 +2,7 @@
 
 import { ranged } from "./controls.js";
 import { byId } from "./dom.js";
+import { between } from "./interpolation.js";
 import { takesRatings } from "./ratings.js";
 
 const KEPT = "movemask-challenge"; // in the browser
@@ -10,25 +11,20 @@ const FIELDS = ["side", "level", "strength", "rating", "own", "clock", "minutes"
 
 const field = (name) => byId("challenge").elements[name];
 
-/** The values of a table's rows at a value of its column `by`, between the two rows that it lies between. */
+/** The values of a table's columns where its column `by` has a value. */
 function interpolated(rows, by, value) {
-  const above = Math.max(
-    1,
-    rows.findIndex((row) => row[by] >= value),
-  );
-  const [low, high] = [rows[above - 1], rows[above] ?? rows[above - 1]];
-  const share = high[by] === low[by] ? 0 : Math.min(1, Math.max(0, (value - low[by]) / (high[by] - low[by])));
-  return Object.fromEntries(Object.keys(low).map((name) => [name, low[name] + share * (high[name] - low[name])]));
+  const column = (name) => rows.map((row) => row[name]);
+  return Object.fromEntries(Object.keys(rows[0]).map((name) => [name, between(column(name), column(by), value)]));
 }
 
 /** Rating and temperature that play at a strength, by the card's table. */
-export function settingsOf(strength, rows) {
+function settingsOf(strength, rows) {
   const { rating, temperature } = interpolated(rows, "elo", strength);
   return { rating: Math.round(rating), temperature: Number(temperature.toFixed(3)) };
 }
 
 /** The strength that was measured where the network imitates a rating, as words; "" where none was. */
-export function measuredAt(rating, rows) {
+function measuredAt(rating, rows) {
   const human = rows.filter(({ temperature }) => temperature === 1);
   if (human.length < 2 || rating < human[0].rating || rating > human.at(-1).rating) return "";
   const { elo, error } = interpolated(human, "rating", rating);

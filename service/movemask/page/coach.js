@@ -6,6 +6,7 @@ import { pgnOf } from "./pgn.js";
 import { gamesOf, playersOf, profileOf } from "./profile.js";
 import { save } from "./share.js";
 import { picture } from "./squares.js";
+import { position } from "./state.js";
 import { Tree, firstPly, numbered } from "./tree.js";
 
 const MERGED = "movemask-names"; // under which the browser keeps which names are of one player
@@ -13,7 +14,7 @@ const PLAYERS = 200; // offered
 const OPENINGS = 12; // shown
 const CANDIDATES = 40; // names that may be another spelling
 
-let games; // gives those of the list
+let games = []; // those of the list
 let tryAgain, readAll; // plays a position again; has reports asked for
 let named, modelOf; // what a request says of the model; a model by its name
 let player = ""; // the key of the player who is looked at
@@ -21,11 +22,11 @@ let drawn = 0; // which drawing is the newest
 let told = ""; // what is drawn, in brief
 
 /**
- * Starts the view. `listed` gives the games of the list, `again` is given `{pgn, ply, side}` of a move to find a better one for,
+ * Starts the view. `again` is given `{pgn, ply, side}` of a move to find a better one for,
  * `model` gives what a request says of the model, `models` a model by its name, `read` has the games without reports read again.
  */
-export function start({ listed, again, model, models, read }) {
-  [games, tryAgain, named, modelOf, readAll] = [listed, again, model, models, read];
+export function start({ again, model, models, read }) {
+  [tryAgain, named, modelOf, readAll] = [again, model, models, read];
   byId("coach-player").onchange = ({ target }) => {
     player = target.value;
     show();
@@ -35,10 +36,10 @@ export function start({ listed, again, model, models, read }) {
 /** Which names are of one player, by the keys of the others. */
 const merged = () => JSON.parse(localStorage.getItem(MERGED) ?? "{}");
 
-/** Offers the players of the list, and shows the chosen one as far as the reports go. */
-export function show() {
-  const all = games(),
-    players = playersOf(all, merged()),
+/** Offers the players of the games that are listed, and shows the chosen one as far as the reports go. */
+export function show(all = games) {
+  games = all;
+  const players = playersOf(all, merged()),
     chosen = players.find(({ key }) => key === player);
   const options = players
     .slice(0, PLAYERS)
@@ -197,11 +198,9 @@ function differences({ differences: found, whole }) {
       words = `${nameOf(one)}: ${shares}`;
     const instead = element("span");
     const moves = one.game.report.moves.slice(0, one.ply).map(([uci]) => uci),
-      chess960 = /960|fischer/i.test(one.game.tags?.Variant ?? "") ? { chess960: true } : {};
+      tree = { fen: one.game.tags?.FEN ?? "startpos", chess960: /960|fischer/i.test(one.game.tags?.Variant ?? "") };
     remembered("v1/policy", {
-      fen: one.game.tags?.FEN ?? "startpos",
-      moves,
-      ...chess960,
+      ...position({ tree }, moves),
       ...named(),
       elo: stronger,
       include: ["san"],

@@ -24,8 +24,8 @@ let pressed = false;
 for (const type of ["pointerdown", "pointerup", "pointercancel"])
   globalThis.addEventListener?.(type, () => (pressed = type === "pointerdown"), true);
 
-/** Whether the engine has stopped before it was done. */
-const isCut = ({ finished, engine }) => finished && engine && engine.done < engine.of;
+/** Whether the engine has stopped before it was done with a review. */
+export const isCut = ({ finished, engine }) => finished && engine && engine.done < engine.of;
 
 /** Whether the engine has done all that it was asked for. */
 const isDone = (review) => Boolean(review?.finished && review.engine && !isCut(review));

@@ -82,18 +82,10 @@ function offerFiles(models) {
 /** Offers what the worst positions are ranked by: a multiplied mask's leakage cannot be compared between networks. */
 function offerKinds(names) {
   const select = byId("worst-kind"),
-    { value } = select,
     kinds = names.map((name) => [`multiplied mask, ${name}`, `multiplied&model=${encodeURIComponent(name)}`]);
-  if (
-    kinds.map(([words]) => words).join() ===
-    [...select.options]
-      .slice(1)
-      .map(({ text }) => text)
-      .join()
-  )
-    return; // it may be open
-  select.replaceChildren(select.options[0], ...kinds.map(([words, kind]) => new Option(words, kind)));
-  select.value = kinds.some(([, kind]) => kind === value) ? value : "raw";
+  const options = [["no mask (raw)", "raw"], ...kinds].map(([words, kind]) => new Option(words, kind, false, kind === select.value));
+  const stands = options.map(({ value }) => value).join() === [...select.options].map(({ value }) => value).join();
+  if (!stands) select.replaceChildren(...options); // else it may be open
 }
 
 /** The figures of every model, side by side. */

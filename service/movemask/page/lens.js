@@ -1,9 +1,10 @@
 // The lens: what the network would say without the mask, and with a wrong one, beside the right policy.
 
-import { byId, element, percent, quiet } from "./dom.js";
+import { byId, element, percent, quiet, table } from "./dom.js";
 import { bar } from "./moves.js";
+import { question } from "./reports.js";
 import { picture } from "./squares.js";
-import { elo, played, position, turn } from "./state.js";
+import { played } from "./state.js";
 
 const LEGAL = 5,
   ILLEGAL = 6,
@@ -31,12 +32,10 @@ export const CAUSES = {
   promotion_form: "the promotion piece is wrong",
 };
 
-/** What is asked of a position for its illegal moves, of this model or the default one. */
-export const lensQuestion = (state, model) => ({
-  ...position(state, played(state)),
-  elo: elo(state, turn(state)),
+/** What is asked of the position on the board for its illegal moves, of this model. */
+export const lensQuestion = (state, model = state.model) => ({
+  ...question({ ...state, model }, played(state)),
   include: ["san", "forecast", "illegal"],
-  ...(model ? { model } : {}),
 });
 
 /** Shows what the mask removes of an answer: how much, and the likeliest illegal moves where the answer has them. */
@@ -107,43 +106,20 @@ function sentences(answer) {
 function comparison(answer, raw, multiplied) {
   const shown = answer.moves.slice(0, LEGAL);
   const rest = answer.moves.slice(LEGAL).reduce((sum, move) => sum + move.probability, 0);
-  const cell = (share, kind) => element("td", {}, element("span", {}, bar(share ?? 0, kind), element("span", {}, percent(share))));
-  const row = (name, share, kind = "") =>
-    element(
-      "tr",
-      {},
-      element("th", { scope: "row" }, name),
-      cell(share, kind),
-      cell(raw === null ? null : share * (1 - raw), kind),
-      cell(share * (1 - multiplied), kind),
-    );
-  const rows = shown.map((move) => row(move.san, move.probability));
-  if (answer.moves.length > LEGAL) rows.push(row(`${answer.moves.length - LEGAL} others`, rest));
-  rows.push(
-    element(
-      "tr",
-      { className: "illegal" },
-      element("th", { scope: "row" }, "illegal"),
-      cell(0, "illegal"),
-      cell(raw, "illegal"),
-      cell(multiplied, "illegal"),
-    ),
+  const cell = (share, kind) => element("span", {}, bar(share ?? 0, kind), element("span", {}, percent(share)));
+  const row = (name, share) => [name, cell(share), cell(raw === null ? null : share * (1 - raw)), cell(share * (1 - multiplied))];
+  const others = answer.moves.length > LEGAL ? [row(`${answer.moves.length - LEGAL} others`, rest)] : [];
+  const made = table(
+    "The correct policy, softmax without a mask, and softmax of scores multiplied by the mask",
+    ["Move", "Correct", "No mask (raw)", "Multiplied"],
+    [
+      ...shown.map((move) => row(move.san, move.probability)),
+      ...others,
+      ["illegal", ...[0, raw, multiplied].map((share) => cell(share, "illegal"))],
+    ],
   );
-  return element(
-    "table",
-    { className: "comparison" },
-    element(
-      "caption",
-      { className: "spoken" },
-      "The correct policy, softmax without a mask, and softmax of scores multiplied by the mask",
-    ),
-    element(
-      "thead",
-      {},
-      element("tr", {}, element("td"), ...["Correct", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head))),
-    ),
-    element("tbody", {}, ...rows),
-  );
+  made.className = "comparison";
+  return made;
 }
 
 function illegalList(answer) {

@@ -9,7 +9,7 @@ import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
 import { ratingOf } from "./tree.js";
-import { noted, pgnFault, wrong } from "./words.js";
+import { half, noted, pgnFault, wrong } from "./words.js";
 
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
@@ -73,10 +73,7 @@ export function start({ open, notices, model }) {
   };
 }
 
-const drawCoach = settled(() => coach.show(), 300);
-
-/** All games of the list. */
-export const listed = () => (entries ?? []).map(({ game }) => game);
+const drawCoach = settled(() => coach.show(entries.map(({ game }) => game)), 300);
 
 /** Has games read again, as those that an older page has kept without a report. */
 export function readAgain(games) {
@@ -164,7 +161,7 @@ export const cellsOf = ({ tags: headers = {}, asked, judged, part, opening, mome
   const names = (opening ? [opening.eco, opening.name] : own).filter((name) => name && name !== "?");
   return [
     `${player("White")} – ${player("Black")}`,
-    headers.Result?.replace("1/2-1/2", "½-½") ?? "",
+    half(headers.Result ?? ""),
     (headers.Date ?? headers.UTCDate ?? "").replace(/[.?]*\?$/, ""),
     headers.Event ?? "",
     names.join(" "),

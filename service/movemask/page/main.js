@@ -13,8 +13,9 @@ import * as coach from "./coach.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
 import { Editor } from "./editor.js";
+import { listenToGestures } from "./gestures.js";
 import { showGoing } from "./going.js";
-import { listenToKeys, showKeys } from "./keys.js";
+import { listenToKeys } from "./keys.js";
 import * as library from "./library.js";
 import { newMatch, other } from "./match.js";
 import { closeMenus } from "./menu.js";
@@ -34,10 +35,7 @@ import { forget, keepsUnfinished, unfinished } from "./unfinished.js";
 import { inEnglish, wrong } from "./words.js";
 
 const SETTLES = 60; // ms without another event until a slider's answer is asked for
-const NOTCH = 60; // px that a wheel turns at least
-const FLICK = 300; // ms without a turn that end a trackpad's flick
-const SWIPE = 40; // px that a finger goes at least
-const SAVES = 300; // and until the state is kept in the tab
+const SAVES = 300; // ms until the state is kept in the tab
 
 const store = new Store(restored(START));
 const notice = new Notice();
@@ -311,6 +309,7 @@ const first = does("step", { at: 0 }),
   back = step(-1),
   forward = step(1),
   undo = does("undo");
+const showKeys = () => byId("keys").showModal();
 const flip = () => store.dispatch({ type: "set", name: "flip", value: !store.state.flip });
 
 /** Goes to the next or the previous variation of the move on the board; true if there is none. */
@@ -323,6 +322,12 @@ function switchTo(by) {
   store.dispatch({ type: "go", path: tree.path(next) });
 }
 
+const ways = shares({
+  shown: () => table.seen,
+  pgn: (rated) => analysis.pgn(rated),
+  headers: () => store.state.tree.headers,
+  model: () => named(store.state),
+});
 listenToControls(store, {
   first,
   back,
@@ -364,31 +369,19 @@ listenToControls(store, {
     toForm();
   },
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
-  ...Object.fromEntries(
-    shares({
-      shown: () => table.seen,
-      pgn: (rated) => analysis.pgn(rated),
-      headers: () => store.state.tree.headers,
-      model: () => named(store.state),
-      report: (error) => notice.tell("event", error),
-    }),
-  ),
+  ...Object.fromEntries(Object.entries(ways).map(([id, takeAway]) => [id, attempt(takeAway)])),
 });
-listenToKeys(
-  Object.fromEntries(
-    Object.entries({
-      ArrowLeft: back,
-      ArrowRight: forward,
-      Home: first,
-      End: last,
-      f: flip,
-      u: undo,
-      ArrowUp: () => switchTo(-1),
-      ArrowDown: () => switchTo(1),
-      "?": showKeys,
-    }).map(([key, work]) => [key, () => (!hasBoard(store.state.view) && key !== "?" ? true : work())]),
-  ),
-);
+const keys = {
+  ArrowLeft: back,
+  ArrowRight: forward,
+  Home: first,
+  End: last,
+  f: flip,
+  u: undo,
+  ArrowUp: () => switchTo(-1),
+  ArrowDown: () => switchTo(1),
+};
+listenToKeys((key) => (key === "?" ? showKeys : hasBoard(store.state.view) && keys[key]));
 closeMenus();
 listenForTexts({
   arrives,
@@ -408,7 +401,6 @@ library.start({
   model: () => named(store.state),
 });
 coach.start({
-  listed: library.listed,
   again: tryAgain,
   model: () => named(store.state),
   models: (name) => models.find((model) => model.name === name),
@@ -423,32 +415,10 @@ document.addEventListener("visibilitychange", () => {
     keep(store.state); // a phone may end the page now without another word
   else if (store.state.view === "leakage") dashboard.again();
 });
-let rolled = -Infinity; // when the wheel turned last
-byId("board").addEventListener(
-  "wheel",
-  (event) => {
-    if (event.ctrlKey) return; // the browser's zoom
-    event.preventDefault();
-    // A wheel's notch is a step. A trackpad sends many small turns for one flick of the fingers, which is one step too.
-    const turns = Math.abs(event.deltaY) >= NOTCH || event.timeStamp - rolled > FLICK;
-    rolled = event.timeStamp;
-    if (event.deltaY && turns) step(Math.sign(event.deltaY))();
-  },
-  { passive: false },
+listenToGestures(
+  (by) => step(by)(),
+  () => !playing(store.state),
 );
-let swipe = null; // how a finger went down beside the pieces
-const column = byId("board-column");
-column.addEventListener("pointerdown", (event) => {
-  const { target, pointerType, isPrimary } = event;
-  swipe = pointerType === "touch" && isPrimary && !target.closest(".movable, .target") && !playing(store.state) ? event : null;
-});
-column.addEventListener("pointerup", ({ clientX, clientY }) => {
-  if (!swipe) return;
-  const [x, y] = [clientX - swipe.clientX, clientY - swipe.clientY];
-  swipe = null;
-  if (Math.abs(x) >= SWIPE && Math.abs(x) > 2 * Math.abs(y)) step(x < 0 ? 1 : -1)();
-});
-column.addEventListener("pointercancel", () => (swipe = null)); // the browser scrolls
 addEventListener("pagehide", () => {
   store.dispatch({ type: "pause" });
   keep(store.state);

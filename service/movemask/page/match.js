@@ -25,18 +25,14 @@ const DRAWN = {
   time: "because time is up and the other side cannot mate",
 };
 
-/** Whether an ending makes sense, such as one from an address. */
-export const isEnding = ({ result, how }) => (result === "1/2-1/2" ? how in DRAWN : ["1-0", "0-1"].includes(result) && how in WON);
-
 /** Why a game is over, in a sentence without its full stop. */
 export const whyOf = ({ result, how }) =>
   result === "1/2-1/2" ? `Draw ${DRAWN[how] ?? `by ${how.replaceAll("_", " ")}`}` : `${result === "1-0" ? "White" : "Black"} ${WON[how]}`;
 
 /** The ending that headers tell, if it is one of these. */
 export function endingOf({ Result: result, Termination }) {
-  const how = [...Object.keys(WON), ...Object.keys(DRAWN)].find(
-    (one) => isEnding({ result, how: one }) && whyOf({ result, how: one }) === Termination,
-  );
+  const ways = { "1-0": WON, "0-1": WON, "1/2-1/2": DRAWN }[result] ?? {};
+  const how = Object.keys(ways).find((one) => whyOf({ result, how: one }) === Termination);
   return how ? { result, how } : null;
 }
 

@@ -4,6 +4,7 @@ import { endingBy, whiteScore } from "./answer.js";
 import { call, remembered } from "./api.js";
 import { controlOf, remaining } from "./clock.js";
 import { isYours, keyOf, ratingsOf, turnOf } from "./match.js";
+import { position } from "./state.js";
 import { matching } from "./typed.js";
 
 const PAUSE = 0.5; // s before the network moves in a game without clocks
@@ -56,9 +57,7 @@ export function keepPlaying(store, notice) {
 }
 
 const question = (match) => ({
-  fen: match.fen,
-  moves: match.moves,
-  ...(match.chess960 ? { chess960: true } : {}),
+  ...position({ tree: match }, match.moves),
   model: match.model,
   elo: ratingsOf(match, turnOf(match)),
 });

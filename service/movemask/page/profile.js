@@ -1,6 +1,8 @@
 // One player over many games: whose games they are, and what their reports say of the player.
 
-export const PHASES = ["opening", "middlegame", "endgame"];
+import { between } from "./interpolation.js";
+
+const PHASES = ["opening", "middlegame", "endgame"];
 const LEAST = 5; // games, below which no rating is guessed
 const WITHIN = 1.645; // standard errors on both sides of a rating: 9 of 10 times
 const COSTLIEST = 10; // positions that are shown
@@ -218,17 +220,4 @@ function differencesOf(compared, { rating, end }) {
     .filter(({ own }) => own >= USUAL)
     .sort((a, b) => b.own / b.stronger - a.own / a.stronger)
     .slice(0, DIFFERENCES);
-}
-
-/** A value between two steps. */
-function between(values, steps, at) {
-  const place = Math.min(
-      steps.length - 2,
-      Math.max(
-        0,
-        steps.findLastIndex((step) => step <= at),
-      ),
-    ),
-    part = (at - steps[place]) / (steps[place + 1] - steps[place]);
-  return values[place] + part * (values[place + 1] - values[place]);
 }

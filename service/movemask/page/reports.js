@@ -96,18 +96,13 @@ export class Reports {
       line = tree.main;
     if (known.whole === keyOf(tree, line)) return;
     known.whole = keyOf(tree, line);
-    const { moves } = await reportOn(state, line, ["forecast"]),
-      parts = [];
-    for (let start = 0; start < line.length; start += AT_ONCE)
-      parts.push(line.slice(start, start + AT_ONCE).map((_, place) => start + place));
-    for (const plies of parts) {
-      const bodies = plies.map((ply) => question(state, line.slice(0, ply)));
-      const positions = bodies.map(({ fen, moves, chess960, elo }) => ({ fen, moves, elo, ...(chess960 ? { chess960 } : {}) }));
+    const { moves } = await reportOn(state, line, ["forecast"]);
+    for (let start = 0; start < line.length; start += AT_ONCE) {
+      const bodies = line.slice(start, start + AT_ONCE).map((_, place) => question(state, line.slice(0, start + place)));
+      const positions = bodies.map(({ model: _model, include: _include, ...position }) => position);
       const { results } = await call("v1/policy/batch", { positions, ...named(state), include: ["san"] });
-      plies.forEach((ply, place) => {
-        if (results[place].error) return;
-        const { forecast } = moves[ply];
-        know("v1/policy", bodies[place], { ...results[place], ...(forecast ? { forecast } : {}) });
+      results.forEach((result, place) => {
+        if (!result.error) know("v1/policy", bodies[place], { ...result, forecast: moves[start + place].forecast });
       });
     }
     know("v1/policy", question(state, line), await remembered("v1/policy", question(state, line)));

@@ -1,8 +1,10 @@
 // The review of a game: the verdict on the move on the board, the moves that cost most, and all moves.
 
+import { isCut } from "./costs.js";
 import { button, byId, element, follow, percent, quiet, refill, say } from "./dom.js";
+import { SIDES } from "./match.js";
 import { bar } from "./moves.js";
-import { counted } from "./verdicts.js";
+import { countsOf } from "./verdicts.js";
 
 const NO_ENGINE =
   "The service has no engine, and this PGN lacks evaluations. Whoever runs the service can install Stockfish, or name another " +
@@ -10,6 +12,7 @@ const NO_ENGINE =
 
 const KEY_MOVES = "The moves that cost most, and how many players of each rating play them.";
 const NO_MISTAKE = "No move cost 10 points or more. These cost most.";
+const UNREAD = { engine: null, summary: "", finished: false };
 const AWAITED = [800, 1200, 1600, 2000, 2400].map((rating) => ({ rating })); // shares that are on their way
 
 /** A button, or nothing where it is not to be offered. */
@@ -38,25 +41,24 @@ export function showVerdict({ here, otherwise, follow, again, give }) {
 /**
  * Shows the review of a game. `verdicts` are those of `side`, or of both sides where it is "", by ply; undefined while they are
  * on their way. `nameOf` gives a ply's move with its number; `at` is where the board is on the main line, or -1; `own` says that
- * the side is the player's; `keys` are the key moves, `{ply, verdict, shares}`, and `rated` says that shares will come; `summary`
- * is the game in words; `engine` is how far the engine is, `finished` that it is done; `goTo` gets a place on the line, `choose`
- * a side; `again` has the engine look at what it has not judged.
+ * the side is the player's; `keys` are the verdicts on key moves by ply, and `rated` says that their shares will come; `review` is
+ * how far the line is read (see Costs); `goTo` gets a place on the line, `choose` a side; `again` has the engine look at what it
+ * has not judged.
  */
-export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated, summary, engine, finished, goTo, choose, again }) {
-  if (!shown) return;
+export function showReview({ side, own, verdicts, nameOf, at, keys, rated, review = UNREAD, goTo, choose, again }) {
+  const { engine, summary, finished } = review;
   byId("review-side").value = side;
   byId("review-side").onchange = ({ target }) => choose(target.value);
-  const whose = own ? "Your moves: " : side ? `${side === "white" ? "White" : "Black"}'s moves: ` : "Both sides: ",
+  const whose = own ? "Your moves: " : side ? `${SIDES[side]}'s moves: ` : "Both sides: ",
     all = [...(verdicts ?? [])],
     judged = all.filter(([, { cost }]) => cost).length,
-    cut = finished && engine && engine.done < engine.of,
     whole = (engine ? engine.done === engine.of : finished) && all.length - judged < 2; // lichess gives the first position no evaluation
   // The rules judge a mate and a move without alternative, which is no review.
-  const told = judged && (whole || (engine?.done ?? judged) > 1) ? `${whose}${counted(all.map(([, verdict]) => verdict))}.` : "",
+  const told = judged && (whole || (engine?.done ?? judged) > 1) ? `${whose}${countsOf(all.map(([, verdict]) => verdict))}.` : "",
     part = engine ? `${engine.done} of ${engine.of} positions judged. ` : `${judged} of ${all.length} moves judged. `;
   byId("review-counts").textContent = `${!whole && (engine || (finished && told)) ? part : ""}${engine || finished ? told : ""}`;
   byId("review-summary").textContent = (finished && summary) || "";
-  showEngine(engine, finished, cut ? "cut" : whole ? "whole" : "none", again);
+  showEngine(engine, finished, isCut(review) ? "cut" : whole ? "whole" : "none", again);
   const current = (place) => (place === at ? "true" : undefined);
   const show = (place) => {
     goTo(place);
@@ -88,11 +90,11 @@ export function showReview({ shown, side, own, verdicts, nameOf, at, keys, rated
   // Their place is kept until the player goes on.
   panel.classList.toggle("filling", !finished || (panel.classList.contains("filling") && panel.dataset.at === `${at}`));
   panel.dataset.at = `${at}`;
-  const slight = finished && keys.length > 0 && keys.every(({ verdict }) => verdict.kind === "inaccuracy");
+  const slight = finished && keys.length > 0 && keys.every(([, { kind }]) => kind === "inaccuracy");
   byId("moments-said").textContent = slight ? NO_MISTAKE : KEY_MOVES;
   const awaited = !verdicts ? "The game is being read." : engine ? "They come as the engine judges the moves." : "The engine is awaited.";
   const none = !finished ? awaited : `No move${whole ? "" : " that was judged"} cost 5 points or more.`;
-  const entries = keys.map(({ ply, verdict: { kind, name, basis, text }, shares }) => {
+  const entries = keys.map(([ply, { kind, name, basis, text, shares }]) => {
     const heading = element("b", { className: kind }, `${nameOf(ply)}${name && ` · ${name}`}. `);
     return element("li", {}, entry(ply, basis, heading, text), ...sharesOf(shares ?? (rated && !finished ? AWAITED : [])));
   });

@@ -8,31 +8,22 @@ const PGN = "application/x-chess-pgn";
 /**
  * What the buttons do, by their id. `shown` gives the answer on the board, `pgn` the game, once its moves
  * have names, with the ratings of the sliders if asked, `headers` those of the game, `model` what a request
- * says of the model; `report` is told of errors.
+ * says of the model.
  */
-export function shares({ shown, pgn, headers, model, report }) {
-  const ways = {
-    "copy-link": (button) => copied(button, location.href),
-    "copy-fen": (button) => copied(button, shown().answer.fen),
-    "copy-curl": (button) => copied(button, document.getElementById("curl").textContent),
-    "copy-pgn": async (button) => copied(button, await pgn()),
-    "copy-played": async (button) => copied(button, await pgn()),
+export function shares({ shown, pgn, headers, model }) {
+  const copyPgn = async ({ currentTarget }) => copied(currentTarget, await pgn());
+  return {
+    "copy-link": ({ currentTarget }) => copied(currentTarget, location.href),
+    "copy-fen": ({ currentTarget }) => copied(currentTarget, shown().answer.fen),
+    "copy-curl": ({ currentTarget }) => copied(currentTarget, document.getElementById("curl").textContent),
+    "copy-pgn": copyPgn,
+    "copy-played": copyPgn,
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
     async "save-annotated"() {
       const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN);
       save("annotated.pgn", PGN, own(text, headers()));
     },
   };
-  return Object.entries(ways).map(([id, does]) => [
-    id,
-    async (event) => {
-      try {
-        await does(event.currentTarget);
-      } catch (error) {
-        report(error);
-      }
-    },
-  ]);
 }
 
 /** The command that sends a request; the key stands in a variable of the shell. */

@@ -96,7 +96,7 @@ export class Table {
       hidden = alone(state);
     this.#models = models;
     const shows = !hidden && (state.view === "lens" || (state.view === "position" && !isGame(state))); // the illegal moves
-    const answer = await remembered("v1/policy", shows ? lensQuestion(state, state.model) : question(state, line));
+    const answer = await remembered("v1/policy", shows ? lensQuestion(state) : question(state, line));
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
@@ -181,7 +181,7 @@ export class Table {
       });
       byId("here").hidden = going || looks;
       showMask(byId("removed"), answer);
-      byId("curl").textContent = curlOf("v1/policy", lensQuestion(state, state.model));
+      byId("curl").textContent = curlOf("v1/policy", lensQuestion(state));
       byId("fen").value = answer.fen;
     }
     showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: clocksOf(state) });

@@ -60,7 +60,7 @@ const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;
 const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);
 
 /** How many inaccuracies, mistakes and blunders there are, in words. */
-export function counted(verdicts) {
+export function countsOf(verdicts) {
   const count = (kind, one, many) => {
     const found = verdicts.filter((verdict) => verdict.kind === kind).length;
     return `${found} ${found === 1 ? one : many}`;

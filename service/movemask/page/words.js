@@ -5,7 +5,8 @@ import { percent } from "./dom.js";
 import { SIDES, isYours, other, whyOf } from "./match.js";
 import { firstPly, numbered } from "./tree.js";
 
-const half = (result) => result.replace("1/2-1/2", "½-½");
+/** A result as it is written for people. */
+export const half = (result) => result.replace("1/2-1/2", "½-½");
 
 /** A result and its reason in a sentence. */
 export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
@@ -51,9 +52,6 @@ const IMPOSSIBLE = {
   BAD_CASTLING_RIGHTS: "king and rook do not stand where that castling needs them",
   INVALID_EP_SQUARE: "no pawn can have just passed the en passant square",
   OPPOSITE_CHECK: "the side that is not to move is in check",
-  RACE_CHECK: "the kings are in check in a way that no game reaches",
-  RACE_OVER: "the race is over",
-  RACE_MATERIAL: "that is not a race",
   TOO_MANY_CHECKERS: "the king is in check from more than two pieces",
   IMPOSSIBLE_CHECK: "no last move can have given these checks",
 };

@@ -11,6 +11,6 @@ export const { START, game, trying } = await import(new URL("state.js", page));
 export const { forecastIn } = await import(new URL("moves.js", page));
 export const { reduce } = await import(new URL("reducer.js", page));
 export const { hashOf, readHash, writeHash } = await import(new URL("address.js", page));
-export const { betterThan, counted, keyPlies, verdictOf } = await import(new URL("verdicts.js", page));
+export const { betterThan, countsOf, keyPlies, verdictOf } = await import(new URL("verdicts.js", page));
 export const { fenIn, isPosition, read } = await import(new URL("reading.js", page));
 export const profile = await import(new URL("profile.js", page));

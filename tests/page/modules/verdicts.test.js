@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { betterThan, counted, keyPlies, verdictOf } from "./modules.js";
+import { betterThan, countsOf, keyPlies, verdictOf } from "./modules.js";
 
 const SHARES = [800, 1200, 1600, 2000, 2400].map((rating, place) => ({ rating, probability: (5 - place) / 10 }));
 const said = (cost, report = {}, ...more) =>
@@ -61,5 +61,5 @@ test("a mate in one that is allowed in a lost game is no fault", () => {
 
 test("inaccuracies, mistakes and blunders are counted", () => {
   const kinds = ["mistake", "", "blunder", "blunder"].map((kind) => ({ kind }));
-  assert.equal(counted(kinds), "0 inaccuracies, 1 mistake, 2 blunders");
+  assert.equal(countsOf(kinds), "0 inaccuracies, 1 mistake, 2 blunders");
 });
