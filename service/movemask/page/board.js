@@ -89,22 +89,17 @@ export class Board {
 
   /** Moves a piece at once, until the service's answer has the whole position. */
   nudge(uci) {
-    const [from, to] = [uci.slice(0, 2), uci.slice(2, 4)];
-    const moved = this.#grid.squares.get(from)?.querySelector("svg");
-    if (!moved || from === to) return;
-    const slides = !this.#dropped;
-    this.#dropped = false;
-    this.#grid.squares.get(to).querySelector("svg")?.remove();
-    this.#grid.squares.get(to).append(moved);
-    this.#grid.squares.get(to).dataset.piece = this.#grid.squares.get(from).dataset.piece;
-    this.#grid.squares.get(from).dataset.piece = "";
-    this.#pieces = new Map(this.#pieces).set(to, this.#pieces.get(from));
+    const [from, to] = [uci.slice(0, 2), uci.slice(2, 4)],
+      before = this.#pieces;
+    if (!before.has(from) || from === to) return;
+    this.#pieces = new Map(before).set(to, before.get(from));
     this.#pieces.delete(from);
-    for (const [name, square] of this.#grid.squares) square.classList.toggle("moved", name === from || name === to);
-    if (slides) this.#slide(moved, from, to);
-    this.#arrows.replaceChildren();
     this.#legal = this.#player ? premovesOf(this.#pieces, this.#player) : new Map();
     if (!this.#legal.has(this.#chosen)) this.#chosen = null;
+    for (const [name, square] of this.#grid.squares) this.#draw(name, square, uci);
+    if (!this.#dropped) this.#slideFrom(before);
+    this.#dropped = false;
+    this.draw([]);
     this.#mark();
   }
 

@@ -1,9 +1,10 @@
 // The form that begins a game against the network: rating and side, and more for those who look for it. It holds what was entered last.
 
-import { ranged } from "./controls.js";
+import { ranged, rangedFor } from "./controls.js";
 import { byId } from "./dom.js";
 import { between } from "./interpolation.js";
 import { takesRatings } from "./ratings.js";
+import { readStored, writeStored } from "./storage.js";
 
 const KEPT = "movemask-challenge"; // in the browser
 const IMITATES = byId("human-words").textContent;
@@ -35,13 +36,12 @@ function measuredAt(rating, rows) {
 export function challenge({ model, from, start }) {
   const form = byId("challenge"),
     rows = model.card?.strength ?? [],
-    rated = takesRatings(model),
-    { minimum, maximum } = model.contract.elo;
+    rated = takesRatings(model);
   byId("challenge-heading").textContent = from ? "Play from this position" : "Play somebody of your rating";
   byId("cancel-challenge").hidden = !from;
   byId("by-strength").hidden = !rows.length;
-  if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo, 50);
-  if (rated) ranged(field("rating"), Math.max(0, minimum), Math.min(5000, maximum), 50);
+  if (rows.length) ranged(field("strength"), rows[0].elo, rows.at(-1).elo);
+  if (rated) rangedFor(field("rating"), model);
   const usual = { rating: 1500, strength: 1500, level: "human", side: "white" };
   const last = { ...usual, ...entered() };
   for (const name of FIELDS) if (last[name] !== undefined) field(name).value = last[name];
@@ -50,7 +50,7 @@ export function challenge({ model, from, start }) {
   form.addEventListener("invalid", opensMore, true); // what is wrong may be folded away
   form.oninput = ({ target: { name, value } }) => {
     shown(model);
-    localStorage.setItem(KEPT, JSON.stringify({ ...entered(), [name]: value }));
+    writeStored(KEPT, { ...entered(), [name]: value });
   };
   shown(model);
   form.onsubmit = (event) => {
@@ -60,7 +60,7 @@ export function challenge({ model, from, start }) {
 }
 
 /** What has been entered, by the field: another model, or another position, changes nothing of it. */
-const entered = () => JSON.parse(localStorage.getItem(KEPT) ?? "{}");
+const entered = () => readStored(KEPT) ?? {};
 
 const opensMore = () => (byId("challenge").querySelector("details").open = true);
 

@@ -7,6 +7,7 @@ import { gamesOf, playersOf, profileOf } from "./profile.js";
 import { save } from "./share.js";
 import { picture } from "./squares.js";
 import { position } from "./state.js";
+import { readStored, writeStored } from "./storage.js";
 import { Tree, firstPly, numbered } from "./tree.js";
 
 const MERGED = "movemask-names"; // under which the browser keeps which names are of one player
@@ -34,7 +35,7 @@ export function start({ again, model, models, read }) {
 }
 
 /** Which names are of one player, by the keys of the others. */
-const merged = () => JSON.parse(localStorage.getItem(MERGED) ?? "{}");
+const merged = () => readStored(MERGED) ?? {};
 
 /** Offers the players of the games that are listed, and shows the chosen one as far as the reports go. */
 export function show(all = games) {
@@ -109,7 +110,7 @@ function names(chosen, players) {
     if (on) for (const [other, main] of Object.entries(all)) if (main === key) all[other] = player;
     if (on) all[key] = player;
     else delete all[key];
-    localStorage.setItem(MERGED, JSON.stringify(all));
+    writeStored(MERGED, all);
     show();
   };
   const box = (key, text, checked) =>

@@ -6,6 +6,8 @@ import { takenBack } from "./match.js";
 import { takesRatings } from "./ratings.js";
 import { hasBoard, live, played, playing, reviewable } from "./state.js";
 
+const STEP = 50; // Elo points of a slider
+
 const number = (control) => Number(control.value),
   checked = (control) => control.checked,
   text = (control) => control.value;
@@ -64,10 +66,13 @@ export function showView(state) {
 }
 
 /** The values that a slider can take: whole steps, where the range has any. */
-export function ranged(slider, least, most, step) {
-  const [min, max] = [Math.ceil(least / step) * step, Math.floor(most / step) * step];
-  Object.assign(slider, max > min ? { min, max, step } : { min: least, max: most, step: 1 });
+export function ranged(slider, least, most) {
+  const [min, max] = [Math.ceil(least / STEP) * STEP, Math.floor(most / STEP) * STEP];
+  Object.assign(slider, max > min ? { min, max, step: STEP } : { min: least, max: most, step: 1 });
 }
+
+/** The same by the ratings that a model takes. */
+export const rangedFor = (slider, { contract: { elo } }) => ranged(slider, Math.max(0, elo.minimum), Math.min(5000, elo.maximum));
 
 /**
  * Whether there is a move to take back: the player's in a game that goes on, elsewhere one that was added here. Others are
@@ -85,7 +90,7 @@ export function setControls(state, models) {
   const fixed = Boolean(model) && !takesRatings(model);
   for (const side of ["white", "black"]) {
     const slider = byId(side);
-    if (model && !fixed) ranged(slider, Math.max(0, model.contract.elo.minimum), Math.min(5000, model.contract.elo.maximum), 50);
+    if (model && !fixed) rangedFor(slider, model);
     slider.value = state[side];
     slider.disabled = fixed;
     byId(`${side}-shown`).textContent = state[side];

@@ -4,6 +4,7 @@ import { call } from "./api.js";
 import { agrees } from "./ask.js";
 import { button, byId, counted, element, say, settled, table } from "./dom.js";
 import * as coach from "./coach.js";
+import { treeOf } from "./match.js";
 import { pgnOf } from "./pgn.js";
 import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
@@ -120,8 +121,19 @@ export async function add(parts) {
 /** The line of the first word of a text outside games. */
 const lineOf = ({ line, text }) => line + text.slice(0, text.search(/\S/)).split("\n").length - 1;
 
+/** Has each game against the network added when it is over. */
+export function keepsGames(store) {
+  let keeping = ""; // the id of the game that was added last
+  store.subscribe(async ({ match }) => {
+    if (!match?.ending || match.kept || !match.moves.length || keeping === match.id) return;
+    keeping = match.id;
+    const stored = await addPlayed(treeOf(match));
+    store.dispatch({ type: "kept", id: match.id, kept: stored ? "stored" : "listed" });
+  });
+}
+
 /** Adds a game that was played here, and has it read. True if the browser has stored it. */
-export async function addPlayed(tree) {
+async function addPlayed(tree) {
   await ready();
   const game = { id: [Date.now(), 0], pgn: pgnOf(tree).trim(), tags: tree.headers, played: true };
   if (entries.some((one) => one.game.pgn === game.pgn)) return true;

@@ -4,7 +4,6 @@ import { readHash, hashOf, writeHash } from "./address.js";
 import { Analysis } from "./analysis.js";
 import { endingBy } from "./answer.js";
 import { call, remembered, useKey } from "./api.js";
-import { keepsGames } from "./archive.js";
 import { listenForTexts } from "./arriving.js";
 import { agrees } from "./ask.js";
 import { showChoices } from "./choices.js";
@@ -123,7 +122,7 @@ store.subscribe((state, before, event) => {
 store.subscribe(settled(() => keep(store.state), SAVES));
 store.subscribe(soundsOf);
 runsClocks(store);
-keepsGames(store);
+library.keepsGames(store);
 const askAgain = keepPlaying(store, notice);
 
 /** Throws where a game is over by the answer of a position. */

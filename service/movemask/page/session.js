@@ -1,6 +1,7 @@
 // The state kept in the tab over a reload: comments, variations and the game that goes on, which an address does not hold.
 
 import { paused } from "./match.js";
+import { readStored, writeStored } from "./storage.js";
 import { Tree } from "./tree.js";
 import { PAGE, isElsewhere } from "./unfinished.js";
 
@@ -8,7 +9,7 @@ const KEPT = "movemask-session";
 
 /** The state as it was kept, over these defaults. */
 export function restored(state) {
-  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+  const kept = readStored(KEPT, sessionStorage);
   if (!kept) return state;
   const { page, ...all } = kept,
     gone = all.match && !all.match.ending && isElsewhere(all.match, page);
@@ -18,9 +19,5 @@ export function restored(state) {
 /** Keeps a state, its clocks stopped: the next page counts time from a start of its own. */
 export function keep(state) {
   const match = state.match && paused(state.match, performance.now());
-  try {
-    sessionStorage.setItem(KEPT, JSON.stringify({ ...state, match, page: PAGE }));
-  } catch {
-    // full: then a reload shows the line alone
-  }
+  writeStored(KEPT, { ...state, match, page: PAGE }, sessionStorage); // without room, a reload shows the line alone
 }

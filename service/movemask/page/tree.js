@@ -102,7 +102,7 @@ export class Tree {
       if (fresh) nodes.push({ parent, uci, san: ply === moves.length - 1 && san ? san : uci, ...extra });
       parent = found ?? nodes.length - 1;
     });
-    return this.#with({ nodes });
+    return new Tree({ ...this, nodes });
   }
 
   /** A tree without a node and all that follows it. */
@@ -114,7 +114,7 @@ export class Tree {
       places.set(old, nodes.length);
       nodes.push({ ...node, parent: places.get(node.parent) });
     });
-    return this.#with({ nodes });
+    return new Tree({ ...this, nodes });
   }
 
   /** A tree whose moves along a line have these names. */
@@ -123,11 +123,7 @@ export class Tree {
     this.along(moves)
       .slice(1)
       .forEach((index, ply) => (nodes[index] = { ...nodes[index], san: sans[ply] ?? nodes[index].san }));
-    return this.#with({ nodes });
-  }
-
-  #with(changes) {
-    return new Tree({ fen: this.fen, chess960: this.chess960, headers: this.headers, nodes: this.nodes, ...changes });
+    return new Tree({ ...this, nodes });
   }
 }
 

@@ -3,6 +3,7 @@
 
 import { paused } from "./match.js";
 import { live } from "./state.js";
+import { readStored, writeStored } from "./storage.js";
 
 const KEPT = "movemask-game-"; // in the browser, with the game's id
 const EVERY = 1000; // ms; time that a tab gives back if another takes over its game, or if it crashes
@@ -11,7 +12,7 @@ const EVERY = 1000; // ms; time that a tab gives back if another takes over its 
 export const PAGE = Date.now().toString(36) + Math.random().toString(36).slice(2);
 
 /** The game with this id as it was last written, `{page, match}`; null if there is none. */
-export const unfinished = (id) => JSON.parse(localStorage.getItem(KEPT + id) ?? "null");
+export const unfinished = (id) => readStored(KEPT + id);
 
 /** Whether another page than `page` plays the game now. */
 export function isElsewhere(match, page) {
@@ -53,15 +54,12 @@ export function keepsUnfinished(store) {
   return look;
 }
 
-const ids = () =>
-  Object.keys(localStorage)
-    .filter((key) => key.startsWith(KEPT))
-    .map((key) => key.slice(KEPT.length));
-
 /** What is offered: the id of the latest game that another page has written; "" if there is none. */
 const latest = ({ match }) =>
-  ids()
-    .filter((one) => one !== match?.id)
+  Object.keys(localStorage)
+    .filter((key) => key.startsWith(KEPT))
+    .map((key) => key.slice(KEPT.length))
+    .filter((id) => id !== match?.id)
     .toSorted()
     .at(-1) ?? "";
 
@@ -70,10 +68,5 @@ export const forget = (id) => localStorage.removeItem(KEPT + id);
 
 /** True if the browser has written it; where it is full, the game lasts as long as its tab. */
 function keep(match) {
-  try {
-    localStorage.setItem(KEPT + match.id, JSON.stringify({ page: PAGE, match: paused(match, performance.now()) }));
-    return true;
-  } catch {
-    return false;
-  }
+  return writeStored(KEPT + match.id, { page: PAGE, match: paused(match, performance.now()) });
 }
