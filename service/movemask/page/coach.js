@@ -49,11 +49,10 @@ export function show(all = games) {
   byId("coach").hidden = !chosen;
   if (!chosen) return;
   const own = gamesOf(all, player, merged()),
-    first = profileOf(own),
-    brief = JSON.stringify([player, merged(), own.length, first.read, first.judged]);
+    profile = profileOf(own, (name) => modelOf(name)?.card?.resemblance),
+    brief = JSON.stringify([player, merged(), own.length, profile.read, profile.judged]);
   if (brief === told) return; // it keeps what is open and where the focus is
   told = brief;
-  const profile = profileOf(own, modelOf(first.model)?.card?.resemblance);
   byId("coach-heading").textContent = chosen.names[0];
   byId("coach-body").replaceChildren(
     summary(profile, own),
@@ -85,7 +84,7 @@ function summary({ games: count, read, judged, accuracy, accurate, all, whole, m
   const unread = count - read;
   const words = [
     `${counted(count, "game")}, ${judged} of them judged. ${all.judged} of ${all.moves} moves are judged: ` +
-      `${all.inaccuracies} inaccuracies, ${all.mistakes} mistakes, ${all.blunders} blunders.`,
+      `${counted(all.inaccuracies, "inaccuracy")}, ${counted(all.mistakes, "mistake")}, ${counted(all.blunders, "blunder")}.`,
     accuracy === null
       ? "No game is judged whole, so there is no accuracy."
       : `Accuracy by lichess's formula: ${figure(accuracy)} % (mean of ${accurate}).`,
@@ -228,12 +227,8 @@ function differences({ differences: found, whole }) {
 function pgnOfPositions({ costliest: found }) {
   return found
     .map(({ game, fen, text, better }) => {
-      const headers = {
-        Event: "Try again",
-        White: game.tags?.White ?? "?",
-        Black: game.tags?.Black ?? "?",
-        Date: game.tags?.Date ?? "????.??.??",
-      };
+      const { tags = {} } = game,
+        headers = { Event: "Try again", White: tags.White, Black: tags.Black, Date: tags.Date };
       const nodes = [{ comment: text }, ...(better ? [{ parent: 0, ...better }] : [])];
       return pgnOf(new Tree({ fen, headers, nodes }), {}, "*");
     })

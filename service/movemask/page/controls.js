@@ -60,8 +60,7 @@ export function showView(state) {
   for (const link of document.querySelectorAll("a[data-view]")) {
     const here = link.closest(".tabs") ? panel : areaOf(state);
     link.href = addressOf(state, link.dataset.view);
-    if (link.dataset.view === here) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    link.ariaCurrent = link.dataset.view === here ? "page" : null;
   }
 }
 

@@ -103,8 +103,8 @@ export function percent(share) {
   return `${value.toPrecision(1)}\u00a0%`;
 }
 
-/** A number of things: "1 game", "1,200 games". */
-export const counted = (number, thing) => `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
+/** A number of things: "1 game", "1,200 inaccuracies". */
+export const counted = (number, thing) => `${number.toLocaleString("en")} ${number === 1 ? thing : `${thing.replace(/y$/, "ie")}s`}`;
 
 /** Runs `work` once, `wait` ms after the last call. */
 export function settled(work, wait) {

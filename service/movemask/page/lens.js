@@ -6,6 +6,7 @@ import { question } from "./reports.js";
 import { picture } from "./squares.js";
 import { played } from "./state.js";
 
+const OVER = "The game is over, so nothing can leak.";
 const LEGAL = 5,
   ILLEGAL = 6,
   FEW = 3,
@@ -40,7 +41,7 @@ export const lensQuestion = (state, model = state.model) => ({
 
 /** Shows what the mask removes of an answer: how much, and the likeliest illegal moves where the answer has them. */
 export function showMask(root, answer) {
-  if (!answer.moves.length) return root.replaceChildren(quiet("The game is over, so nothing can leak."));
+  if (!answer.moves.length) return root.replaceChildren(quiet(OVER));
   const { raw } = answer.leakage,
     leaked = element("p", { className: "leaked" }, element("b", {}, percent(raw)), " would go to illegal moves.");
   root.replaceChildren(
@@ -76,7 +77,7 @@ export function showLenses(answers, flip, recorded) {
 function card(answer, flip, withBoard) {
   const name = answer.model.name;
   if (!answer.illegal) {
-    return element("article", { "aria-label": name }, element("h3", {}, name), quiet("The game is over, so nothing can leak."));
+    return element("article", { "aria-label": name }, element("h3", {}, name), quiet(OVER));
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [...(withBoard ? [element("h3", {}, name)] : []), ...sentences(answer)];

@@ -61,12 +61,11 @@ function inline(index, ply, list) {
 function moveButton(index, { tree, current, reportOf, markOf, goTo }) {
   const node = tree.nodes[index],
     glyphs = (node.nags ?? []).map((nag) => GLYPHS[nag] ?? "").join("") || markOf(index);
-  const made = button(() => goTo(tree.path(index)), {}, node.san + glyphs);
+  const made = button(() => goTo(tree.path(index)), { "aria-current": index === current ? "true" : undefined }, node.san + glyphs);
   const { probability, rank } = reportOf(index);
   if (probability !== undefined) {
     made.title = `${percent(probability)}, choice ${rank}`;
     made.classList.add(probability >= 0.2 ? "expected" : probability >= 0.05 ? "rare" : "surprising");
   }
-  if (index === current) made.setAttribute("aria-current", "true");
   return made;
 }

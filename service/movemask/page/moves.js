@@ -26,6 +26,7 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
       () => onMove(move.uci),
       {
         className: "move",
+        "aria-current": move.uci === next ? "true" : undefined,
         onpointerenter: () => onLight(move.uci),
         onpointerleave: () => onLight(null),
         onfocus: () => onLight(move.uci),
@@ -36,7 +37,6 @@ export function showBars(root, moves, { onMove, onLight, next, hidden = HIDDEN }
       bar(move.probability),
       element("span", { className: "number" }, percent(move.probability)),
     );
-    if (move.uci === next) made.setAttribute("aria-current", "true");
     return element("li", {}, made);
   });
   const rest = moves.slice(SHOWN),

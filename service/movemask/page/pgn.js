@@ -7,21 +7,11 @@ const WIDTH = 80; // of a PGN's lines
 
 /** The PGN of a tree; `headers` take the place of its own. `result` is how the main line ended on the board, if it did. */
 export function pgnOf(tree, headers = {}, result = tree.headers.Result ?? "*") {
-  const all = {
-    Event: "?",
-    Site: "?",
-    Date: "????.??.??",
-    Round: "?",
-    White: "?",
-    Black: "?",
-    ...tree.headers,
-    ...headers,
-    Result: result,
-  };
+  const all = { ...tree.headers, ...headers, Result: result };
   if (tree.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: tree.fen });
   if (tree.chess960) all.Variant = "Chess960";
   const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
-  const tags = names.map((name) => `[${name} "${escaped(all[name])}"]`);
+  const tags = names.map((name) => `[${name} "${escaped(all[name] ?? (name === "Date" ? "????.??.??" : "?"))}"]`);
   const words = [...noted(tree.nodes[0].comment), ...written(tree, 0, firstPly(tree.fen)), all.Result];
   return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
 }

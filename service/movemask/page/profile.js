@@ -74,13 +74,14 @@ export const gamesOf = (games, key, merged = {}) =>
 
 /**
  * What the reports on a player's games say: numbers of games and moves, accuracy, marks by phase and opening, costliest moves,
- * resembled ratings, and moves that stronger players make less often. `calibration` is the network's, by phase and of the `whole`.
+ * resembled ratings, and moves that stronger players make less often. `calibrationOf` gives a network's, by phase and of the `whole`.
  */
-export function profileOf(own, calibration = {}) {
+export function profileOf(own, calibrationOf = (_model) => ({})) {
   const read = own.filter(({ game }) => game.report),
     accurate = read.flatMap(({ game, side }) => game.report.accuracy[side] ?? []);
   const model = mostFrequent(read.flatMap(({ game }) => (game.report.ratings ? [game.report.model] : [])));
   const moves = read.flatMap(({ game, side }) => movesOf(game, side));
+  const calibration = calibrationOf(model) ?? {};
   const compared = read
     .filter(({ game }) => game.report.ratings && game.report.model === model)
     .map(({ game, side }) => ({
@@ -158,7 +159,6 @@ function openingsOf(read) {
       accuracy: mean(played.flatMap(({ game, side }) => game.report.accuracy[side] ?? [])),
       ...tallied(played.flatMap(({ game, side }) => movesOf(game, side))),
     }))
-    .map(({ moves: _, ...rest }) => rest)
     .sort((a, b) => b.games - a.games);
 }
 

@@ -3,7 +3,7 @@
 import { svg } from "./dom.js";
 
 /** Where the drawings of the pieces are. */
-export const pieces = new URL("pieces.svg", import.meta.url).href;
+const pieces = new URL("pieces.svg", import.meta.url).href;
 
 const NAMES = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
 
@@ -94,24 +94,15 @@ export function arrow({ uci, probability, kind, label }, flip) {
   );
 }
 
+/** The dark squares, as a dashed line along each row. */
+const DARK = [...FILES].map((_, row) => `M${(row + 1) % 2},${row + 0.5}H8`).join("");
+
 /** A whole position as one small image. */
 export function picture(fen, { arrows = [], flip = false, label }) {
-  const drawn = svg("svg", { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label });
-  drawn.append(
-    svg("rect", { class: "light", width: 8, height: 8 }),
-    svg("path", {
-      class: "dark",
-      d: Array.from({ length: 32 }, (_, index) => {
-        const row = index >> 2,
-          column = 2 * (index & 3) + (row % 2 ? 0 : 1);
-        return `M${column},${row}h1v1h-1z`;
-      }).join(""),
-    }),
-  );
-  for (const [square, piece] of piecesOf(fen)) {
+  const drawn = [...piecesOf(fen)].map(([square, piece]) => {
     const [x, y] = place(square, flip);
-    drawn.append(drawing(piece, { x, y, width: 1, height: 1 }));
-  }
-  drawn.append(...arrows.map((one) => arrow(one, flip)));
-  return drawn;
+    return drawing(piece, { x, y, width: 1, height: 1 });
+  });
+  const shape = { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label };
+  return svg("svg", shape, svg("path", { class: "dark", d: DARK }), ...drawn, ...arrows.map((one) => arrow(one, flip)));
 }

@@ -8,24 +8,20 @@ const RATING = 1500; // of players whose rating is unknown
 export const VIEWS = ["start", "position", "new", "play", "review", "ratings", "lens", "leakage", "games"];
 
 /** All that belongs to the game on the board. Another game begins with another object, so nothing of one is left in the next. */
-export const game = (given = {}) => {
-  const { tree = new Tree(), you = "" } = given,
-    moves = given.moves ?? tree.main;
-  return {
-    tree,
-    moves,
-    at: given.at ?? 0, // the game, its line on the board, and how many moves of it are played there
-    game: given.game ?? "", // the id of the match that the board shows, or ""
-    you, // whose moves are reviewed: "white", "black", or "" for both
-    flip: given.flip ?? you === "black",
-    aborted: given.aborted ?? false, // the start that is left of a game that was aborted
-    recorded: given.recorded ?? 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
-    notes: given.notes ?? [], // what was read otherwise than it stands in the PGN
-    trying: null, // the line, as a text, after which the player looks for a better move; or null
-    white: given.white ?? RATING,
-    black: given.black ?? RATING,
-  };
-};
+export const game = ({
+  tree = new Tree(),
+  moves = tree.main, // the game's line on the board
+  at = 0, // how many moves of it are played there
+  game = "", // the id of the match that the board shows, or ""
+  you = "", // whose moves are reviewed: "white", "black", or "" for both
+  flip = you === "black",
+  aborted = false, // the start that is left of a game that was aborted
+  recorded = 0, // of a position of the ledger: the probability of illegal moves when it was asked for, or 0
+  notes = [], // what was read otherwise than it stands in the PGN
+  trying = null, // the line, as a text, after which the player looks for a better move; or null
+  white = RATING,
+  black = RATING,
+} = {}) => ({ tree, moves, at, game, you, flip, aborted, recorded, notes, trying, white, black });
 
 export const START = {
   view: "start",

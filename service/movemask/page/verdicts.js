@@ -1,7 +1,7 @@
 // A verdict on a move in two parts that have nothing to do with each other: what it cost, by the engine, and how many would
 // play it, by the network. Both figures are the service's.
 
-import { percent } from "./dom.js";
+import { counted, percent } from "./dom.js";
 
 export const MARKS = { inaccuracy: "?!", mistake: "?", blunder: "??" };
 const NAMES = { inaccuracy: "Inaccuracy", mistake: "Mistake", blunder: "Blunder" };
@@ -57,20 +57,14 @@ export function keyPlies(costs, known) {
 const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;
 
 /** A number of points in words. */
-const inPoints = (points) => (points === "0" ? "nothing" : `${points} ${points === "1" ? "point" : "points"}`);
+const inPoints = (points) => (points === "0" ? "nothing" : counted(Number(points), "point"));
 
 /** How many inaccuracies, mistakes and blunders there are, in words. */
 export function countsOf(verdicts) {
-  const count = (kind, one, many) => {
-    const found = verdicts.filter((verdict) => verdict.kind === kind).length;
-    return `${found} ${found === 1 ? one : many}`;
-  };
-  const kinds = [
-    ["inaccuracy", "inaccuracies"],
-    ["mistake", "mistakes"],
-    ["blunder", "blunders"],
-  ];
-  return kinds.map(([one, many]) => count(one, one, many)).join(", ");
+  const count = (wanted) => verdicts.filter(({ kind }) => kind === wanted).length;
+  return Object.keys(MARKS)
+    .map((mark) => counted(count(mark), mark))
+    .join(", ");
 }
 
 /** A smaller share of the players is "hardly any". */

@@ -1,7 +1,7 @@
 // What is said of a position and of what went wrong, in a player's words.
 
 import { endingBy } from "./answer.js";
-import { percent } from "./dom.js";
+import { counted, percent } from "./dom.js";
 import { SIDES, isYours, other, whyOf } from "./match.js";
 import { firstPly, numbered } from "./tree.js";
 
@@ -13,7 +13,7 @@ export const over = (ending) => `${whyOf(ending)}, ${half(ending.result)}.`;
 
 /** What is said of a game against the network that goes on; `behind` is how many moves the board is behind it. */
 export function saidInGame(match, behind) {
-  if (behind) return `You are looking back. The game is ${behind} ${behind === 1 ? "move" : "moves"} further on.`;
+  if (behind) return `You are looking back. The game is ${counted(behind, "move")} further on.`;
   const { moves, sans, you, remark, standing, premove } = match,
     yours = isYours(match);
   const mover = yours ? SIDES[other(you)] : "You";
