@@ -9,7 +9,7 @@ import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview, showVerdict } from "./review.js";
-import { alone, isGame, played, playing, reviewable, trying } from "./state.js";
+import { alone, played, playing, reviewable, trying } from "./state.js";
 import { GLYPHS, turnAfter } from "./tree.js";
 import { MARKS, betterThan, keyPlies, verdictOf } from "./verdicts.js";
 import { noted } from "./words.js";
@@ -19,7 +19,8 @@ const RESTS = 700; // ms without a move until a line that is played here is read
 export class Analysis {
   #store;
   #notice;
-  #reports = new Reports();
+  /** How likely the moves of games are. */
+  reports = new Reports();
   #costs;
   #ratings = true; // whether the network takes ratings
 
@@ -27,17 +28,7 @@ export class Analysis {
   constructor(store, notice, changed) {
     this.#store = store;
     this.#notice = notice;
-    this.#costs = new Costs(changed, (state, found) => this.#reports.take(state, state.tree.main, found));
-  }
-
-  /** Notes what an answer says of the position after a line, and of the move that comes next. */
-  note(state, line, answer) {
-    this.#reports.note(state, line, answer);
-  }
-
-  /** The report on the move that comes next on the board: `{uci, san, probability, …}`, or undefined. */
-  next(state) {
-    return this.#reports.along(state)[state.at];
+    this.#costs = new Costs(changed, (state, found) => this.reports.take(state, state.tree.main, found));
   }
 
   /** The game as a PGN, once its moves have names; `rated` with the ratings of the sliders, for the service to judge it by. */
@@ -45,7 +36,7 @@ export class Analysis {
     await this.#complete(this.#store.state);
     const { state } = this.#store;
     const ratings = rated ? { WhiteElo: String(Math.round(state.white)), BlackElo: String(Math.round(state.black)) } : {};
-    return pgnOf(state.tree, ratings, this.#reports.result(state));
+    return pgnOf(state.tree, ratings, this.reports.result(state));
   }
 
   /** White's expected score in the position on the board; undefined if nothing tells it. */
@@ -76,7 +67,7 @@ export class Analysis {
 
   /** Whether a game has chances to be shown, or may still get them: then their place is kept, so that nothing moves meanwhile. */
   hasChances(state) {
-    if (playing(state) || !isGame(state)) return false;
+    if (playing(state) || !state.tree.isGame) return false;
     const known = this.#costs.scores(state, state.tree.main).filter((score) => score !== undefined);
     return known.length > 1 || !this.#costs.review(state)?.finished;
   }
@@ -86,7 +77,7 @@ export class Analysis {
     const { tree, moves, at } = state,
       hidden = alone(state),
       going = playing(state),
-      reports = this.#reports;
+      reports = this.reports;
     const line = reports.along(state),
       main = tree.along(tree.main),
       nodes = tree.along(moves);
@@ -111,7 +102,7 @@ export class Analysis {
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";
     byId("chances").hidden = !this.hasChances(state);
     showGraph(byId("graph"), {
-      scores: going || !isGame(state) ? [] : this.#costs.scores(state, moves),
+      scores: going || !state.tree.isGame ? [] : this.#costs.scores(state, moves),
       reports: line,
       at,
       goTo,
@@ -157,7 +148,7 @@ export class Analysis {
     const path = own ? line : line.slice(0, -1);
     const verdict = path.length && this.#verdictOn(state, path, review);
     if (!verdict) {
-      const otherwise = !isGame(state) ? "" : verdicts ? "Step through the game for the verdicts." : "The game is being read.";
+      const otherwise = !state.tree.isGame ? "" : verdicts ? "Step through the game for the verdicts." : "The game is being read.";
       return showVerdict({ otherwise });
     }
     const index = tree.at(path),
@@ -182,7 +173,7 @@ export class Analysis {
     const { tree } = state,
       index = tree.at(path),
       cost = this.#costs.of(state, index),
-      report = this.#reports.of(state, index),
+      report = this.reports.of(state, index),
       side = turnAfter(tree.fen, path.length - 1),
       isMain = tree.isMain(path);
     if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
@@ -201,7 +192,7 @@ export class Analysis {
       if (!playing(state)) await this.#readMain(state, current);
       this.#ratings = takesRatings(model);
       if (current()) this.draw(this.#store.state);
-      if (!playing(state) && isGame(state)) this.#readAhead(state, current);
+      if (!playing(state) && state.tree.isGame) this.#readAhead(state, current);
       if (current()) this.#notice.clear("review");
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.review(state, model, current));
@@ -212,9 +203,9 @@ export class Analysis {
   async #judge(state) {
     const { tree } = state,
       line = played(state);
-    const isMain = isGame(state) && tree.isMain(line);
+    const isMain = state.tree.isGame && tree.isMain(line);
     try {
-      if (isGame(state)) this.#costs.readMain(state).catch((error) => this.#costless(error));
+      if (state.tree.isGame) this.#costs.readMain(state).catch((error) => this.#costless(error));
       if (!isMain && line.length) await this.#costs.judge(state);
       this.#notice.clear("costs");
     } catch (error) {
@@ -225,7 +216,7 @@ export class Analysis {
   /** Asks for the positions of a game, so that stepping through it asks for nothing, when the engine has looked at each. */
   async #readAhead(state, current) {
     await this.#costs.searched(state);
-    if (current()) await this.#reports.askAll(state).catch(() => {}); // then each position is asked for when it is shown
+    if (current()) await this.reports.askAll(state).catch(() => {}); // then each position is asked for when it is shown
   }
 
   /** Has the engine judge what it has left of the game on the board. */
@@ -243,19 +234,19 @@ export class Analysis {
   async #complete(state) {
     const { tree, moves } = state,
       unnamed = tree.line(moves).some(({ uci, san }) => san === uci);
-    if (unnamed || !this.#reports.complete(state)) await this.#ask(state, moves);
+    if (unnamed || !this.reports.complete(state)) await this.#ask(state, moves);
   }
 
   async #ask(state, line) {
     const { tree } = state,
-      sans = await this.#reports.ask(state, line);
+      sans = await this.reports.ask(state, line);
     if (tree.line(line).some(({ san }, ply) => san !== sans[ply])) this.#store.dispatch({ type: "named", tree, moves: line, sans });
   }
 
   /** Reads the main line: of a game at once, of moves that are made here, when they rest, what opening they are. */
   async #readMain(state, current) {
-    if (this.#reports.isRead(state)) return;
-    if (!isGame(state)) await new Promise((done) => setTimeout(done, RESTS));
+    if (this.reports.isRead(state)) return;
+    if (!state.tree.isGame) await new Promise((done) => setTimeout(done, RESTS));
     if (current()) await this.#ask(state, state.tree.main);
   }
 
@@ -263,7 +254,7 @@ export class Analysis {
   #verdictsOf(state) {
     const { tree, you } = state,
       review = this.#costs.review(state);
-    if (!this.#reports.isRead(state)) return undefined;
+    if (!this.reports.isRead(state)) return undefined;
     const plies = tree.main.map((_, ply) => ply).filter((ply) => !you || turnAfter(tree.fen, ply) === you);
     const found = plies.map((ply) => [ply, this.#verdictOn(state, tree.main.slice(0, ply + 1), review)]);
     return new Map(found.filter(([, verdict]) => verdict));

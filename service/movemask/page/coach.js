@@ -69,7 +69,10 @@ export function show(all = games) {
 const section = (title, ...parts) => element("section", {}, element("h3", {}, title), ...parts);
 
 /** A number with a digit after the point; a dash for none. */
-const figure = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const figure = (value) => value?.toFixed(1) ?? "–";
+
+/** What was lost, in points. */
+const points = (lost) => figure(lost === null ? null : 100 * lost);
 
 /** A resembled rating in words. */
 function rated(like) {
@@ -134,7 +137,7 @@ function phases({ phases: found, all, whole }) {
   const row = (name, { moves, judged, lost, inaccuracies, mistakes, blunders }, like) => [
     name,
     `${judged} of ${moves}`,
-    figure(lost === null ? null : 100 * lost),
+    points(lost),
     ...(judged ? [inaccuracies, mistakes, blunders].map(String) : ["–", "–", "–"]),
     rated(like),
   ];
@@ -153,9 +156,9 @@ function openings({ openings: found }) {
     .map(({ name, games: count, score, accuracy, judged, lost, mistakes, blunders }) => [
       name,
       String(count),
-      score === null ? "–" : percent(score),
+      percent(score),
       figure(accuracy),
-      figure(lost === null ? null : 100 * lost),
+      points(lost),
       judged ? figure((mistakes + blunders) / count) : "–",
     ]);
   return scrolled(
@@ -199,13 +202,8 @@ function differences({ differences: found, whole }) {
     const instead = element("span");
     const moves = one.game.report.moves.slice(0, one.ply).map(([uci]) => uci),
       tree = { fen: one.game.tags?.FEN ?? "startpos", chess960: /960|fischer/i.test(one.game.tags?.Variant ?? "") };
-    remembered("v1/policy", {
-      ...position({ tree }, moves),
-      ...named(),
-      elo: stronger,
-      include: ["san"],
-      top_k: 3,
-    }).then(
+    const question = { ...position({ tree }, moves), ...named(), elo: stronger, include: ["san"], top_k: 3 };
+    remembered("v1/policy", question).then(
       (answer) => {
         if (ticket !== drawn) return;
         const likeliest = answer.moves.find(({ uci }) => uci !== one.uci);
@@ -217,7 +215,7 @@ function differences({ differences: found, whole }) {
   });
   const uncertain = whole.within > 100 ? " The resembled rating is uncertain, so take these as examples." : "";
   return section(
-    `Where players 200 points stronger choose otherwise`,
+    "Where players 200 points stronger choose otherwise",
     quiet(`The moves that differ most.${uncertain}`),
     element("ol", {}, ...items),
   );

@@ -292,7 +292,7 @@ const editor = new Editor(async (fen, chess960, then) => {
   }
 });
 
-const setUp = attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 }));
+const setUp = attempt(() => editor.open(table.seen.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 }));
 
 /** Shows the position of a form, or without one the position on the board. */
 const look = attempt(async (event) => {
@@ -345,7 +345,7 @@ listenToControls(store, {
     analysis.reviewFaults();
   },
   "play-here": attempt(() => {
-    mustGoOn(table.seen.answer);
+    mustGoOn(table.seen);
     playHere();
   }),
   "cancel-challenge"() {

@@ -14,7 +14,7 @@ export function shares({ shown, pgn, headers, model }) {
   const copyPgn = async ({ currentTarget }) => copied(currentTarget, await pgn());
   return {
     "copy-link": ({ currentTarget }) => copied(currentTarget, location.href),
-    "copy-fen": ({ currentTarget }) => copied(currentTarget, shown().answer.fen),
+    "copy-fen": ({ currentTarget }) => copied(currentTarget, shown().fen),
     "copy-curl": ({ currentTarget }) => copied(currentTarget, document.getElementById("curl").textContent),
     "copy-pgn": copyPgn,
     "copy-played": copyPgn,

@@ -49,11 +49,8 @@ export const playing = (state) => live(state) && following(state);
 /** Whether there is nothing on the board but the start. */
 export const blank = ({ tree }) => tree.fen === "startpos" && tree.nodes.length === 1;
 
-/** Whether the board has a game that was played, not only moves that are tried here. */
-export const isGame = ({ tree }) => tree.isGame;
-
 /** Whether the board has a game that can be reviewed. */
-export const reviewable = (state) => !playing(state) && isGame(state) && state.tree.main.length > 0;
+export const reviewable = (state) => !playing(state) && state.tree.isGame && state.tree.main.length > 0;
 
 /** Whether the page offers to begin something beside the board. */
 export const begins = ({ view }) => view === "start" || view === "new";

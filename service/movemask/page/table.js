@@ -14,7 +14,7 @@ import { question } from "./reports.js";
 import { curlOf } from "./share.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
 import { shapesIn } from "./shapes.js";
-import { alone, begins, blank, following, isGame, live, played, playing, trying, turn } from "./state.js";
+import { alone, begins, blank, following, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -47,10 +47,10 @@ export class Table {
       : null;
   }
 
-  /** What is on the board, to be taken away. Throws if nothing is. */
+  /** The same. Throws if there is none. */
   get seen() {
     if (!this.answer) throw new Error("There is no position on the board yet.");
-    return { answer: this.answer };
+    return this.answer;
   }
 
   /** Plays a move of the answer on the board, unless it is not the player's turn. */
@@ -86,7 +86,7 @@ export class Table {
   #noted(state) {
     const { answer, line, state: asked } = this.#shown ?? {};
     if (!answer || asked.tree.fen !== state.tree.fen || state.tree.at(line) === undefined) return undefined;
-    if (["model", "white", "black"].every((name) => asked[name] === state[name])) this.#analysis.note(state, line, answer);
+    if (["model", "white", "black"].every((name) => asked[name] === state[name])) this.#analysis.reports.note(state, line, answer);
     return line;
   }
 
@@ -95,18 +95,19 @@ export class Table {
     const line = played(state),
       hidden = alone(state);
     this.#models = models;
-    const shows = !hidden && (state.view === "lens" || (state.view === "position" && !isGame(state))); // the illegal moves
+    const shows = !hidden && (state.view === "lens" || (state.view === "position" && !state.tree.isGame)); // the illegal moves
     const answer = await remembered("v1/policy", shows ? lensQuestion(state) : question(state, line));
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
-    this.#analysis.note(state, line, answer);
+    this.#analysis.reports.note(state, line, answer);
     this.#draw(state, answer);
     performance.measure("shown", "answered");
     if (hidden) {
       clearRatings(HIDDEN);
       byId("lenses").replaceChildren(quiet(HIDDEN));
-    } else if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#analysis.next(state), current });
+    } else if (state.view === "ratings")
+      await showRatings(state, { answer, models, next: this.#analysis.reports.along(state)[state.at], current });
     else if (state.view === "lens") await this.#lenses(state, answer, current);
     if (current()) await this.#analysis.review(state, chosen(state, models), current);
   }
