@@ -129,8 +129,7 @@ export class Analysis {
   /** The verdict on the move that led to the board; of a game whose one side is reviewed, on that side's last move. */
   #showVerdict(state, verdicts, review) {
     const { tree, you } = state,
-      line = played(state),
-      set = (name, value) => this.#store.dispatch({ type: "set", name, value });
+      line = played(state);
     byId("verdict").hidden = playing(state);
     if (playing(state)) return;
     if (trying(state)) {
@@ -138,7 +137,7 @@ export class Analysis {
       const otherwise = `Find a better move than ${tree.title(instead)}.`;
       // The answer stands beside the move that was played: its verdict, and the better move as an arrow.
       const give = () => {
-        set("trying", null);
+        this.#store.dispatch({ type: "set", name: "trying", value: null });
         this.#store.dispatch({ type: "go", path: tree.onwards(line).slice(0, line.length + 1) });
       };
       return showVerdict({ otherwise, give });
@@ -187,7 +186,7 @@ export class Analysis {
     if (alone(state) || !state.moves.length) return this.#notice.clear("review");
     try {
       if (!playing(state)) this.#judge(state);
-      await this.#costs.reported(state);
+      await this.#costs.until("reported", state);
       await this.#complete(state);
       if (!playing(state)) await this.#readMain(state, current);
       this.#ratings = takesRatings(model);
@@ -215,7 +214,7 @@ export class Analysis {
 
   /** Asks for the positions of a game, so that stepping through it asks for nothing, when the engine has looked at each. */
   async #readAhead(state, current) {
-    await this.#costs.searched(state);
+    await this.#costs.until("searched", state);
     if (current()) await this.reports.askAll(state).catch(() => {}); // then each position is asked for when it is shown
   }
 

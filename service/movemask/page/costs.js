@@ -71,14 +71,12 @@ export class Costs {
     return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
   }
 
-  /** Resolves once the service has reported on the main line; at once if it is not asked. */
-  async reported(state) {
-    if (this.#looksAt(state)) await this.#asked.reported.promise;
-  }
-
-  /** Resolves once the engine has looked at each position of the main line, or has ended; at once if it is not asked. */
-  async searched(state) {
-    if (this.#looksAt(state)) await this.#asked.searched.promise;
+  /**
+   * Resolves once the service has "reported" on the main line, or the engine has "searched" each position of it or has ended; at
+   * once if the service is not asked.
+   */
+  async until(event, state) {
+    if (this.#looksAt(state)) await this.#asked[event].promise;
   }
 
   /** Whether the engine was asked to look at the main line last. */

@@ -40,10 +40,6 @@ const store = new Store(restored(START));
 const notice = new Notice();
 const analysis = new Analysis(store, notice, () => table.refresh());
 const table = new Table(store, analysis);
-const does =
-  (type, more = {}) =>
-  () =>
-    store.dispatch({ type, ...more });
 
 let models = [];
 let latest = 0; // which update is the newest; older answers are dropped
@@ -303,11 +299,11 @@ const look = attempt(async (event) => {
 });
 
 const step = (by) => () => store.dispatch({ type: "step", at: store.state.at + by });
-const first = does("step", { at: 0 }),
+const first = () => store.dispatch({ type: "step", at: 0 }),
   last = step(Infinity),
   back = step(-1),
   forward = step(1),
-  undo = does("undo");
+  undo = () => store.dispatch({ type: "undo" });
 const showKeys = () => byId("keys").showModal();
 const flip = () => store.dispatch({ type: "set", name: "flip", value: !store.state.flip });
 

@@ -1,6 +1,7 @@
 // A text that was pasted or opened, read by the service: a position, or a game with its variations.
 
 import { remembered } from "./api.js";
+import { ranksOf } from "./squares.js";
 import { Tree, ratingOf } from "./tree.js";
 import { pgnFault } from "./words.js";
 
@@ -71,8 +72,8 @@ async function position(fen, model, chess960) {
 
 /** Whether a FEN is of Chess960: its rights to castle name files, or fit a king and a rook that are not where they usually stand. */
 export function isChess960(fen) {
-  const [board, , rights = "-"] = fen.split(/\s+/);
-  const ranks = board.split("/").map((rank) => rank.replace(/\d/g, (count) => " ".repeat(count)));
+  const [, , rights = "-"] = fen.split(/\s+/),
+    ranks = ranksOf(fen);
   return [...rights].some((letter) => {
     if (!"KQkq".includes(letter)) return /[a-h]/i.test(letter);
     const white = letter < "a",

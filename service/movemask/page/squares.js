@@ -3,7 +3,7 @@
 import { svg } from "./dom.js";
 
 /** Where the drawings of the pieces are. */
-const pieces = new URL("pieces.svg", import.meta.url).href;
+const DRAWINGS = new URL("pieces.svg", import.meta.url).href;
 
 const NAMES = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
 
@@ -36,29 +36,28 @@ export function coordinates(flip) {
   );
 }
 
+/** The ranks of a FEN, the eighth first, with a blank for each empty square. */
+export const ranksOf = (fen) =>
+  fen
+    .split(/\s/, 1)[0]
+    .replace(/\d/g, (count) => " ".repeat(count))
+    .split("/");
+
 /** The pieces of a FEN by square, such as "wk". */
 export function piecesOf(fen) {
-  const found = new Map();
-  fen
-    .split(" ")[0]
-    .split("/")
-    .forEach((row, index) => {
-      let column = 0;
-      for (const letter of row) {
-        if (/\d/.test(letter)) column += Number(letter);
-        else if (NAMES[letter.toLowerCase()]) {
-          found.set(FILES[column++] + (8 - index), (letter === letter.toLowerCase() ? "b" : "w") + letter.toLowerCase());
-        }
-      }
-    });
-  return found;
+  const pieces = ranksOf(fen).flatMap((rank, row) => [...rank].map((letter, column) => [FILES[column] + (8 - row), letter]));
+  return new Map(
+    pieces
+      .filter(([, letter]) => letter.toLowerCase() in NAMES)
+      .map(([square, letter]) => [square, (letter < "a" ? "w" : "b") + letter.toLowerCase()]),
+  );
 }
 
 export const pieceName = (piece) => `${piece[0] === "w" ? "white" : "black"} ${NAMES[piece[1]]}`;
 
 /** A piece as an image of size 1. */
 export const drawing = (piece, attributes = {}) =>
-  svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${pieces}#${piece}` }));
+  svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${DRAWINGS}#${piece}` }));
 
 /** An arrow on a board of size 8, as wide as its probability, with a label; `kind` is "legal" or "illegal". */
 export function arrow({ uci, probability, kind, label }, flip) {

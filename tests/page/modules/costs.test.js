@@ -100,9 +100,9 @@ test("the report on a game is handed on before the engine has looked at it", asy
         .join(""),
     );
   const done = costs.readMain(A).then(() => order.push("done"));
-  await costs.reported(A);
+  await costs.until("reported", A);
   assert.deepEqual(order, [[A, 2]]);
-  await costs.searched(A);
-  await costs.reported(B); // which nobody has asked for
+  await costs.until("searched", A);
+  await costs.until("reported", B); // which nobody has asked for
   await done;
 });
