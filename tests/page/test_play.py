@@ -241,9 +241,6 @@ def test_invalid_texts_are_explained(visit: Visit) -> None:
         ("8/8/8/8/8/8/8/8 w - - 0 1", "This position cannot be: the board is empty."),
         ("4k3/4R3/8/8/8/8/8/4K3 w - - 0 1", "the side that is not to move is in check"),
         ("rnbqkbnr/pppppppp/8/8", "This FEN cannot be read: 'rnbqkbnr/pppppppp/8/8' is cut short"),
-        ("1. e4 e5 2. Ke3 Nc6 *", "This PGN cannot be read: White's move 2, Ke3, is not legal."),
-        ("1. Nf3 a6 2. Nd4 a5 3. Nc3 a4 4. Nb5 a3 *", "This PGN cannot be read: White's move 4, Nb5, is ambiguous."),
-        ("1. e4 e7e2 2. d4 *", "This PGN cannot be read: Black's move 1, e7e2, is not legal."),
         ("1. e4 e5 2. Nf9 *", "This PGN cannot be read: line 1: 'Nf9' is neither a tag nor a move in SAN."),
         ("1. e4 e5 2. Sf3 *", "Pieces are written K, Q, R, B and N, as in English: Sf3 is Nf3."),
         ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
@@ -254,6 +251,13 @@ def test_invalid_texts_are_explained(visit: Visit) -> None:
         visit.is_told(words)
         visit.line("e4")
         visit.sees("Black to move")
+    for text, words in (
+        ("1. e4 e5 2. Ke3 Nc6 *", "'Ke3' is not legal, at White's move 2: it is left out, and what follows it."),
+        ("1. Nf3 a6 2. Nd4 a5 3. Nc3 a4 4. Nb5 a3 *", "'Nb5' is ambiguous, at White's move 4: it is left out"),
+        ("1. e4 e7e2 2. d4 *", "'e7e2' is not legal, at Black's move 1: it is left out"),
+    ):
+        visit.load(text)
+        expect(page.locator("#notes")).to_contain_text(words)
     visit.load("https://lichess.org/analysis/standard/4k3/8/8/8/8/8/8/R3K2R_b_KQ_-_0_1?color=white")
     visit.sees("Black to move")
     visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
