@@ -85,12 +85,22 @@ def test_pgn_evaluations_take_precedence_over_engine() -> None:
     assert known.scores == pytest.approx([0.528, 0.528, 0.537, 0.249], abs=0.001)
 
 
+def test_source_of_an_allowed_mate_is_what_told_the_score_before() -> None:
+    """The page once said that such a move cost 12 points by the rules, which know the mate alone."""
+    moves = "1. f3 e5 {%s} 2. g4 *"
+    judged = costs(moves % "").evaluated(2, evaluation(-20, "g2g3"))[2]
+    assert (judged.source, judged.mark) == ("engine", "blunder")
+    told = costs(moves % "[%eval -0.2]")[2]
+    assert (told.source, told.lost) == ("evaluations", judged.lost)
+
+
 def test_engine_adds_better_line_to_marked_move() -> None:
     known = costs("1. e4 {[%eval 0.3]} e5 {[%eval 0.3]} 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]}")
     assert known.missing == [0, 2]
     king = known.evaluated(2, evaluation(-900, "g1f3"))[2]
     assert king.lost == pytest.approx(0.528 - 0.249, abs=0.002)  # its own opinion does not count
     assert [move.uci() for move in king.line] == ["g1f3"]
+    assert (known.unsure(reasons=False), known.unsure(reasons=True)) == (set(), {2, 3})
 
 
 @pytest.mark.parametrize(("after", "mark"), [(30, None), (-40, "inaccuracy"), (-90, "mistake"), (-160, "blunder")])

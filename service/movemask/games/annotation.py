@@ -126,9 +126,11 @@ async def annotated(
     *,
     elo: tuple[float, float] | None = None,
     engine: Evaluations | None = None,
+    reasons: bool = True,
     charge: Callable[[int], None] = lambda positions: None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN (`read_trees`), annotated, and the text outside them. `charge` : as for `costs_of`.
+    """The games of a PGN (`read_trees`), annotated, and the text outside them. `reasons` : as for `judged`. `charge` :
+    as for `costs_of`.
 
     A few games are read together. Raises the errors of `trees`, and those of model and queues.
     """
@@ -136,7 +138,7 @@ async def annotated(
     while group := await asyncio.to_thread(list, islice(unread, _GAMES_TOGETHER)):
         games = [parsed.game for parsed in group if parsed.game is not None]
         costs = await costs_of(games, charge)
-        looks = None if engine is None else judged(engine, costs)
+        looks = None if engine is None else judged(engine, costs, reasons=reasons)
         known = await reports_of(evaluator, games, temperature, elo, costs)
         if looks is not None:
             known, _ = await completed(evaluator, looks, known)

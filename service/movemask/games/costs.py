@@ -127,12 +127,15 @@ class Costs:
             if (score is None or place in marked) and place not in self.evaluations
         ]
 
-    @property
-    def unsure(self) -> set[int]:
-        """Positions to search deeper: those around a move that is marked, or might be."""
+    def unsure(self, *, reasons: bool) -> set[int]:
+        """Positions to search deeper: those around a move that the engine marks, or might; for `reasons`, also those
+        around one that the PGN's evaluations or the rules mark."""
         places: set[int] = set()
         for place, cost in enumerate(self):
-            if (cost.lost or 0.0) >= (_NEAR if cost.source == "engine" else INACCURACY):
+            by_engine = cost.source == "engine"
+            if (cost.lost or 0.0) >= (_NEAR if by_engine else INACCURACY) and (
+                by_engine or reasons
+            ):
                 places.update((place, place + 1))
         return {
             place
@@ -172,9 +175,11 @@ class Costs:
         )
         if before is None or after is None:
             return Cost(fact=known.fact, line=line if known.fact is Fact.MISSES_MATE else ())
-        source: Source = "rules" if known.after is not None else "evaluations"
-        if source == "evaluations" and self.game.scores[place : place + 2] == (None, None):
-            source = "engine"
+        by_rules = (known.before is not None, known.after is not None)
+        told = [self.game.scores[place + at] for at, ruled in enumerate(by_rules) if not ruled]
+        source: Source = (
+            "rules" if not told else "engine" if told.count(None) == len(told) else "evaluations"
+        )
         first = line[:1] == (ply.played,)
         lost = 0.0 if first and source == "engine" else max(0.0, before - after)
         nodes = None

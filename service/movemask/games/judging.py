@@ -35,9 +35,12 @@ class _Search(NamedTuple):
     nodes: int
 
 
-def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerator[Look, None]:
+def judged(
+    evaluations: Evaluations, games: Mapping[int, Costs], *, reasons: bool = True
+) -> AsyncGenerator[Look, None]:
     """Each position that is evaluated, as it comes: first all with few nodes, forwards, game by game; then those
     around moves that are marked, or nearly, with more, each game from its end, so that the engine's hash helps.
+    Without `reasons` those that the PGN's evaluations mark are not searched deeper.
 
     Raises errors of the engine's queue at once, not when the first position is asked for. What the queue refuses to
     search deeper keeps its first evaluation.
@@ -60,11 +63,11 @@ def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerat
                 latest[game] = latest[game].evaluated(position, evaluation)
                 yield game, position, latest[game]
 
-    def unsure() -> list[_Search]:
+    def searches_again() -> list[_Search]:
         return [
             _Search(number, place, DEEP)
             for number, costs in latest.items()
-            for place in sorted(costs.unsure, reverse=True)
+            for place in sorted(costs.unsure(reasons=reasons), reverse=True)
         ]
 
     async def both(
@@ -76,7 +79,7 @@ def judged(evaluations: Evaluations, games: Mapping[int, Costs]) -> AsyncGenerat
                 done += 1
                 yield Look(*look, Progress(done, len(first)))
         deeper, of_deeper = 0, 0
-        while done == len(first) and deeper == of_deeper and (searches := unsure()):
+        while done == len(first) and deeper == of_deeper and (searches := searches_again()):
             of_deeper += len(searches)
             try:
                 source = started(searches)

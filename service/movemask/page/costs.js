@@ -121,7 +121,7 @@ export class Costs {
         this.#changed();
       } else this.#draw();
     };
-    const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations"] };
+    const body = { pgn: plainPgn(state, tree.main, evaluationOf), ...named(state), include: ["evaluations", "reasons"] };
     try {
       await stream("v1/games", body, take, asked.abort.signal);
       review.finished = true;
@@ -166,7 +166,7 @@ export class Costs {
     if (known.scores.has(tree.key(index))) return;
     const { fen } = await remembered("v1/policy", question(state, line.slice(0, -1)));
     const move = { tree: new Tree({ fen, chess960: tree.chess960 }).grown([line.at(-1)]), white: state.white, black: state.black };
-    const asked = { pgn: plainPgn(move, [line.at(-1)]), ...named(state), include: ["evaluations"] };
+    const asked = { pgn: plainPgn(move, [line.at(-1)]), ...named(state), include: ["evaluations", "reasons"] };
     const [{ moves, scores }] = (await remembered("v1/games", asked)).games;
     learn(known, tree.key(index), moves[0]);
     if (scores[1] !== null) known.scores.set(tree.key(index), scores[1]);

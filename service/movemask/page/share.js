@@ -20,7 +20,7 @@ export function shares({ shown, pgn, headers, model }) {
     "copy-played": copyPgn,
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
     async "save-annotated"() {
-      const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations"] }, PGN);
+      const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations", "reasons"] }, PGN);
       save("annotated.pgn", PGN, own(text, headers()));
     },
   };

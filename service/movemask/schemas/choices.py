@@ -11,7 +11,7 @@ Include = Literal["san", "logit", "statistics", "illegal"]
 PolicyInclude = Literal[Include, "forecast"]
 SweepInclude = Literal["san", "statistics"]
 SplitInclude = Literal["tree", "partial"]
-GamesInclude = Literal[SplitInclude, "forecast", "evaluations", "ratings"]
+GamesInclude = Literal[SplitInclude, "forecast", "evaluations", "reasons", "ratings"]
 
 #: How a move is chosen: the most probable, or drawn by probability.
 Method = Literal["greedy", "sample"]

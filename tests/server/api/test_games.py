@@ -240,7 +240,7 @@ TRAP = "1. e4 e5 2. Ke2 {[%eval -3.0]} d5 {[%eval -3.0]} *"
 
 def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None:
     client = serve(engine=program(tmp_path, "moves"))
-    first, *rest = lines_of(client, pgn=TRAP, include=["evaluations"])
+    first, *rest = lines_of(client, pgn=TRAP, include=["evaluations", "reasons"])
     assert GamesOut.model_validate(first).engine == ProgressOut(done=0, of=3, deeper=0, of_deeper=None)
     assert [move.get("lost") for move in first["games"][0]["moves"]] == [None, None, None, 0]
     *quick, early, third, second, last = rest
@@ -257,7 +257,7 @@ def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None
     assert last["accuracy"] == {"white": pytest.approx(53.6, abs=30), "black": 100}
     assert last["summary"].startswith("Accuracy by lichess's formula: White ")
     costs = {cost.ply: cost for look in looks for cost in look.costs}
-    whole = judged(client, pgn=TRAP, include=["evaluations"])
+    whole = judged(client, pgn=TRAP, include=["evaluations", "reasons"])
     assert whole["engine"] == {"done": 3, "of": 3, "deeper": 2, "of_deeper": 2}
     (game,) = whole["games"]
     assert game["scores"] == pytest.approx([0.5, 0.5, 0.5, 0.249, 0.249], abs=0.001)
@@ -265,6 +265,9 @@ def test_report_streams_before_evaluations(serve: Serve, tmp_path: Path) -> None
         assert costs[move["ply"]] == CostOut.model_validate(move)
     assert game["moments"] == last["moments"]
     assert [move["san"] for move in game["moves"][2]["line"]] == ["a3", "a5"]
+    short = judged(client, pgn=TRAP, include=["evaluations"])
+    assert short["engine"] == {"done": 3, "of": 3, "deeper": 0, "of_deeper": None}  # the PGN's evaluations are enough
+    assert short["games"][0]["moves"][2]["lost"] == game["moves"][2]["lost"]
 
 
 def test_no_evaluations_without_engine_or_include(serve: Serve, tmp_path: Path) -> None:

@@ -300,11 +300,12 @@ class GamesIn(In):
     )
     include: list[GamesInclude] = Field(
         _EMPTY,
-        max_length=5,
+        max_length=6,
         description="`tree`: also comments and variations. `partial`: a game with a move that cannot be played is read "
         "up to it, with a note, instead of giving an error. `forecast`: for each move, as for a policy. `evaluations`: "
         "the service's engine evaluates the positions that have no `[%eval]`, some 50 in a second, and searches those "
-        "around mistakes again, deeper. `ratings`: how likely moves 7 to 36 are at nine ratings.",
+        "around mistakes again, deeper. `reasons`: it also searches those around mistakes by `[%eval]` deeper, so that "
+        "they get a `reason`. `ratings`: how likely moves 7 to 36 are at nine ratings.",
     )
 
 

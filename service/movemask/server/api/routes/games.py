@@ -127,7 +127,8 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     costs = await while_connected(http.scope, costs_of(read, charge))
     looks, progress = None, None
     if engine is not None:  # it begins now, and goes on while the network runs
-        looks, progress = judged(engine, costs), progress_of(costs)
+        looks = judged(engine, costs, reasons="reasons" in request.include)
+        progress = progress_of(costs)
     reports = await while_connected(http.scope, _reported(evaluator, read, costs, request, charge))
     if media_type == NDJSON:
         first = await run_in_threadpool(_json, reports, evaluator.model, services, progress)
@@ -261,8 +262,9 @@ async def _annotated(
 ) -> str:
     """The games with comments. The error of a game is counted, as in JSON."""
     texts = []
+    reasons = "reasons" in request.include
     async for game in annotated(
-        evaluator, trees, request.temperature, engine=engine, charge=charge
+        evaluator, trees, request.temperature, engine=engine, reasons=reasons, charge=charge
     ):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
