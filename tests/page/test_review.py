@@ -328,7 +328,9 @@ def test_common_blunder_is_still_a_blunder(visit: Visit) -> None:
     page = visit.page
     expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
     page.locator("#review-moves button").filter(has_text="7. Be2").click()
-    expect(page.locator("#verdict")).to_contain_text("Blunder. It allows mate in one. It cost 50 points, by the rules.")
+    expect(page.locator("#verdict")).to_contain_text(
+        "Blunder. It allows mate in one. It cost 50 points, by the engine at 120,000 nodes."
+    )
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder. It allows mate in one.")
 
 

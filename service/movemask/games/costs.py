@@ -175,17 +175,13 @@ class Costs:
         )
         if before is None or after is None:
             return Cost(fact=known.fact, line=line if known.fact is Fact.MISSES_MATE else ())
-        by_rules = (known.before is not None, known.after is not None)
-        told = [self.game.scores[place + at] for at, ruled in enumerate(by_rules) if not ruled]
-        source: Source = (
-            "rules" if not told else "engine" if told.count(None) == len(told) else "evaluations"
-        )
+        told = [place + at for at, ruled in enumerate((known.before, known.after)) if ruled is None]
+        by_engine = bool(told) and all(self.game.scores[at] is None for at in told)
+        source: Source = "engine" if by_engine else "evaluations" if told else "rules"
         first = line[:1] == (ply.played,)
-        lost = 0.0 if first and source == "engine" else max(0.0, before - after)
-        nodes = None
-        if source == "engine":
-            around = (evaluation, self.evaluations.get(place + 1))
-            nodes = min((one.nodes for one in around if one is not None), default=None)
+        alike = first and by_engine and known.after is None
+        lost = 0.0 if alike else max(0.0, before - after)
+        nodes = min(self.evaluations[at].nodes for at in told) if by_engine else None
         return Cost(lost, source, known.fact, () if first or lost < INACCURACY else line, nodes)
 
 
