@@ -56,6 +56,11 @@ class Measured:
         top, surprise = ((self.rank == 0).std(ddof=1), self.surprise.std(ddof=1)) if len(self) > 1 else (np.nan, np.nan)
         return float(top / len(self) ** 0.5), float(surprise / len(self) ** 0.5)
 
+    def better_than(self, other: Measured) -> tuple[float, float]:
+        """By how many nats the cross-entropy is lower than the other's on the same samples, and its standard error."""
+        better = other.surprise - self.surprise
+        return float(better.mean()), float(better.std(ddof=1) / len(self) ** 0.5) if len(self) > 1 else float("nan")
+
     def calibration_error(self) -> float:
         """Expected calibration error of the likeliest move (Guo et al. 2017, arXiv:1706.04599)."""
         edge = np.minimum((self.confidence * BINS).astype(int), BINS - 1)

@@ -89,15 +89,29 @@ def report(models: Sequence[Model | Nearest], columns: Mapping[str, Measured]) -
         [
             _table({name: {key: cell(one) for key, cell in overall.items()} for name, one in columns.items()}),
             f"*{HISTORY.strip()}*: with the game's last moves, otherwise from the FEN alone. Cross-entropy in nats "
-            "over the legal moves. ±: one standard error; networks see the same positions, so their differences are "
-            "surer. Calibration error of the likeliest move, 15 bins. Raw leakage: what plain softmax gives to illegal "
-            "moves. Brier: of win, draw, loss; in brackets, of always saying how often each came.\n",
+            "over the legal moves. ±: one standard error. Calibration error of the likeliest move, 15 bins. Raw "
+            "leakage: what plain softmax gives to illegal moves. Brier: of win, draw, loss; in brackets, of always "
+            "saying how often each came.\n",
+            differences(columns),
             "## By the mover's rating: top-1 % / cross-entropy\n",
             _table(top),
             f"## Weak spots: % of the move looked for at {', '.join(map(str, SPOT_RATINGS))}\n",
             _table({name: {m.name: _spot(m, *spot) for m in single} for name, spot in SPOTS.items()}),
         ]
     )
+
+
+def differences(columns: Mapping[str, Measured]) -> str:
+    """How much better the first column's network is than the others, each with the moves or without as they are."""
+    own = next(iter(columns))
+    rows: dict[str, dict[str, str]] = {}
+    for name, one in columns.items():
+        first = columns.get(own + HISTORY if name.endswith(HISTORY) else own)
+        if first is not None and first is not one:
+            difference, error = first.better_than(one)
+            rows[name] = {"nats": f"{difference:.4f} ± {error:.4f}"}
+    text = f"{own}'s cross-entropy is lower, position by position, than that of:\n\n"
+    return text + _table(rows) if rows else ""
 
 
 def _spot(model: Model, where: str, move: str) -> str:

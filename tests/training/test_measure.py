@@ -5,7 +5,7 @@ from __future__ import annotations
 import chess
 import numpy as np
 import pytest
-from scipy.stats import sem
+from scipy.stats import sem, ttest_rel
 
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
@@ -15,8 +15,8 @@ from tests.training.test_data import csv_file, data_of, row
 from training import strength
 from training.config import Data
 from training.data import make_shards
-from training.measure import Measured, Nearest, measure
-from training.report import bends
+from training.measure import Measured, Nearest, Numbers, measure
+from training.report import bends, differences
 from training.samples import Sample, samples
 
 
@@ -122,3 +122,25 @@ def test_bends_of_lines_and_teeth() -> None:
     assert bends([straight]) == pytest.approx(0, abs=1e-12)
     tooth = straight + np.array([[0, 0], [0, 0], [0.03, -0.03], [0, 0], [0, 0]])
     assert bends([straight, tooth]) == pytest.approx((0.03 + 0.06 + 0.03) * 2 / 3 / 2)
+
+
+def of_surprise(surprise: Numbers) -> Measured:
+    nothing = np.zeros(len(surprise))
+    integers = nothing.astype(np.int64)
+    return Measured(integers, surprise, nothing, nothing, integers, None, nothing)
+
+
+def test_difference_of_two_networks_is_paired() -> None:
+    generator = np.random.default_rng(1)
+    own = generator.exponential(1.5, 200)
+    other = own + generator.normal(0.1, 0.3, 200)
+    difference, error = of_surprise(own).better_than(of_surprise(other))
+    assert difference == pytest.approx(other.mean() - own.mean())
+    assert difference / error == pytest.approx(ttest_rel(other, own).statistic)
+
+
+def test_report_compares_the_first_network_alike_with_moves() -> None:
+    columns = {"a": 1.0, "a + moves": 0.5, "b": 1.25, "b + moves": 0.875}
+    table = differences({name: of_surprise(np.array([mean, mean])) for name, mean in columns.items()})
+    assert "| b | 0.2500 ± 0.0000 |\n| b + moves | 0.3750 ± 0.0000 |" in table
+    assert differences({"a": of_surprise(np.ones(2))}) == ""
