@@ -82,6 +82,21 @@ def test_steps_stay_in_sight_while_reading(phone: Visit, width: int, height: int
     page.set_viewport_size({"width": 390, "height": 844})
 
 
+def test_steps_cover_clock_and_tabs_wholly_or_not(phone: Visit) -> None:
+    """The bar of steps once lay over a part of the lower player's clock, and let a strip of the tabs look out."""
+    page = phone.open()
+    phone.load("1. f3 {[%clk 0:03:00] [%eval 0.3]} e5 {[%clk 0:03:00]} 2. g4 {[%clk 0:03:00]} a6 *")  # no mate
+    page.locator("#moments button").last.tap()
+    expect(page.get_by_role("button", name="Next position")).to_be_in_viewport(ratio=1)
+    clock, steps, tabs = (page.locator(place).bounding_box() for place in ("#below .clock", ".steps", ".tabs"))
+    assert clock
+    assert steps
+    assert tabs
+    assert clock["y"] + clock["height"] <= steps["y"] + 0.1
+    bottom = steps["y"] + steps["height"]
+    assert tabs["y"] >= bottom or tabs["y"] + tabs["height"] <= bottom
+
+
 def test_pawn_is_promoted_by_tapping(phone: Visit) -> None:
     phone.open("#position?fen=7k/P7/8/8/8/8/8/4K3+w+-+-+0+1")
     phone.page.evaluate("scrollTo(0, 0)")

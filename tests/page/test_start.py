@@ -133,6 +133,14 @@ def test_link_of_a_view_without_content_shows_position(visit: Visit, view: str) 
     expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
+def test_title_names_the_view(visit: Visit) -> None:
+    page = visit.open()
+    expect(page).to_have_title("movemask")
+    for view, title in (("new", "Play"), ("games", "Games"), (f"ratings?{RUY}", "Ratings"), (f"lens?{RUY}", "Mask")):
+        visit.turns_to(f"#{view}")
+        expect(page).to_have_title(f"{title} · movemask")
+
+
 def test_dashboard_does_not_compare_multiplied(visit: Visit) -> None:
     page = visit.open("#leakage")
     expect(page.locator("#dashboard > p").first).to_contain_text("do not compare it between networks")

@@ -1,5 +1,5 @@
 // The reminder of a game against the network while the board shows something else, or of one that another tab has left;
-// and what the window's title says of it.
+// and the window's title, which has that and the view.
 
 import { byId } from "./dom.js";
 import { isYours, outcomeOf, whyOf } from "./match.js";
@@ -23,5 +23,6 @@ export function showGoing(state) {
   byId("going-clock").dataset.side = match?.you ?? "";
   byId("going-clock").hidden = offered || !match?.control;
   const news = match?.seen ? "" : outcome || (yours && "Your turn");
-  document.title = [news, "movemask"].filter(Boolean).join(" · ");
+  const place = view !== "start" && document.querySelector(`a[data-view="${view === "new" ? "play" : view}"]`).textContent;
+  document.title = [news, place, "movemask"].filter(Boolean).join(" · ");
 }
