@@ -56,11 +56,10 @@ class Judged:
     judge: Cost
 
 
-def played(seed: int, rounds: int = 1) -> list[Game]:
-    """Games of the shipped network against itself, `rounds` at each rating."""
+def played(seed: int, ratings: Sequence[int]) -> list[Game]:
+    """Games of the shipped network against itself, one at each of the ratings."""
     (contract,) = shipped_models().glob("*.toml")
     model = open_model(contract, 1)
-    ratings = RATINGS * rounds
     boards = [chess.Board() for _ in ratings]
 
     def policy_of(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[Policy]:
@@ -245,7 +244,7 @@ The engine took {1000 * cpu / positions:.0f} ms of CPU a position, and here, on 
 
 def sentences(seed: int, program: str) -> str:
     """How true the reasons are, as Markdown."""
-    games = played(seed, SENTENCES // len(RATINGS))
+    games = played(seed, RATINGS * (SENTENCES // len(RATINGS)))
     reasons, faults = [], 0
     with SimpleEngine.popen_uci(program, timeout=None) as engine:
         engine.configure({"Hash": HASH})
@@ -274,7 +273,7 @@ def main() -> None:
     if program is None:
         raise SystemExit("stockfish is not on PATH (Debian: apt-get install stockfish; PATH=$PATH:/usr/games)")
     seed = parser.parse_args().seed
-    RESULTS.write_text(report(played(seed, ROUNDS), program) + sentences(seed + 1, program))
+    RESULTS.write_text(report(played(seed, RATINGS * ROUNDS), program) + sentences(seed + 1, program))
     print(RESULTS.read_text())
 
 
