@@ -56,6 +56,18 @@ def test_chart_shows_likeliest_moves_by_rating(visit: Visit, port: int) -> None:
     expect(page.locator("#chart .told")).to_contain_text(re.compile(r"1[56]00: "))
 
 
+@pytest.mark.parametrize("line", ["moves=&at=0", RUY])
+def test_chart_and_sentence_agree(visit: Visit, line: str) -> None:
+    """The chart once asked for two players of one rating, whatever the sliders said."""
+    page = visit.open(f"#ratings?{line}&white=800&black=2500")
+    expect(page.locator("#chart .axis")).to_have_text("rating of White, against Black rated 2500")
+    said = re.search(r"(\w+)(, with| was played:.*, with) ([\d.]+)\s%", page.locator("#surprise").inner_text())
+    assert said
+    page.get_by_text("As a table").click()
+    row = page.locator("#chart-table tbody tr").filter(has=page.locator("th", has_text=said[1]))
+    assert row.locator("td").first.inner_text().removesuffix("%").strip() == said[3]
+
+
 def test_sliders_change_answer_and_address(visit: Visit) -> None:
     page = visit.open("#play?moves=e2e4")
     before = page.locator("#bars").inner_text()
@@ -65,7 +77,7 @@ def test_sliders_change_answer_and_address(visit: Visit) -> None:
     expect(page).to_have_url(re.compile("black=800"))
     expect(page.locator("#bars")).not_to_have_text(before)
     page.get_by_role("link", name="Ratings").click()
-    expect(page.locator("#chart .axis")).to_have_text("rating of both players")
+    expect(page.locator("#chart .axis")).to_have_text("rating of Black, against White rated 1500")
     page.get_by_role("slider", name="White").click()
     page.keyboard.press("ArrowLeft")  # walks, as the slider was set by the mouse
     expect(page).to_have_url(re.compile("at=0"))

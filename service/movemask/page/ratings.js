@@ -3,6 +3,7 @@
 import { remembered } from "./api.js";
 import { lineChart } from "./chart.js";
 import { byId, percent, quiet, table } from "./dom.js";
+import { SIDES, other } from "./match.js";
 import { elo, played, position } from "./state.js";
 
 const SHOWN = 6;
@@ -21,7 +22,9 @@ export async function showRatings(state, { answer, models, next, current }) {
       `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`,
     );
   }
-  const of = byModel ? { models: others } : { model: chosen.name },
+  const { self, opponent } = elo(state, answer.turn),
+    rated = self === opponent ? {} : { vary: "self", elo: opponent }; // the answer's question at the chosen rating
+  const of = byModel ? { models: others } : { model: chosen.name, ...rated },
     sweep = await remembered("v1/policy/sweep", { ...position(state, played(state)), include: ["san"], ...of });
   if (!current()) return;
   const shown = sweep.moves.slice(0, SHOWN);
@@ -29,7 +32,8 @@ export async function showRatings(state, { answer, models, next, current }) {
   if (playedMove && !shown.includes(playedMove)) shown.push(playedMove);
   const names = sweep.points.map((point) => (byModel ? point.model.name : String(point.elo.self)));
   const xs = byModel ? names.map((_, index) => index) : sweep.points.map((point) => point.elo.self);
-  const by = byModel ? "network" : "rating of both players";
+  const [side, otherSide] = [SIDES[answer.turn], SIDES[other(answer.turn)]],
+    by = byModel ? "network" : self === opponent ? "rating of both players" : `rating of ${side}, against ${otherSide} rated ${opponent}`;
   lineChart(byId("chart"), {
     xs,
     names,
@@ -37,7 +41,7 @@ export async function showRatings(state, { answer, models, next, current }) {
     marks: [
       byModel
         ? { at: others.indexOf(chosen.name), name: "the chosen network" }
-        : { at: Math.min(Math.max(elo(state, answer.turn).self, xs[0]), xs[xs.length - 1]), name: "your chosen rating" },
+        : { at: Math.min(Math.max(self, xs[0]), xs[xs.length - 1]), name: "your chosen rating" },
     ],
     axis: by,
     label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${by}`,
