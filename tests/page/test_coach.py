@@ -55,12 +55,22 @@ def test_coach_sums_up_a_player(visit: Visit) -> None:
         ("Ruy Lopez, Black", "1", "100\N{NO-BREAK SPACE}%"),
     ]
     page.locator("#coach summary").click()
+    names = ["annap99", "Bob", "Bob 0", "Bob 1", "Bob 2", "Bob 3", "Cid"]  # the likest, then by the alphabet
+    assert [text.strip() for text in page.locator("#coach details label").all_inner_texts()] == names
     page.locator("#coach").get_by_label("annap99").check()
     expect(body).to_contain_text("6 games, 6 of them judged.")
+    expect(page.locator("#coach").get_by_label("annap99")).to_be_visible()  # the names stay open
     page.reload()
     visit.settles()
-    page.get_by_label("Coach's view of").select_option(label="Pupil, Anna (6)")
+    expect(page.locator("#coach-heading")).to_have_text("Pupil, Anna")
     expect(body).to_contain_text("6 games, 6 of them judged.")
+    expect(body).not_to_contain_text("has not been calibrated")
+
+
+def test_coach_names_all_openings(visit: Visit) -> None:
+    firsts = [f"{file}{rank}" for file in "abcdefgh" for rank in (3, 4)]
+    page = coached(visit, "".join(game("Ann", "Bob", moves=f"1. {move}") for move in firsts), 16, "Ann (16)")
+    assert len(rows(page, "By opening")) > 12
 
 
 def test_coach_guesses_no_rating_below_five_games(visit: Visit) -> None:

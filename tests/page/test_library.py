@@ -87,6 +87,40 @@ def test_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
     expect(page.get_by_text("No games yet")).to_be_visible()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_reading_shifts_nothing(browser: Browser, port: int, width: int, height: int) -> None:
+    """What comes of a game has its place in the list; the bar goes when all are read."""
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+    page = visit.open("#games")
+    games = ["1. f3 e5 2. g4 Qh4# 0-1", "1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 *", "1. Ke3 *"]
+    page.locator("#library-files").set_input_files(
+        FilePayload(name="games.pgn", mimeType="text/plain", buffer="\n\n".join(games).encode())
+    )
+    all_read(page, 3)
+    assert page.evaluate("window.jumped") < 0.005
+    expect(page.locator("#library-progress")).to_be_hidden()
+    expect(page.get_by_role("button", name="Add")).to_be_hidden()  # there is nothing to add; it once said so in red
+    visit.leave()
+
+
+def test_reading_says_how_long_it_takes(visit: Visit) -> None:
+    asked: list[Route] = []
+    page = visit.open("#games")
+
+    def answer(route: Route) -> None:
+        asked.append(route)
+        if len(asked) != 4:
+            route.continue_()
+
+    page.route("**/v1/games", answer)
+    page.get_by_label("or text").fill("\n\n".join(f'[Round "{number}"]\n\n1. e4 *' for number in range(5)))
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#library-count")).to_have_text("3 of 5 games read; less than a minute left")
+    asked[3].continue_()
+    all_read(page, 5)
+    expect(page.locator("#library-count")).to_have_text("5 of 5 games read")
+
+
 def test_notes_on_a_game_are_shown(visit: Visit) -> None:
     """Only the API once told them, and a game with an illegal move was not judged."""
     words = (

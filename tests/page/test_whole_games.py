@@ -102,7 +102,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
     game = chess.pgn.read_game(io.StringIO(visit.saved("Download PGN")))
     assert game
     assert not game.errors
-    assert game.headers[side] == "You"
+    assert game.headers[side] == "Player"
     outcome = game.end().board().outcome(claim_draw=True)
     assert game.headers["Result"] == (outcome.result() if outcome else {"White": "0-1", "Black": "1-0"}[side])
     return game

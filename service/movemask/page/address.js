@@ -1,8 +1,9 @@
 // The address of the page: its hash holds the view, the line on the board and the settings, so that it can be shared.
 
+import { PLAYER } from "./pgn.js";
 import { START, VIEWS, following, live } from "./state.js";
 
-const NAMES = ["model", "beside", "white", "black", "flip", "arrows", "hints"];
+const NAMES = ["model", "beside", "white", "black", "flip", "arrows", "hints", "player"];
 const SETTINGS = Object.fromEntries(NAMES.map((name) => [name, START[name]]));
 /** What an address holds of a line, as at the start. */
 export const LINE = { fen: "startpos", moves: [], at: 0, chess960: false, game: "", you: "", recorded: 0 };
@@ -32,13 +33,14 @@ export function hashOf(state, changes = {}) {
   const query = new URLSearchParams();
   for (const [name, usual] of Object.entries({ ...LINE, ...SETTINGS })) {
     const value = all[name] ?? usual;
+    if (name === "player" && all.view !== "games") continue; // no link to a game names a pupil
     if (Array.isArray(usual)) value.length && query.set(name, value.join("."));
     else if (name === "at") value !== all.moves.length && query.set(name, value);
     else if (value !== usual) query.set(name, typeof usual === "boolean" ? Number(value) : value);
   }
   for (const name of TAGS) {
     const value = all.headers?.[name];
-    if (value && !/^[?.*]+$/.test(value)) query.set(name, (value === HERE ? "Player" : value).slice(0, LONGEST));
+    if (value && !/^[?.*]+$/.test(value)) query.set(name, (value === HERE ? PLAYER : value).slice(0, LONGEST));
   }
   const text = query.toString();
   return `#${all.view}${text && `?${text}`}`;
@@ -56,12 +58,12 @@ export function readHash(hash) {
     if (typeof usual === "number") return [name, Number.isFinite(Number(text)) ? Number(text) : usual];
     return [name, text];
   };
-  const settings = Object.fromEntries(Object.entries(SETTINGS).map(read));
+  const { player, ...settings } = Object.fromEntries(Object.entries(SETTINGS).map(read));
   const { at, you, ...line } = Object.fromEntries(Object.entries(LINE).map(read));
   const most = line.moves.length;
   return {
     type: "address",
-    settings: { ...settings, view: VIEWS.includes(view) ? view : "start" },
+    settings: { ...settings, ...(view === "games" ? { player } : {}), view: VIEWS.includes(view) ? view : "start" },
     ...line,
     at: given.has("at") ? Math.min(Math.max(0, Math.trunc(at)), most) : most,
     you: ["white", "black"].includes(you) ? you : "",

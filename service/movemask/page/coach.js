@@ -2,8 +2,8 @@
 
 import { remembered } from "./api.js";
 import { button, byId, counted, element, percent, quiet, table } from "./dom.js";
-import { pgnOf } from "./pgn.js";
-import { gamesOf, playersOf, profileOf } from "./profile.js";
+import { pgnOf, shared } from "./pgn.js";
+import { gamesOf, likeness, playersOf, profileOf } from "./profile.js";
 import { save } from "./share.js";
 import { picture } from "./squares.js";
 import { position } from "./state.js";
@@ -11,27 +11,22 @@ import { readStored, writeStored } from "./storage.js";
 import { Tree, firstPly, numbered } from "./tree.js";
 
 const MERGED = "movemask-names"; // under which the browser keeps which names are of one player
-const PLAYERS = 200; // offered
-const OPENINGS = 12; // shown
-const CANDIDATES = 40; // names that may be another spelling
 
 let games = []; // those of the list
 let tryAgain, readAll; // plays a position again; has reports asked for
 let named, modelOf; // what a request says of the model; a model by its name
-let player = ""; // the key of the player who is looked at
+let store; // of the page's state, which has the player who is looked at
 let drawn = 0; // which drawing is the newest
 let told = ""; // what is drawn, in brief
 
 /**
- * Starts the view. `again` is given `{pgn, ply, side}` of a move to find a better one for,
+ * Starts the view of the player whom the state of a store names. `again` is given `{pgn, ply, side}` of a move to find a better one for,
  * `model` gives what a request says of the model, `models` a model by its name, `read` has the games without reports read again.
  */
-export function start({ again, model, models, read }) {
-  [tryAgain, named, modelOf, readAll] = [again, model, models, read];
-  byId("coach-player").onchange = ({ target }) => {
-    player = target.value;
-    show();
-  };
+export function start({ store: one, again, model, models, read }) {
+  [store, tryAgain, named, modelOf, readAll] = [one, again, model, models, read];
+  byId("coach-player").onchange = ({ target }) => store.dispatch({ type: "set", name: "player", value: target.value });
+  store.subscribe((state, before) => state.player !== before.player && show());
 }
 
 /** Which names are of one player, by the keys of the others. */
@@ -40,17 +35,16 @@ const merged = () => readStored(MERGED) ?? {};
 /** Offers the players of the games that are listed, and shows the chosen one as far as the reports go. */
 export function show(all = games) {
   games = all;
-  const players = playersOf(all, merged()),
+  const { player } = store.state,
+    players = playersOf(all, merged()),
     chosen = players.find(({ key }) => key === player);
-  const options = players
-    .slice(0, PLAYERS)
-    .map(({ key, names, games: count }) => new Option(`${names[0]} (${count})`, key, false, key === player));
+  const options = players.map(({ key, names, games: count }) => new Option(`${names[0]} (${count})`, key, false, key === player));
   byId("coach-player").replaceChildren(new Option("nobody", ""), ...options);
   byId("coach").hidden = !chosen;
   if (!chosen) return;
   const own = gamesOf(all, player, merged()),
     profile = profileOf(own, (name) => modelOf(name)?.card?.resemblance),
-    brief = JSON.stringify([player, merged(), own.length, profile.read, profile.judged]);
+    brief = JSON.stringify([player, merged(), own.length, profile.read, profile.judged, Boolean(modelOf(profile.model))]);
   if (brief === told) return; // it keeps what is open and where the focus is
   told = brief;
   byId("coach-heading").textContent = chosen.names[0];
@@ -63,7 +57,7 @@ export function show(all = games) {
     differences(profile),
   );
   byId("coach-print").onclick = () => print();
-  byId("coach-save").onclick = () => save("positions.pgn", "application/x-chess-pgn", pgnOfPositions(profile));
+  byId("coach-save").onclick = () => save("positions.pgn", "application/x-chess-pgn", shared(pgnOfPositions(profile)));
 }
 
 const section = (title, ...parts) => element("section", {}, element("h3", {}, title), ...parts);
@@ -102,10 +96,11 @@ function summary({ games: count, read, judged, accuracy, accurate, all, whole, m
 
 /** The names that count as the player's, and others that may. */
 function names(chosen, players) {
-  const words = new Set(chosen.key.split(" ")),
-    near = ({ key }) =>
-      key.split(" ").some((word) => words.has(word) || [...words].some((own) => word.startsWith(own) || own.startsWith(word)));
-  const others = players.filter(({ key }) => key !== player).sort((a, b) => Number(near(b)) - Number(near(a)));
+  const player = chosen.key,
+    others = players
+      .filter(({ key }) => key !== player)
+      .map((other) => ({ ...other, like: likeness(other.key, player) }))
+      .sort((a, b) => b.like - a.like || a.names[0].localeCompare(b.names[0], "en", { numeric: true }));
   const known = Object.entries(merged()).filter(([, main]) => main === player);
   const set = (key, on) => {
     const all = merged();
@@ -119,14 +114,14 @@ function names(chosen, players) {
     element("label", {}, element("input", { type: "checkbox", checked, onchange: ({ target }) => set(key, target.checked) }), ` ${text}`);
   return element(
     "details",
-    { className: "unprinted" },
+    { className: "unprinted", open: byId("coach-body").querySelector("details")?.open },
     element("summary", {}, `Names: ${chosen.names.join(", ")}`),
     quiet("Tick what else is a name of this player."),
     element(
       "div",
-      { className: "inline" },
+      { className: "inline spellings" },
       ...known.map(([key]) => box(key, key, true)),
-      ...others.slice(0, CANDIDATES).map(({ key, names: spelt }) => box(key, spelt[0], false)),
+      ...others.map(({ key, names: spelt }) => box(key, spelt[0], false)),
     ),
   );
 }
@@ -151,16 +146,14 @@ function phases({ phases: found, all, whole }) {
 }
 
 function openings({ openings: found }) {
-  const rows = found
-    .slice(0, OPENINGS)
-    .map(({ name, games: count, score, accuracy, judged, lost, mistakes, blunders }) => [
-      name,
-      String(count),
-      percent(score),
-      figure(accuracy),
-      points(lost),
-      judged ? figure((mistakes + blunders) / count) : "–",
-    ]);
+  const rows = found.map(({ name, games: count, score, accuracy, judged, lost, mistakes, blunders }) => [
+    name,
+    String(count),
+    percent(score),
+    figure(accuracy),
+    points(lost),
+    judged ? figure((mistakes + blunders) / count) : "–",
+  ]);
   return scrolled(
     table("By opening", ["Opening", "Games", "Score", "Accuracy", "Points lost a move", "Mistakes and blunders a game"], rows),
   );

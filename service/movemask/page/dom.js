@@ -106,6 +106,14 @@ export function percent(share) {
 /** A number of things: "1 game", "1,200 inaccuracies". */
 export const counted = (number, thing) => `${number.toLocaleString("en")} ${number === 1 ? thing : `${thing.replace(/y$/, "ie")}s`}`;
 
+/** A time to wait, as people say it: "about 20 minutes". */
+export function lasting(ms) {
+  const minutes = ms / 60_000;
+  if (minutes < 1) return "less than a minute";
+  if (minutes >= 90) return `about ${counted(Math.round(minutes / 60), "hour")}`;
+  return `about ${counted(minutes < 10 ? Math.round(minutes) : 5 * Math.round(minutes / 5), "minute")}`;
+}
+
 /** Runs `work` once, `wait` ms after the last call. */
 export function settled(work, wait) {
   let timer;

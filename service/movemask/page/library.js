@@ -2,10 +2,10 @@
 
 import { call } from "./api.js";
 import { agrees } from "./ask.js";
-import { button, byId, counted, element, say, settled, table } from "./dom.js";
+import { button, byId, counted, element, lasting, say, settled, table } from "./dom.js";
 import * as coach from "./coach.js";
 import { treeOf } from "./match.js";
-import { pgnOf } from "./pgn.js";
+import { pgnOf, shared } from "./pgn.js";
 import { kept as keptOf } from "./profile.js";
 import { save as download } from "./share.js";
 import { drop, forget, keep, kept, watch } from "./shelf.js";
@@ -15,6 +15,7 @@ import { half, noted, pgnFault, wrong } from "./words.js";
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
 const PAUSE = 60; // s that the service leaves an engine alone that has failed
+const FEW = 3; // games, before which nobody knows how long the others take
 const TRIES = 3; // of a game that an engine does not judge
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
 const COST = "Key move"; // the column whose figures are sorted from the top
@@ -26,6 +27,8 @@ let sorting = { by: -1, down: false }; // a column, or none
 let most = SHOWN;
 let running = false,
   stopping = false; // whether games are read one after the other; whether the present one is the last
+let spent = 0,
+  reads = 0; // ms that the games took which were read since the reading began, and how many they are
 /** @type {(done?: any) => void} */
 let hurry = () => {}; // ends a wait
 let waiting = "",
@@ -56,7 +59,7 @@ export function start({ open, notices, model }) {
       draw();
     };
   byId("library-save").onclick = () =>
-    download("games.pgn", "application/x-chess-pgn", found.map(({ game }) => `${game.pgn.trim()}\n`).join("\n"));
+    download("games.pgn", "application/x-chess-pgn", shared(found.map(({ game }) => `${game.pgn.trim()}\n`).join("\n")));
   byId("library-clear").onclick = clear;
   byId("library-list").onclick = ({ target }) => {
     const head = target.closest("thead th"),
@@ -88,6 +91,7 @@ export async function show() {
   if (entries) return;
   await ready();
   draw();
+  coach.show(entries.map(({ game }) => game)); // so that the list is below it from the first
   read();
 }
 
@@ -191,14 +195,18 @@ const isUnjudged = ({ game }) => Boolean(game.asked && !game.judged && !game.err
 /** Whether all moves of a report have a cost; lichess gives the first position no evaluation. */
 const isJudged = (moves, engine) => (engine ? engine.done === engine.of : moves.filter(({ lost }) => lost === undefined).length < 2);
 
+/** Whether the service is to be asked for a game. */
+const isLeft = (entry) => !entry.game.asked || (engine !== "none" && isUnjudged(entry) && (entry.tries ?? 0) < TRIES);
+
 /** Has the service read the games that it has not read or judged yet, one at a time, and waits where that helps. */
 async function read() {
   stopping = false;
   if (running) return;
   running = true;
+  spent = reads = 0;
+  progress();
   const unread = () => entries.findLast(({ game }) => game.played && !game.asked) ?? entries.find(({ game }) => !game.asked);
-  const unjudged = () => (engine === "none" ? undefined : entries.find((entry) => isUnjudged(entry) && (entry.tries ?? 0) < TRIES));
-  for (let next; !stopping && (next = unread() ?? unjudged()); ) {
+  for (let next; !stopping && (next = unread() ?? entries.find(isLeft)); ) {
     if (next.game.asked && engine === "cut") await pause(PAUSE, "The engine has stopped.");
     if (!stopping && entries.includes(next)) await ask(next);
   }
@@ -213,7 +221,8 @@ function stop() {
 }
 
 async function ask(entry) {
-  const { game } = entry;
+  const { game } = entry,
+    began = performance.now();
   try {
     const {
       games: [answer],
@@ -240,6 +249,8 @@ async function ask(entry) {
     else return await held(error);
   }
   waiting = "";
+  spent += performance.now() - began;
+  reads++;
   if (!entries.includes(entry)) return; // all were removed meanwhile
   await save([game]);
   redraw(entry);
@@ -376,13 +387,16 @@ function progress() {
     unread = entries.filter(({ game }) => game.error).length;
   for (const id of ["library-tools", "library-list"]) byId(id).hidden = !entries.length;
   byId("library-empty").hidden = entries.length > 0;
-  Object.assign(byId("library-progress"), { max: entries.length || 1, value: asked });
   const unjudged = entries.filter(isUnjudged).length,
+    left = entries.filter(isLeft).length,
     busy = running && !stopping;
+  Object.assign(byId("library-progress"), { max: entries.length || 1, value: entries.length - left });
+  byId("library-progress").classList.toggle("unseen", !left);
   byId("library-go").hidden = asked === entries.length && !unjudged;
   byId("library-go").textContent = busy ? "Stop" : asked < entries.length ? "Continue" : "Judge the rest";
   byId("library-count").textContent = [
     `${asked.toLocaleString("en")} of ${counted(entries.length, "game")} read`,
+    busy && reads >= FEW ? `${lasting((left * spent) / reads)} left` : "",
     unread ? `${unread} cannot be read` : "",
     unjudged ? `${unjudged.toLocaleString("en")} not judged${engine === "none" ? ", as the service has no engine" : ""}` : "",
   ]

@@ -20,6 +20,7 @@ import { newMatch, other } from "./match.js";
 import { closeMenus } from "./menu.js";
 import { Notice } from "./notice.js";
 import { keepPlaying } from "./opponent.js";
+import { shared } from "./pgn.js";
 import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
@@ -86,6 +87,7 @@ async function loadModels() {
   offer(models);
   setControls(store.state, models);
   offerChoices(store.state);
+  coach.show();
   for (const name of ["beside", "model"]) {
     // a link that was made elsewhere may name a network that is not here
     const wanted = store.state[name];
@@ -319,7 +321,7 @@ function switchTo(by) {
 
 const ways = shares({
   shown: () => table.seen,
-  pgn: (rated) => analysis.pgn(rated),
+  pgn: async (rated) => shared(await analysis.pgn(rated)),
   headers: () => store.state.tree.headers,
   model: () => named(store.state),
 });
@@ -396,6 +398,7 @@ library.start({
   model: () => named(store.state),
 });
 coach.start({
+  store,
   again: tryAgain,
   model: () => named(store.state),
   models: (name) => models.find((model) => model.name === name),

@@ -3,6 +3,7 @@
 import { firstPly, numbered } from "./tree.js";
 
 const HEADERS = ["Event", "Site", "Date", "Round", "White", "Black", "Result"]; // of every PGN, in this order
+export const PLAYER = "Player"; // what others read in place of "You"
 const WIDTH = 80; // of a PGN's lines
 
 /** The PGN of a tree; `headers` take the place of its own. `result` is how the main line ended on the board, if it did. */
@@ -15,6 +16,9 @@ export function pgnOf(tree, headers = {}, result = tree.headers.Result ?? "*") {
   const words = [...noted(tree.nodes[0].comment), ...written(tree, 0, firstPly(tree.fen)), all.Result];
   return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
 }
+
+/** A PGN for others: whoever plays here has the name that a link gives. */
+export const shared = (pgn) => pgn.replace(/^(\[(?:White|Black) )"You"\]$/gm, `$1"${PLAYER}"]`);
 
 /** A tag's value as it is written between quotation marks. */
 const escaped = (value) => String(value).replace(/[\\"]/g, "\\$&");

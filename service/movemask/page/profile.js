@@ -40,6 +40,16 @@ export const keyOf = (name = "") =>
     .sort()
     .join(" ");
 
+/** How much of the shorter of two keys is in the other, by pairs of letters: 1 if all is, 0 if less than half. */
+export function likeness(one, other) {
+  const [short, long] = [one, other]
+    .map((key) => [...key.replaceAll(" ", "")])
+    .map((letters) => new Set(letters.slice(1).map((letter, place) => letters[place] + letter)))
+    .sort((a, b) => a.size - b.size);
+  const share = [...short].filter((pair) => long.has(pair)).length / (short.size || 1);
+  return share < 0.5 ? 0 : share;
+}
+
 /**
  * The players of games, those with most games first: `{key, names, games}`, the usual name first. `merged` has, by the key of a
  * name, that of the player whose other name it is.

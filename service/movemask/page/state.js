@@ -28,6 +28,7 @@ export const START = {
   ...game(),
   match: null, // the game against the network, whatever the board shows
   offered: "", // the id of an unfinished game against the network that another tab has left, or plays; or ""
+  player: "", // the key of the one whom the coach's view is of
   model: "",
   beside: "",
   arrows: true,

@@ -3,6 +3,7 @@
 const page = new URL("../../../service/movemask/page/", import.meta.url);
 
 export const { clocksAfter, command, controlOf, face, inSeconds, remaining } = await import(new URL("clock.js", page));
+export const { lasting } = await import(new URL("dom.js", page));
 export const { useKey } = await import(new URL("api.js", page));
 export const { Costs } = await import(new URL("costs.js", page));
 export const match = await import(new URL("match.js", page));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { profile } from "./modules.js";
 
-const { gamesOf, keyOf, kept, playersOf, profileOf, resembled } = profile;
+const { gamesOf, keyOf, kept, likeness, playersOf, profileOf, resembled } = profile;
 const RATINGS = [800, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400];
 
 /** Surprises of moves that players of a rating make most often. */
@@ -50,6 +50,12 @@ test("names are matched whatever their spelling, and others are merged by hand",
     ["white", "black", "white"],
   );
   assert.equal(playersOf(games, merged)[1].games, 3);
+});
+
+test("names are alike that share most of the shorter one's letters", () => {
+  const like = (name) => likeness(keyOf(name), keyOf("Pupil, Anna"));
+  for (const name of ["anna", "A. Pupil", "AnnaP", "annap99"]) assert.ok(like(name) > 0.5, name);
+  for (const name of ["Bob", "Opponent 12", "A", "Paul Nimzo"]) assert.equal(like(name), 0, name);
 });
 
 test("marks are counted over the moves of the player that were judged", () => {

@@ -54,6 +54,14 @@ test("a link keeps the line, the names, the result and the event", () => {
   assert.equal(theirs.tree.headers.Event, "Club night");
 });
 
+test("the address of the games names the player, and no other does", () => {
+  const state = after({ type: "set", name: "player", value: "anna pupil" });
+  const games = readHash(hashOf(state, { view: "games" }));
+  assert.equal(reduce(START, { now: 0, ...games }).player, "anna pupil");
+  const board = readHash(hashOf(state, { view: "position" }));
+  assert.deepEqual([reduce(START, { now: 0, ...board }).player, reduce(state, { now: 0, ...board }).player], ["", "anna pupil"]);
+});
+
 test("a link to a line that is not the game's does not say how the game ended", () => {
   const headers = { White: "Ann", Result: "0-1", Termination: "Black won by resignation" };
   const ended = after({ type: "load", tree: new Tree({ headers }).grown(["e2e4", "e7e5"]) });
