@@ -157,6 +157,7 @@ CASTLED = '[FEN "r3k2r/pppppppp/8/8/8/8/PPPPPPPP/1R2K2R w KQkq - 0 1"]\n\n'
     [
         ("1. e4 e5 2. Ke3 Nc6 *", "e2e4 e7e5", ["'Ke3'"]),
         ("1. e4 (1. d4 d5) e5 2. Ke3 {no} (2. Nf3) Nc6 3. Nf3 *", "e2e4 e7e5", ["'Ke3'"]),
+        ("1. e4 e5 2. -- Nc6 *", "e2e4 e7e5", ["'--' is a pass, which is not legal"]),
         ("1. e4 e5 2. Ke3 ) 2. Nf3 *", "e2e4 e7e5", ["'Ke3'"]),
         ("1. e4 e5 2. Nf3 *", "e2e4 e7e5 g1f3", []),
         (CASTLED + "1. O-O-O O-O-O *", "e1b1 e8a8", ["the game castles as in Chess960"]),

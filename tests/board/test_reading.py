@@ -206,10 +206,10 @@ def test_notation_of_moves() -> None:
     [
         ("4k3/8/8/8/8/8/8/R3K2R w - - 0 1", "O-O", "is not legal"),
         (chess.STARTING_FEN, "e2e5", "is not legal"),
-        (chess.STARTING_FEN, "0000", "is a null move, which is not legal"),
-        (chess.STARTING_FEN, "--", "is a null move, which is not legal"),
+        (chess.STARTING_FEN, "0000", "is a pass, which is not legal"),
+        (chess.STARTING_FEN, "--", "is a pass, which is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Rd1", "is ambiguous"),
-        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is a null move, which is not legal"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is a pass, which is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "R@d1", "is not"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "knight", "is not a move in UCI or SAN"),
     ],

@@ -11,6 +11,7 @@ import chess.pgn
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.games.reports import percent
 from movemask.schemas.answers import GamesOut
 from tests.games.test_evaluations import LEGAL, SAMPLE
 from tests.processes import run
@@ -40,7 +41,9 @@ def test_key_moves_are_sorted_by_cost(shipped: TestClient, pgn: str) -> None:
         number = f"{(one['ply'] + 1) // 2}{'.' if move['turn'] == 'black' else '. '}"
         assert one["text"].startswith(f"{number}{'..' if move['turn'] == 'black' else ''}{move['san']} ")
         assert f"cost {100 * move['lost']:.0f} point" in one["text"]
-        assert re.search(r" of players rated \d+ play it, at \d+ [\d.]+ %\.$", one["text"])
+        other = "|".join(map(re.escape, {percent(share["probability"]) for share in one["by_rating"]}))
+        who = rf" {re.escape(percent(move['probability']))} of players rated \d+ play it, at \d+ ({other})\.$"
+        assert re.search(who, one["text"]), "shares are written as in the summary and in comments"
 
 
 def test_key_moves_without_evaluations(shipped: TestClient) -> None:

@@ -237,14 +237,14 @@ def test_invalid_texts_are_explained(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open("#play?moves=e2e4")
     for text, words in (
-        ("rubbish", "This is not a PGN: no moves found."),
+        ("rubbish", "This is neither a FEN nor a PGN."),
         ("8/8/8/8/8/8/8/8 w - - 0 1", "This position cannot be: the board is empty."),
         ("4k3/4R3/8/8/8/8/8/4K3 w - - 0 1", "the side that is not to move is in check"),
         ("rnbqkbnr/pppppppp/8/8", "This FEN cannot be read: 'rnbqkbnr/pppppppp/8/8' is cut short"),
         ("1. e4 e5 2. Nf9 *", "This PGN cannot be read: line 1: 'Nf9' is neither a tag nor a move in SAN."),
         ("1. e4 e5 2. Sf3 *", "Pieces are written K, Q, R, B and N, as in English: Sf3 is Nf3."),
         ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
-        ("<img src=x onerror=alert(1)>", "This is not a PGN: no moves found."),
+        ("<img src=x onerror=alert(1)>", "This is neither a FEN nor a PGN."),
         ("", "paste a FEN or a PGN first"),
     ):
         visit.load(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -93,14 +94,23 @@ def test_play_tells_measured_strength(visit: Visit) -> None:
     page = visit.open()
     slider = page.get_by_role("slider", name="Rating", exact=True)
     expect(page.locator("#human-words")).to_contain_text("imitates players")
-    for row in (row for row in rows if row["temperature"] == 1 and row["error"]):
+    human = [row for row in rows if row["temperature"] == 1]
+    for row in human:
         slider.fill(str(row["rating"]))
-        expect(page.get_by_label(f"plays like a {row['rating']}")).to_be_checked()
-        expect(page.locator("#strength-words")).to_contain_text(f"{row['elo']} ± {row['error']}.")
-    page.get_by_label("as strong as a").check()
+        expect(page.get_by_label(f"plays like players rated {row['rating']}")).to_be_checked()
+        words = f"is {row['elo']} ± {row['error']}." if row["error"] else f"is set here: it counts as {row['elo']}."
+        expect(page.locator("#strength-words")).to_contain_text(words)
+    for below, above in pairwise(human):
+        slider.fill(str((below["rating"] + above["rating"]) // 100 * 50))
+        error = max(below["error"], above["error"])  # a mean would fall towards 0 where the scale is set
+        expect(page.locator("#strength-words")).to_contain_text(f" ± {error}.")
+    page.get_by_label("as strong as").check()
+    page.get_by_role("slider", name="Strength").fill("1500")
+    words = "The scale of strength is set here. It imitates players rated 1500."
+    expect(page.locator("#strength-words")).to_have_text(words)
     page.get_by_role("slider", name="Strength").fill("1800")
-    words = re.compile(r"± \d+\. It imitates a 2500 and prefers its likelier moves\.")
-    expect(page.locator("#strength-words")).to_contain_text(words)
+    prefers = re.compile(r"± \d\d\. It imitates players rated 2500 and prefers its likelier moves\.")
+    expect(page.locator("#strength-words")).to_have_text(prefers)
     page.get_by_role("button", name="Start").click()
     visit.sees("Your turn.")
     with page.expect_request("**/v1/move") as request:

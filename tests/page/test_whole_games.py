@@ -111,7 +111,7 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
 def test_game_3_2_as_white(own_visit: Visit, port: int) -> None:
     page = own_visit.open()
     page.clock.install()
-    start(own_visit, "White", "3+2", "plays like a", "Rating", 1000)
+    start(own_visit, "White", "3+2", "plays like", "Rating", 1000)
     chance = random.Random(1)
 
     def beside(number: int) -> None:
@@ -135,7 +135,7 @@ def test_game_3_2_as_white(own_visit: Visit, port: int) -> None:
 
 def test_game_as_black_by_strength(visit: Visit, port: int) -> None:
     page = visit.open()
-    start(visit, "Black", "None", "as strong as a", "Strength", 1600)
+    start(visit, "Black", "None", "as strong as", "Strength", 1600)
     expect(page.locator("#above .player")).to_contain_text("1600")
     plays(visit, port, lambda until: wait(visit, until), lambda number: None)
     assert finished(visit, "Black").headers["WhiteElo"] == "1600"
@@ -148,7 +148,7 @@ def wait(visit: Visit, until: Callable[[], bool]) -> None:
 
 def test_game_5_3_as_black_with_premoves_and_takebacks(visit: Visit, port: int) -> None:
     page = visit.open()
-    start(visit, "Black", "5+3", "plays like a", "Rating", 1500)
+    start(visit, "Black", "5+3", "plays like", "Rating", 1500)
     message, moves = page.locator("#said"), page.locator("#line button")
     premoves = 0
     for number in range(20):

@@ -125,7 +125,7 @@ def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
     `e2e4` is valid in both and names the same move. Raises ValueError, which names the fault.
     """
     if text in NULL_MOVES:
-        raise ValueError("is a null move, which is not legal")
+        raise ValueError("is a pass, which is not legal")
     written = _EN_PASSANT.sub("", text.translate(SIGNS).rstrip("!?"))
     notation = Notation.UCI
     try:

@@ -352,18 +352,19 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
         return chess.pgn.SKIP if self.game.errors else None
 
     def parse_san(self, board: chess.Board, san: str) -> chess.Move:
-        """Returns the move, or a null move.
+        """Returns the move, or in a variation a null move.
 
         The error of a move that cannot be played says where in the game it is.
         """
-        if san in NULL_MOVES:
+        in_variation = len(self.variation_stack) > 1
+        if in_variation and san in NULL_MOVES:
             return chess.Move.null()
         try:
             return read_move(board, san)[0]
         except ValueError as error:
             side = "White" if board.turn else "Black"
             place = f"in {board.fen()!r}, at {side}'s move {board.fullmove_number}"
-            kind = ValueError if len(self.variation_stack) > 1 else _MoveError
+            kind = ValueError if in_variation else _MoveError
             raise kind(f"{san!r} {error} {place}") from None
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
@@ -466,10 +467,7 @@ def _game(
         (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
     )
     game = PlayedGame(board)
-    for index, move in enumerate(moves):
-        if not move or not game.last.is_legal(move):
-            what = move.uci() if move else "a null move (--)"
-            raise InvalidPgn(f"{name}: ply {index + 1}: {what} is not legal in {game.last.fen()!r}")
+    for move in moves:
         game.play(move)
     game.ended()
     plies = (

@@ -398,8 +398,8 @@ def moments_of(report: GameReport) -> list[Moment]:
 
 
 def percent(probability: float) -> str:
-    """A probability as text, such as `41.0 %` or `0.3 %`."""
-    return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
+    """A probability as text, such as `41.0 %` or `0.30 %`."""
+    return f"{100 * probability:#.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
 def words_of(cost: Cost, reason: str | None) -> str:
@@ -422,14 +422,10 @@ def _text(
     if move.probability is None:
         return fault
     rating = None if move.elo is None else move.elo.self
-    who = f"{_share(move.probability)} of players{'' if rating is None else f' rated {rating:.0f}'} play it"
+    who = f"{percent(move.probability)} of players{'' if rating is None else f' rated {rating:.0f}'} play it"
     if rating is None or not by_rating:
         return f"{fault} {who}."
     stronger = rating + _STRONGER
     target = stronger if stronger <= max(by_rating) else rating - _STRONGER
     other = min(by_rating, key=lambda one: abs(one - target))
-    return f"{fault} {who}, at {other:.0f} {_share(by_rating[other])}."
-
-
-def _share(probability: float) -> str:
-    return f"{100 * probability:.0f} %" if probability >= 0.1 else percent(probability)
+    return f"{fault} {who}, at {other:.0f} {percent(by_rating[other])}."

@@ -10,7 +10,6 @@ class Problem extends Error {
     super(problem.detail ?? problem.title ?? `status ${status}`);
     this.status = status;
     this.title = problem.title ?? `Status ${status}`;
-    this.statuses = problem.statuses; // of an impossible position: what is wrong with it
     this.retryAfter = retryAfter;
   }
 }

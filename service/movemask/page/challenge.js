@@ -24,12 +24,10 @@ function settingsOf(strength, rows) {
   return { rating: Math.round(rating), temperature: Number(temperature.toFixed(3)) };
 }
 
-/** The strength that was measured where the network imitates a rating, as words; "" where none was. */
-function measuredAt(rating, rows) {
-  const human = rows.filter(({ temperature }) => temperature === 1);
-  if (human.length < 2 || rating < human[0].rating || rating > human.at(-1).rating) return "";
-  const { elo, error } = interpolated(human, "rating", rating);
-  return `${Math.round(elo)}${error >= 0.5 ? ` ± ${Math.round(error)}` : ""}`;
+/** The standard error of a strength: between two measured ones the larger of theirs; 0 where the scale is set. */
+function errorAt(rows, by, value) {
+  const above = rows.findIndex((row) => row[by] >= value);
+  return rows[above][by] === value ? rows[above].error : Math.max(rows[above - 1].error, rows[above].error);
 }
 
 /** Fills the form for a model; `from` is the side to move in the position to play from, or null for the start. `start` gets the choice. */
@@ -82,17 +80,24 @@ function shown(model) {
   byId("challenge-more").textContent = `${clock}, it replies ${field("pace").value === "once" ? "at once" : "as fast as a person"}`;
 }
 
-const humanWords = (rated, rows) => {
-  const measured = rated ? measuredAt(Number(field("rating").value), rows) : "";
-  return measured && `Its measured strength at this rating is ${measured}.`;
-};
+/** The strength that was measured where the network imitates the chosen rating; "" where none was. */
+function humanWords(rated, rows) {
+  const human = rows.filter(({ temperature }) => temperature === 1),
+    rating = Number(field("rating").value);
+  if (!rated || human.length < 2 || rating < human[0].rating || rating > human.at(-1).rating) return "";
+  const elo = Math.round(interpolated(human, "rating", rating).elo),
+    error = errorAt(human, "rating", rating);
+  if (error === 0) return `The scale of strength is set here: it counts as ${elo}.`;
+  return `Its measured strength at this rating is ${elo}${error ? ` ± ${error}` : ""}.`;
+}
 
 /** What a strength is, and how it is reached: by a rating, and by preferring its likelier moves. */
 function strengthWords(strength, rows) {
   const { rating, temperature } = settingsOf(strength, rows),
-    { error } = interpolated(rows, "elo", strength);
-  const prefers = temperature < 1 ? " and prefers its likelier moves" : "";
-  return `Measured in games${error >= 0.5 ? `, ± ${Math.round(error)}` : ""}. It imitates a ${rating}${prefers}.`;
+    error = errorAt(rows, "elo", strength),
+    prefers = temperature < 1 ? " and prefers its likelier moves" : "";
+  const measured = error === 0 ? "The scale of strength is set here" : `Measured in games${error ? `, ± ${error}` : ""}`;
+  return `${measured}. It imitates players rated ${rating}${prefers}.`;
 }
 
 /** What the form says, as a new game needs it. */

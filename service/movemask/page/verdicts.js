@@ -67,16 +67,12 @@ export function countsOf(verdicts) {
     .join(", ");
 }
 
-/** A smaller share of the players is "hardly any". */
-const RARE = 0.001;
-
 /** Who plays a move, and of a key move, how many stronger or weaker players do. */
 function likely(probability, rank, rating, shares) {
   if (probability === undefined) return "";
   const who = rating ? `players rated ${rating}` : "players";
-  const share = probability < RARE ? `Hardly any ${who} play it` : `${percent(probability)} of ${who} play it`;
+  const share = `${percent(probability)} of ${who} play it`;
   const wanted = rating + (rating + STRONGER > shares.at(-1)?.rating ? -STRONGER : STRONGER);
   const other = shares.toSorted((a, b) => Math.abs(a.rating - wanted) - Math.abs(b.rating - wanted))[0];
-  const others = other && (other.probability < RARE ? "hardly any" : percent(other.probability));
-  return `${share}${other ? `, at ${other.rating} ${others}` : rank === 1 ? ", more than any other move" : ""}.`;
+  return `${share}${other ? `, at ${other.rating} ${percent(other.probability)}` : rank === 1 ? ", more than any other move" : ""}.`;
 }

@@ -38,8 +38,18 @@ export function saidOf(answer, { last, ending }) {
   return `${before}${SIDES[answer.turn]} to move.${draw}${moves && ` Likeliest: ${moves}.`}`;
 }
 
-/** What python-chess calls a position that cannot be, and what a player does. */
-const IMPOSSIBLE = {
+/** What the service says of a FEN that cannot be read, or calls a position that cannot be, and what a player does. */
+const FEN_FAULTS = {
+  "expected 8 rows": "the board needs eight ranks with a / between them",
+  "expected 8 columns": "each rank needs eight squares",
+  "two subsequent digits": "two numbers stand side by side in a rank",
+  "invalid character": "a letter of the board is no piece",
+  "turn part": "after the board stands w or b, for the side to move",
+  "castling part": "what may castle is written as K, Q, k and q, or as -",
+  "en passant part": "the en passant square is written as e3, say, or as -",
+  "invalid half-move clock": "the half-move clock is no number",
+  "invalid fullmove number": "the move number is no number",
+
   EMPTY: "the board is empty",
   NO_WHITE_KING: "White has no king",
   NO_BLACK_KING: "Black has no king",
@@ -56,11 +66,18 @@ const IMPOSSIBLE = {
   IMPOSSIBLE_CHECK: "no last move can have given these checks",
 };
 
-/** What the service finds wrong in a PGN's first game, without the FEN and its parser's terms where a move cannot be played. */
+/** What a detail of the service finds wrong with a FEN; "" if nothing of that. */
+function fenFault(detail) {
+  const faults = Object.keys(FEN_FAULTS).filter((term) => new RegExp(`\\b${term}\\b`).test(detail));
+  return (faults.includes("EMPTY") ? ["EMPTY"] : faults).map((term) => FEN_FAULTS[term]).join(", and ");
+}
+
+/** What the service finds wrong in a PGN's first game, without the FEN and its parser's terms. */
 export function pgnFault(detail) {
   const text = detail.replace(/^pgn: (game 1: )?/, "");
-  const [, move, fault, place] = /^'(.+?)' (is .+?) in '.+', at (\w+'s move \d+)$/.exec(text) ?? [];
-  return place ? `${place}, ${move}, ${fault}` : text;
+  const [, move, fault, place] = /^'(.+?)' (is .+?) in '.+', at (\w+'s move \d+)$/.exec(text) ?? [],
+    wrongFen = fenFault(text);
+  return place ? `${place}, ${move}, ${fault}` : wrongFen ? `in its FEN, ${wrongFen}` : text;
 }
 
 /** What was read otherwise than it stands in a PGN, in sentences. */
@@ -78,19 +95,16 @@ export function inEnglish(text) {
 
 /** What went wrong, for whoever sees it. */
 export function wrong(error) {
-  const { message, title, status, statuses } = error;
+  const { message, title, status } = error;
   if (error.name === "Error" && !title) return message; // ours
   if (status === 401 && message.endsWith("not valid")) return "This API key is not valid. Enter another.";
   if (status === 401) return "This service is open to those who have a key. Enter yours.";
   if (status === 403) return `Your key does not allow this: ${message}`;
-  if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
+  if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is neither a FEN nor a PGN.";
   if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${pgnFault(message)}.${inEnglish(message)}`;
   const [, move, fault, fen] = /^moves\[\d+\]: '(.+)' (is .+) in '(.+)'$/.exec(message) ?? [];
   if (fen) return `This line cannot be played: ${numbered(firstPly(fen))} ${move} ${fault}.`;
-  if (statuses) {
-    const faults = statuses.includes("EMPTY") ? ["EMPTY"] : statuses;
-    return `This position cannot be: ${faults.map((fault) => IMPOSSIBLE[fault] ?? fault).join(", and ")}.`;
-  }
-  if (message.startsWith("fen: ")) return `This FEN cannot be read: ${message.slice(5)}`;
+  if (message.includes("is not a valid position")) return `This position cannot be: ${fenFault(message)}.`;
+  if (message.startsWith("fen: ")) return `This FEN cannot be read: ${fenFault(message) || message.slice(5)}.`;
   return `${title ?? "Error in this page"}: ${message}`;
 }

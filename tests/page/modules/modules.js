@@ -15,3 +15,5 @@ export const { hashOf, readHash, writeHash } = await import(new URL("address.js"
 export const { betterThan, countsOf, keyPlies, verdictOf } = await import(new URL("verdicts.js", page));
 export const { fenIn, isPosition, read } = await import(new URL("reading.js", page));
 export const profile = await import(new URL("profile.js", page));
+export const { percent } = await import(new URL("dom.js", page));
+export const { wrong } = await import(new URL("words.js", page));

@@ -13,11 +13,11 @@ test("what a move cost stands beside who plays it, at another rating too if it i
   );
   assert.match(said({ lost: 0.31 }, {}, 2300, SHARES), /rated 2300 play it, at 2000 20\.0 %\.$/); // nobody is that much stronger
   assert.match(said({ lost: 0.31 }, { rank: 1 }), /of players play it, more than any other move\.$/);
-  const rare = SHARES.map(({ rating }) => ({ rating, probability: 0.0001 }));
-  assert.match(said({ lost: 0.31 }, { probability: 0.0001 }, 1500, rare), /Hardly any players rated 1500 play it, at 2000 hardly any\.$/);
+  const rare = SHARES.map(({ rating }) => ({ rating, probability: 0.00031 }));
+  assert.match(said({ lost: 0.31 }, { probability: 0.0001 }, 1500, rare), /0\.010 % of players rated 1500 play it, at 2000 0\.031 %\.$/);
   assert.match(
     said({ lost: 0.01, source: "rules" }, { probability: 0.0001 }, 1500),
-    /^It cost 1 point, by the rules\. Hardly any players rated 1500 play it\.$/,
+    /^It cost 1 point, by the rules\. 0\.010 % of players rated 1500 play it\.$/,
   );
 });
 

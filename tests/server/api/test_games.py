@@ -84,7 +84,7 @@ def test_invalid_game_is_an_error_in_its_place(client: TestClient) -> None:
     assert errors[1] == ""
     assert "game 3: the variant 'Atomic' is not standard chess or Chess960" in errors[2]
     assert errors[3] == "pgn: game 4: no moves"
-    assert errors[4].startswith("pgn: game 5: ply 2: a null move (--) is not legal")
+    assert errors[4].startswith("pgn: game 5: '--' is a pass, which is not legal in '")
     assert len(answer["games"][5]["moves"]) == 6
     assert answer["games"][1]["ignored"] == ["elo", "history"]
 
