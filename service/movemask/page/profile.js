@@ -12,16 +12,17 @@ const USUAL = 0.05; // least probability of a move whose difference is shown
 
 /** What is kept of the service's report on a game. Of each move: `[uci, san, phase, lost, mark, surprises at the ratings]`. */
 export function kept({ white, black, moves, moments, ratings }, model) {
+  const ruled = moves.every(({ source }) => !source || source === "rules"); // then a move that costs nothing had no alternative
   return {
     model,
     ratings,
     accuracy: { white: white?.accuracy ?? null, black: black?.accuracy ?? null },
     first: moves[0]?.turn,
-    moves: moves.map(({ uci, san, phase, lost = null, mark = "", at_ratings: shares }) => [
+    moves: moves.map(({ uci, san, phase, lost, mark = "", at_ratings: shares }) => [
       uci,
       san,
       PHASES.indexOf(phase),
-      lost,
+      (ruled && lost === 0) || lost === undefined ? null : lost,
       mark,
       shares?.map((share) => Number(-Math.log(Math.max(share, 1e-9)).toFixed(3))) ?? null,
     ]),

@@ -83,6 +83,13 @@ test("a game without judged moves is no game without mistakes", () => {
   assert.deepEqual([found.judged, found.all.judged, found.all.lost, found.accuracy, found.openings[0].lost], [0, 0, null, null, null]);
 });
 
+test("moves without an alternative, which the rules judge, are no moves without mistakes", () => {
+  const report = answer({ lost: [0, undefined, 0] });
+  const judgedBy = (source) => ({ ...report, moves: report.moves.map((move) => ({ ...move, ...("lost" in move ? { source } : {}) })) });
+  const judged = (source) => profileOf(gamesOf([game("Ann", "Bob", judgedBy(source))], "ann")).all.judged;
+  assert.deepEqual([judged("rules"), judged("engine")], [0, 2]);
+});
+
 test("openings are counted by colour, with their score", () => {
   const own = gamesOf([game("Ann", "Bob", answer()), game("Bob", "Ann", answer()), game("Ann", "Cid", answer())], "ann");
   assert.deepEqual(
